@@ -49,7 +49,7 @@ def histogram_table(result: DiffResult) -> Table:
 
     Layers compute from the reference's values; outputs are those of the whole run.
     """
-    from umakit.tools.diff.compare import HISTOGRAM_REACH
+    from umakit.testing.differences import HISTOGRAM_REACH
 
     rows = [(layer.name, layer.own) for layer in result.layers]
     rows += [(f"output {name}", item) for name, item in result.outputs.items()]

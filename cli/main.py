@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 from umakit.cli import calibrate as calibrate_command
+from umakit.cli import check as check_command
 from umakit.cli import compile as compile_command
 from umakit.cli import diff as diff_command
 from umakit.cli import doctor as doctor_command
@@ -121,6 +122,7 @@ app.command(help=doctor_command.HELP, epilog=doctor_command.EPILOG)(doctor_comma
 app.command(help=report_command.HELP, epilog=report_command.EPILOG)(report_command.report)
 app.command(help=sim_command.HELP, epilog=sim_command.EPILOG)(sim_command.sim)
 app.command(help=tune_command.HELP, epilog=tune_command.EPILOG)(tune_command.tune)
+app.command(help=check_command.HELP, epilog=check_command.EPILOG)(check_command.check)
 app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(size_command.size)
 
 

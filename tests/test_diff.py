@@ -24,8 +24,8 @@ from umakit.errors import DeviceError, InputError
 from umakit.frontend import constant_folding
 from umakit.frontend.onnx import padding
 from umakit.operators import conv2d
+from umakit.testing.differences import Tolerance, compare
 from umakit.tools.diff import DiffResult, diff_model
-from umakit.tools.diff.compare import Tolerance, compare
 from umakit.tools.diff.explain import explain
 from umakit.tools.scaffold import new_backend
 

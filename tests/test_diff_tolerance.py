@@ -17,8 +17,8 @@ from test_diff_quantized import planted
 from test_patterns_quantized_onnx import DIGITS, onnx_npu
 from umakit.cli.main import run_command
 
+from umakit.testing.differences import HISTOGRAM_REACH, Tolerance, compare
 from umakit.tools.diff import diff_model
-from umakit.tools.diff.compare import HISTOGRAM_REACH, Tolerance, compare
 
 TYPES = [np.dtype(name) for name in ("int8", "uint8", "int16", "int32")]
 SUM = "a[OUTPUT_ZERO_POINT],\n"

@@ -28,8 +28,8 @@ import umakit
 from umakit import tvm_api
 from umakit.devices import build
 from umakit.errors import DeviceError, ModelError
+from umakit.testing.differences import compare
 from umakit.testing.harness import AOTModel, compile_and_run
-from umakit.tools.diff.compare import compare
 
 Array = npt.NDArray[Any]
 relax = tvm_api.relax

@@ -11,6 +11,7 @@ from functools import partial
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.drawings import families
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
@@ -125,6 +126,7 @@ register(
         kernel=kernel_of_operands(addition_kernel),
         recognitions=(Recognition(("add",), partial(derive_as, Add), (Arithmetic.TFLM,)),),
         takes_clip=True,
+        drawing=families.sum_of_two(Add),
         patterns=(qadd,),
         composites=(QAdd,),
     )

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 
 from umakit import tvm_api
 from umakit.operators.add import Add, total_of_both
-from umakit.operators.conv2d import QConv2d, qconv2d
+from umakit.operators.conv2d import Conv2d, QConv2d, qconv2d
+from umakit.operators.drawings import families
 from umakit.operators.offload.composite import Shape
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.offload.matching import Match, NotReadable
@@ -203,6 +204,10 @@ def _addition(parameters: Parameters, match: Match) -> Add:
 
 register(
     IntegerOperator(
-        name="conv2d_add", parameters=QConv2dAdd, patterns=(qconv2d_add,), composites=(QConv2dAdd,)
+        name="conv2d_add",
+        parameters=QConv2dAdd,
+        drawing=families.convolution_and_sum(Conv2d, Add),
+        patterns=(qconv2d_add,),
+        composites=(QConv2dAdd,),
     )
 )

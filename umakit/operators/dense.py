@@ -15,6 +15,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
+from umakit.operators.drawings import families
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
@@ -241,6 +242,7 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        drawing=families.fully_connected(Dense),
         patterns=(qdense,),
         composites=(QDense,),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.drawings import families
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel
@@ -102,6 +103,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        drawing=families.product_of_two(Multiply),
         patterns=(qmultiply,),
         composites=(QMultiply,),
     )

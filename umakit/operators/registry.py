@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any
 
 from umakit import tvm_api
+from umakit.operators.drawing import Drawing
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, Network
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -105,6 +106,7 @@ class IntegerOperator:
         composites: parameters of those patterns.
         interface: what drivers get, from which `offload.generated` makes pattern and parameters of
             an operator without `patterns`; None if backends cannot offload it.
+        drawing: how `uma check` makes layers of it; None if it cannot.
     """
 
     name: str
@@ -118,6 +120,7 @@ class IntegerOperator:
     patterns: tuple[type[Any], ...] = ()
     composites: tuple[type[Any], ...] = ()
     interface: Interface | None = None
+    drawing: Drawing | None = None
 
 
 _OPERATORS: dict[str, IntegerOperator] = {}

@@ -2,8 +2,9 @@
 """Testing of backends: compile networks, run them, and compare with a reference.
 
 `compile_and_run` does all of that for an `AOTModel`; `conv2d_model` and `QuantizedNetwork` make
-small ones. Names are imported when they are first used: simulators in Python import
-`umakit.testing.simulator_program` and need no TVM.
+small ones. `check_backend` draws layers of all operators that a backend claims. Names are imported
+when they are first used: simulators in Python import `umakit.testing.simulator_program` and need
+no TVM.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 from umakit.imports.on_use import imported_on_use
 
 if TYPE_CHECKING:
+    from umakit.testing.check import CheckReport, check_backend, check_layer
     from umakit.testing.example_networks import QuantizedNetwork
     from umakit.testing.harness import (
         AOTModel,
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 __all__ = [
     "AOTModel",
     "AOTReport",
+    "CheckReport",
     "QuantizedNetwork",
+    "check_backend",
+    "check_layer",
     "compile_and_run",
     "conv2d_model",
     "llvm_runner",
@@ -36,7 +41,10 @@ __getattr__ = imported_on_use(
     {
         "AOTModel": "umakit.testing.harness",
         "AOTReport": "umakit.testing.harness",
+        "CheckReport": "umakit.testing.check",
         "QuantizedNetwork": "umakit.testing.example_networks",
+        "check_backend": "umakit.testing.check",
+        "check_layer": "umakit.testing.check",
         "compile_and_run": "umakit.testing.harness",
         "conv2d_model": "umakit.testing.harness",
         "llvm_runner": "umakit.testing.harness",

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from umakit.devices import find_device
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, TimeLimitError
 from umakit.devices.inputs import check_inputs
+from umakit.devices.probe import Probe
 from umakit.errors import DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import load_metadata
-from umakit.tools.diff.probe import Probe
 
 Array = npt.NDArray[Any]
 

@@ -19,8 +19,8 @@ from umakit.library.export import Library
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.rounding import function_of
 from umakit.pipeline import ExportOptions, import_network
+from umakit.testing.differences import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
 from umakit.tools.diff.blame import find_blame, layer_results
-from umakit.tools.diff.compare import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
 from umakit.tools.diff.libraries import (
     compiled_library,
     keeps_results,

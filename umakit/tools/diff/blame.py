@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.partition.report import OperatorPlacement
-from umakit.tools.diff.compare import Tolerance
+from umakit.testing.differences import Tolerance
 from umakit.tools.diff.explain import explain
 from umakit.tools.diff.references import CPU_KERNELS
 from umakit.tools.diff.result import Blame, LayerResult

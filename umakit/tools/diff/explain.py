@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.tools.diff.compare import Tolerance, distances
+from umakit.testing.differences import Tolerance, distances
 
 Array = npt.NDArray[Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy.typing as npt
 
 from umakit.partition.report import OffloadReport, OperatorPlacement
-from umakit.tools.diff.compare import TensorDifference
+from umakit.testing.differences import TensorDifference
 
 Array = npt.NDArray[Any]
 

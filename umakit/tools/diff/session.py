@@ -20,14 +20,14 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.devices import Device
+from umakit.devices.probe import LayerTrace, Probe
 from umakit.library.export import Library
 from umakit.partition.layouts.movement import OTHER_NAMES
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
 from umakit.registration.backend import Backend
-from umakit.tools.diff.compare import TensorDifference, Tolerance, compare
-from umakit.tools.diff.probe import LayerTrace, Probe
+from umakit.testing.differences import TensorDifference, Tolerance, compare
 from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
 from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
 from umakit.tools.diff.values import EveryValue, Value

@@ -79,6 +79,7 @@ class Probe:
         library: folder or tar file of the library.
         program: path of the program to build.
         device: device that it runs on.
+        flags: further flags of the C compiler.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
@@ -89,8 +90,14 @@ class Probe:
     """
 
     def __init__(
-        self, description: Mapping[str, Any], library: Path, program: Path, device: Device = HOST
+        self,
+        description: Mapping[str, Any],
+        library: Path,
+        program: Path,
+        device: Device = HOST,
+        flags: Sequence[str] = (),
     ) -> None:
+        self._flags = flags
         device.check_emulator()
         self._device = device
         self._inputs = description["inputs"]
@@ -108,7 +115,7 @@ class Probe:
         source = self._program.with_suffix(".c")
         source.write_text(self._source(prefix), encoding="utf-8")
         flags = [f"-D{prefix.upper()}_PROFILE", f"-I{library / 'codegen/host/include'}"]
-        flags += self._device.program_flags()
+        flags += [*self._device.program_flags(), *self._flags]
         if not self._device.is_bare_metal:
             flags.append("-DUMAKIT_PROBE_HOSTED")
         platform = self._device.platform_sources(RUNTIME)

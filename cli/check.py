@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma check`: whether a backend computes right whatever it accepts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.options import DeviceOption, JsonOption, find_backends
+from umakit.cli.tables import new_table
+
+from umakit.devices import HOST
+from umakit.files.outputs import check_parent
+from umakit.text.escaping import shell_word
+
+if TYPE_CHECKING:
+    from umakit.testing.check import CheckReport
+
+HELP = """Check that a backend computes right whatever it accepts.
+
+For every operator that the backend registers, layers are drawn at and around its constraints: \
+shapes, strides, padding, layouts, scales, zero points, results halfway between two integers, \
+several images, one pixel, the largest that fits and the smallest that does not, and chains of two \
+layers. Many layers become one library, which runs in the simulator, and every result is compared \
+with the reference's.
+
+A failure names operator, shape and first wrong element, and a case that --case runs again.
+
+Exit code: 0 if all is right; 1 if something is wrong, or if no layer of an operator ran on the \
+accelerator; 2 for a mistake of the call."""
+
+NUMBERS = ("drawn", "ran", "refused", "failed")
+
+EPILOG = "Example:  uma check strawberry_accelerator --draws 20"
+
+BackendArgument = Annotated[
+    str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)
+]
+OperatorOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operator",
+        help="Name of a pattern that the backend registers; repeat it for several; default: all.",
+        show_default=False,
+    ),
+]
+SecondsOption = Annotated[
+    float, typer.Option(min=0.1, help="Time after which no further layers are drawn.")
+]
+DrawsOption = Annotated[int, typer.Option(min=1, help="Layers to draw, of all operators.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Equal seeds draw equal layers.")]
+CaseOption = Annotated[
+    str | None,
+    typer.Option("--case", help="Run only this case, as a report prints it.", show_default=False),
+]
+JunitOption = Annotated[
+    Path | None,
+    typer.Option("--junit", help="Also write a report in JUnit XML.", show_default=False),
+]
+
+
+def check(
+    backend: BackendArgument,
+    device: DeviceOption = HOST.name,
+    seconds: SecondsOption = 120.0,
+    seed: SeedOption = 0,
+    operator: OperatorOption = None,
+    draws: DrawsOption = 1000,
+    case: CaseOption = None,
+    junit: JunitOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Registered with the help text above."""
+    if junit is not None:
+        check_parent(junit)
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.testing.check import check_backend, check_layer
+
+        (found,) = find_backends([backend])
+        if case is not None:
+            report = check_layer(found, case, device=device)
+        else:
+            report = check_backend(
+                found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
+                device=device, tell=tell,
+            )  # fmt: skip
+    if junit is not None:
+        junit.write_text(report.as_junit(), encoding="utf-8")
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print(report, backend)
+    return 0 if report.passed else 1
+
+
+def _print(report: CheckReport, backend: str) -> None:
+    console().print(_table(report))
+    for failure in report.failures:
+        say(f"{failure.pattern}: {failure.what}")
+        if failure.case is not None:
+            say(f"  uma check {shell_word(backend)} --case {shell_word(str(failure.case))}")
+        if failure.fix:
+            say(f"  {failure.fix}")
+    if report.passed:
+        say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
+
+
+def _table(report: CheckReport) -> Any:
+    table = new_table("operator", *NUMBERS, right=NUMBERS)
+    for name, counts in report.operators.items():
+        numbers = (counts.drawn, counts.ran, counts.refused, counts.failed)
+        table.add_row(name, *(str(number) for number in numbers))
+    return table

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma check`: right backends pass, and what is wrong is found and named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from umakit.cli.main import run_command
+
+from umakit import find_backend
+from umakit.errors import InputError
+from umakit.testing import check_backend, check_layer
+from umakit.testing.check.cases import read_case
+
+ROOT = Path(__file__).parents[1]
+STRAWBERRY = "strawberry_accelerator"
+
+
+def edited(folder: Path, name: str, file: str, old: str, new: str) -> Path:
+    """A copy of a reference backend with one text of a file replaced."""
+    copy = folder / name
+    shutil.copytree(ROOT / "backends" / name, copy)
+    text = (copy / file).read_text(encoding="utf-8")
+    assert old in text
+    (copy / file).write_text(text.replace(old, new), encoding="utf-8")
+    return copy
+
+
+def test_layers_of_each_operator_run_and_are_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    junit = tmp_path / "check.xml"
+    arguments = ["check", STRAWBERRY, "--draws", "30", "--seed", "3", "--json", "--junit"]
+    assert run_command([*arguments, str(junit)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["passed"] and report["failures"] == []
+    assert set(report["operators"]) == {"qconv2d", "qdense", "qdepthwise"}
+    assert sum(counts["drawn"] for counts in report["operators"].values()) == 30
+    assert all(counts["ran"] for counts in report["operators"].values())
+    suite = ElementTree.parse(junit).getroot()
+    assert {test.get("name") for test in suite} == set(report["operators"])
+    assert not suite.findall("testcase/failure")
+
+
+def test_the_text_of_a_case_is_read_back() -> None:
+    text = "qconv2d height=5 padding=same input_zero_point=-128 seed=7 then qdense outputs=3"
+    case = read_case(text)
+    assert str(case) == text
+    assert case.layers[0].settings["input_zero_point"] == -128
+
+
+@pytest.mark.parametrize(
+    "case, reason",
+    [
+        ("", "names no pattern"),
+        ("qconv2d height", "NAME=VALUE"),
+        ("qconv2d hight=3", "no setting 'hight'"),
+        ("qconv2d padding=some", "not possible"),
+        ("qpool height=3", "no pattern 'qpool'"),
+        ("qconv2d kernel_height=5", "no such layer"),
+    ],
+)
+def test_a_wrong_case_is_refused_by_name(case: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        check_layer(find_backend(STRAWBERRY), case)
+
+
+def test_a_pattern_that_accepts_nothing_is_a_failure(tmp_path: Path) -> None:
+    folder = edited(
+        tmp_path, STRAWBERRY, "patterns.py", "if needed > room:", "if needed > room or True:"
+    )
+    report = check_backend(find_backend(str(folder)), draws=5, operators=["qdense"])
+    assert not report.passed
+    assert "none of 0 drawn layers ran" in report.failures[0].what

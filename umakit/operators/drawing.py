@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How layers of an integer operator are drawn, to test what an accelerator computes of them.
+
+An operator names its `Drawing` where it is registered: the settings of a layer with the values
+that are tried, and a function that makes the layer of settings. `uma check` chooses the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.operators.parameters import Parameters
+
+Array = npt.NDArray[Any]
+Setting = int | str
+Settings = Mapping[str, Setting]
+
+
+class NotDrawable(Exception):
+    """Settings of which there is no layer, such as a window larger than the padded image."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An input of a drawn layer.
+
+    Attributes:
+        shape, dtype: of the tensor.
+        zero_point: the integer that stands for 0.
+        layout: `NHWC` or `NCHW` of an image.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    zero_point: int = 0
+    layout: str = "NHWC"
+
+
+@dataclass(frozen=True)
+class Input:
+    """An operand that is an input of the layer, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """An operand that is the result of an earlier step of the layer, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One Relax operator of a drawn layer.
+
+    Attributes:
+        make: Relax expressions of the operands -> call.
+        operands: of the operator, in order; arrays are constants.
+    """
+
+    make: Callable[[Sequence[tvm_api.Expr]], tvm_api.Expr]
+    operands: tuple[Input | Result | Array, ...]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A drawn layer: one Relax operator, or several that one pattern matches.
+
+    Attributes:
+        inputs: tensors that the layer reads; the first is what an earlier layer can compute.
+        steps: in execution order; the last one's result is the layer's.
+        result: of the layer.
+        macs: multiply-accumulates or other operations on elements, as a measure of its time.
+    """
+
+    inputs: tuple[Tensor, ...]
+    steps: tuple[Step, ...]
+    result: Tensor
+    macs: int
+
+    def call(
+        self, step: int, operands: Sequence[tvm_api.Expr], results: Sequence[tvm_api.Expr]
+    ) -> tvm_api.Expr:
+        """Return the call of a step.
+
+        Args:
+            step: its number.
+            operands: Relax expressions of the inputs.
+            results: those of the earlier steps.
+        """
+        given: list[tvm_api.Expr] = []
+        for operand in self.steps[step].operands:
+            if isinstance(operand, Input):
+                given.append(operands[operand.number])
+            elif isinstance(operand, Result):
+                given.append(results[operand.number])
+            else:
+                given.append(tvm_api.relax.const(operand, str(operand.dtype)))
+        return self.steps[step].make(given)
+
+    def expressions(self, operands: Sequence[tvm_api.Expr]) -> list[tvm_api.Expr]:
+        """Return the calls of all steps, with earlier calls as nested operands.
+
+        Args:
+            operands: Relax expressions of the inputs.
+        """
+        calls: list[tvm_api.Expr] = []
+        builder = tvm_api.relax.BlockBuilder()
+        for step in range(len(self.steps)):
+            calls.append(builder.normalize(self.call(step, operands, calls)))
+        return calls
+
+
+Build = Callable[[Settings, "Tensor | None", np.random.Generator], Drawn]
+"""(settings, what an earlier layer computes, random numbers) -> layer; raises `NotDrawable`.
+
+A given tensor replaces the settings of the first input; the layer has to be able to read it."""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What a layer of an operator is drawn from.
+
+    Attributes:
+        settings: values by name, the simplest first; failures are reduced to it.
+        build: makes a layer.
+        sizes: settings that can become as large as the accelerator accepts.
+    """
+
+    settings: Mapping[str, tuple[Setting, ...]]
+    build: Build
+    sizes: tuple[str, ...] = ()
+
+
+def parameters_step(parameters: Parameters, operands: Sequence[Input | Result | Array]) -> Step:
+    """Return the step that computes an integer operator."""
+    return Step(lambda given: parameters.call(list(given), None), tuple(operands))

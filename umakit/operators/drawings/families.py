@@ -1,0 +1,421 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawings of operators with weights, of pools and of elementwise operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from umakit.operators.drawing import (
+    Array,
+    Drawing,
+    Drawn,
+    Input,
+    NotDrawable,
+    Result,
+    Setting,
+    Settings,
+    Tensor,
+    parameters_step,
+)
+from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
+from umakit.operators.offload.composite import BIAS_DTYPES
+from umakit.operators.parameters import Parameters
+
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
+FEW = (1, 2, 3, 4, 5)
+ZERO_POINTS = (0, -128, 127, 3, -7, 64)
+COMMON: Mapping[str, tuple[Setting, ...]] = {
+    "dtype": ("int8", "int16", "uint8"),
+    "rounding": ("tflm", "ort", "even"),
+    "output_zero_point": ZERO_POINTS,
+    "clip": ("none", "relu", "narrow", "low", "high"),
+    "values": ("random", "extreme", "lowest", "near_zero_point"),
+}
+"""Settings of all operators whose results are rescaled."""
+
+IMAGE: Mapping[str, tuple[Setting, ...]] = {
+    "layout": ("NHWC", "NCHW"),
+    "batch": (1, 2, 3),
+    "height": SIZES,
+    "width": SIZES,
+}
+WINDOW: Mapping[str, tuple[Setting, ...]] = {
+    "stride_y": (1, 2, 3),
+    "stride_x": (1, 2, 3),
+    "padding": ("valid", "same", "top", "left", "bottom", "right", "all"),
+}
+SCALES = ("usual", "tie", "small", "large")
+WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
+    **COMMON,
+    "scales": (1, 0),
+    "scale": SCALES,
+    "input_zero_point": ZERO_POINTS,
+    "weights": ("random", "extreme", "lowest"),
+}
+"""`scales` is 1 for one of the tensor, 0 for one of each output channel."""
+
+SPREAD = 75
+"""Standard deviation of random int8 values, about."""
+
+
+def common_fields(settings: Settings, shape: tuple[int, ...], zero_point: int) -> dict[str, Any]:
+    """Return the fields of `Parameters`; clips are as of fused activations, around zero."""
+    dtype = str(settings["dtype"])
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
+    bounds = {
+        "none": (low, high),
+        "relu": (zero_point, high),
+        "narrow": (max(low, zero_point - 9), min(high, zero_point + 11)),
+        "low": (low, max(low, zero_point - 1)),
+        "high": (min(high, zero_point + 1), high),
+    }
+    return {
+        "output_shape": shape,
+        "output_dtype": dtype,
+        "output_zero_point": zero_point,
+        "clip": bounds[str(settings["clip"])],
+        "rounding": str(settings["rounding"]),
+    }
+
+
+def zero_point_of(settings: Settings, name: str) -> int:
+    """Return a zero point within the dtype; int16 has none."""
+    dtype, given = str(settings["dtype"]), int(settings[name])
+    return {"int16": 0, "uint8": given + 128}.get(dtype, given)
+
+
+def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
+    """Return the image that a layer reads."""
+    if data is not None:
+        if len(data.shape) != 4 or data.dtype != settings["dtype"]:
+            raise NotDrawable("another kind of tensor")
+        if data.layout != settings["layout"]:
+            raise NotDrawable("another layout")
+        return data
+    sizes = {
+        "N": int(settings["batch"]),
+        "H": int(settings["height"]),
+        "W": int(settings["width"]),
+        "C": channels,
+    }
+    layout = str(settings["layout"])
+    shape = tuple(sizes[axis] for axis in layout)
+    zero_point = zero_point_of(settings, "input_zero_point")
+    return Tensor(shape, str(settings["dtype"]), zero_point, layout)
+
+
+def window_of(
+    settings: Settings, image: Tensor, window: tuple[int, int], dilation: tuple[int, int]
+) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
+    """Return padding (top, left, bottom, right), strides, and rows and columns of the result."""
+    sizes = dict(zip(image.layout, image.shape, strict=True))
+    strides = (int(settings["stride_y"]), int(settings["stride_x"]))
+    reach = [(taps - 1) * step + 1 for taps, step in zip(window, dilation, strict=True)]
+    kind = str(settings["padding"])
+    sides = {"top": 0, "left": 0, "bottom": 0, "right": 0}
+    if kind == "same":
+        for first, last, size, stride, extent in (
+            ("top", "bottom", sizes["H"], strides[0], reach[0]),
+            ("left", "right", sizes["W"], strides[1], reach[1]),
+        ):
+            total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+            sides[first], sides[last] = total // 2, total - total // 2
+    elif kind != "valid":
+        for side in sides:
+            extent = reach[0] if side in ("top", "bottom") else reach[1]
+            sides[side] = extent - 1 if kind in (side, "all") else 0
+    top, left, bottom, right = (sides[side] for side in ("top", "left", "bottom", "right"))
+    rows = (sizes["H"] + top + bottom - reach[0]) // strides[0] + 1
+    columns = (sizes["W"] + left + right - reach[1]) // strides[1] + 1
+    if rows < 1 or columns < 1 or sizes["H"] + top + bottom < reach[0]:
+        raise NotDrawable("the window is larger than the image")
+    if sizes["W"] + left + right < reach[1]:
+        raise NotDrawable("the window is larger than the image")
+    return (top, left, bottom, right), strides, (rows, columns)
+
+
+def weights_of(
+    settings: Settings, shape: tuple[int, ...], random: np.random.Generator
+) -> list[Array]:
+    """Return weights with output channels first, bias, multipliers and shifts."""
+    outputs, terms = shape[0], math.prod(shape[1:])
+    kind = str(settings["weights"])
+    weights: Array = random.integers(-127, 128, shape)
+    if kind == "extreme":
+        weights = random.choice([-128, 127], shape)
+    elif kind == "lowest":
+        weights = np.full(shape, -128)
+    dtype = str(settings["dtype"])
+    wide = dtype in BIAS_DTYPES
+    spread = SPREAD * (256 if wide else 1) * SPREAD * math.sqrt(terms)
+    largest = max(2, int(spread))
+    bias = random.integers(-largest, largest, outputs)
+    count = 1 if settings["scales"] == 1 else outputs
+    multipliers, shifts = factors(settings, spread / (100 * (256 if wide else 1)), count, random)
+    if wide and settings["rounding"] == Arithmetic.TFLM.value:  # sums of 64 bits: 15 bits
+        multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
+    bias_dtype = BIAS_DTYPES.get(dtype, "int32")
+    return [
+        weights.astype(np.int8),
+        bias.astype(bias_dtype),
+        multipliers.astype(np.int32),
+        shifts,
+    ]
+
+
+def factors(
+    settings: Settings, divisor: float, count: int, random: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return multipliers and shifts of factors by which a sum becomes a result.
+
+    Args:
+        settings: `scale` is `usual`, `tie` for powers of two, so that many products lie halfway
+            between two integers, or very `small` or `large`.
+        divisor: what a usual sum is divided by.
+        count: number of factors.
+        random: source of random numbers.
+    """
+    kind = str(settings["scale"])
+    found = random.uniform(0.5, 1.5, count) / divisor
+    if kind == "tie":
+        found = np.exp2(np.floor(np.log2(found)))
+    elif kind == "small":
+        found = found / random.choice([16, 256, 4096], count)
+    elif kind == "large":
+        found = found * random.choice([4, 16, 64], count)
+    scaled = fixed_point([float(factor) for factor in found])
+    return scaled.multipliers, scaled.shifts
+
+
+def _convolution(kind: Callable[..., Parameters]) -> Any:
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        groups = int(settings["groups"])
+        channels = groups * int(settings["channels_per_group"])
+        image = image_of(settings, data, channels)
+        sizes = dict(zip(image.layout, image.shape, strict=True))
+        if sizes["C"] % groups:
+            raise NotDrawable("channels that are no multiple of the groups")
+        filters = groups * int(settings["filters_per_group"])
+        kernel = (int(settings["kernel_height"]), int(settings["kernel_width"]))
+        dilation = (int(settings["dilation_y"]), int(settings["dilation_x"]))
+        padding, strides, rows = window_of(settings, image, kernel, dilation)
+        zero_point = zero_point_of(settings, "output_zero_point")
+        result = {"N": sizes["N"], "H": rows[0], "W": rows[1], "C": filters}
+        shape = tuple(result[axis] for axis in image.layout)
+        weights, *rest = weights_of(settings, (filters, *kernel, sizes["C"] // groups), random)
+        if image.layout == "NCHW":
+            weights = np.ascontiguousarray(weights.transpose(0, 3, 1, 2))
+        parameters = kind(
+            **common_fields(settings, shape, zero_point),
+            input_zero_point=image.zero_point, strides=strides, padding=padding,
+            dilation=dilation, groups=groups, layout=image.layout,
+        )  # fmt: skip
+        macs = math.prod(shape) * math.prod(weights.shape[1:])
+        step = parameters_step(parameters, [Input(0), weights, *rest])
+        made = Tensor(shape, str(settings["dtype"]), zero_point, image.layout)
+        return Drawn((image,), (step,), made, macs)
+
+    return build
+
+
+CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
+    **IMAGE,
+    "groups": (1, 2, 3, 4, 8, 16, 17, 33),
+    "channels_per_group": SIZES,
+    "filters_per_group": SIZES,
+    "kernel_height": FEW,
+    "kernel_width": FEW,
+    **WINDOW,
+    "dilation_y": (1, 2, 3),
+    "dilation_x": (1, 2, 3),
+    **WEIGHTED,
+}
+CONVOLUTION_SIZES = ("height", "width", "channels_per_group", "filters_per_group")
+
+
+def convolution(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of a convolution, given its class of parameters."""
+    return Drawing(CONVOLUTION, _convolution(kind), CONVOLUTION_SIZES)
+
+
+def convolution_and_sum(
+    kind: Callable[..., Parameters], addition: Callable[..., Parameters]
+) -> Drawing:
+    """Return the drawing of a convolution whose result is added to another tensor."""
+    first = _convolution(kind)
+
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        own = first(settings, data, random)
+        addend = Tensor(
+            own.result.shape, own.result.dtype, zero_point_of(settings, "addend_zero_point"),
+            own.result.layout,
+        )  # fmt: skip
+        sides = (own.result, addend)
+        swapped = settings["swapped"] == 1
+        parameters = sum_of(addition, settings, sides[::-1] if swapped else sides, random)
+        operands: list[Input | Result | Array]
+        operands = [Input(1), Result(0)] if swapped else [Result(0), Input(1)]
+        result = Tensor(
+            own.result.shape, own.result.dtype, parameters.output_zero_point, own.result.layout
+        )
+        steps = (*own.steps, parameters_step(parameters, operands))
+        return Drawn((*own.inputs, addend), steps, result, own.macs)
+
+    settings = {
+        **CONVOLUTION, "addend_zero_point": ZERO_POINTS, "sum_zero_point": ZERO_POINTS,
+        "swapped": (0, 1),
+    }  # fmt: skip
+    return Drawing(settings, build, CONVOLUTION_SIZES)
+
+
+def fully_connected(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of a fully connected layer."""
+
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        dtype = str(settings["dtype"])
+        if data is None:
+            shape = (int(settings["rows"]), int(settings["inputs"]))
+            data = Tensor(shape, dtype, zero_point_of(settings, "input_zero_point"))
+        if len(data.shape) != 2 or data.dtype != dtype:
+            raise NotDrawable("another kind of tensor")
+        rows, inputs = data.shape
+        outputs = int(settings["outputs"])
+        zero_point = zero_point_of(settings, "output_zero_point")
+        parameters = kind(
+            **common_fields(settings, (rows, outputs), zero_point),
+            input_zero_point=data.zero_point,
+        )
+        constants = weights_of(settings, (outputs, inputs), random)
+        step = parameters_step(parameters, [Input(0), *constants])
+        made = Tensor((rows, outputs), dtype, zero_point)
+        return Drawn((data,), (step,), made, rows * inputs * outputs)
+
+    settings = {"rows": (1, 2, 3, 17), "inputs": SIZES, "outputs": SIZES, **WEIGHTED}
+    return Drawing(settings, build, ("rows", "inputs", "outputs"))
+
+
+def pool(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of a pool whose data and result have one scale."""
+
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        image = image_of(settings, data, int(settings["channels"]))
+        sizes = dict(zip(image.layout, image.shape, strict=True))
+        window = (int(settings["window_height"]), int(settings["window_width"]))
+        padding, strides, rows = window_of(settings, image, window, (1, 1))
+        result = {"N": sizes["N"], "H": rows[0], "W": rows[1], "C": sizes["C"]}
+        shape = tuple(result[axis] for axis in image.layout)
+        parameters = kind(
+            **common_fields(settings, shape, image.zero_point),
+            strides=strides, padding=padding, window=window, layout=image.layout,
+        )  # fmt: skip
+        made = Tensor(shape, image.dtype, image.zero_point, image.layout)
+        macs = math.prod(shape) * math.prod(window)
+        return Drawn((image,), (parameters_step(parameters, [Input(0)]),), made, macs)
+
+    common = {name: values for name, values in COMMON.items() if name != "output_zero_point"}
+    settings = {
+        **IMAGE, "channels": SIZES, "window_height": FEW, "window_width": FEW, **WINDOW, **common,
+        "input_zero_point": ZERO_POINTS,
+    }  # fmt: skip
+    return Drawing(settings, build, ("height", "width", "channels"))
+
+
+ELEMENTWISE: Mapping[str, tuple[Setting, ...]] = {
+    "axes": (1, 2, 3, 4),
+    "size": SIZES,
+    "other": SIZES,
+    "broadcast": ("none", "right", "left", "both"),
+    **COMMON,
+    "scale": SCALES,
+    "left_zero_point": ZERO_POINTS,
+    "right_zero_point": ZERO_POINTS,
+}
+
+
+def _sides(settings: Settings, data: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """Return both operands of an elementwise operator and the shape of the result."""
+    dtype = str(settings["dtype"])
+    sizes = (1, int(settings["other"]), 2, int(settings["size"]))
+    shape = sizes[-int(settings["axes"]) :] if data is None else data.shape
+    if data is not None and data.dtype != dtype:
+        raise NotDrawable("another dtype")
+    left, right = list(shape), list(shape)
+    kind = str(settings["broadcast"])
+    if kind in ("right", "both"):
+        right[0 if kind == "both" else -1] = 1
+    if kind in ("left", "both") and data is None:
+        left[-1] = 1
+    layout = "NHWC" if data is None else data.layout
+    first = data or Tensor(tuple(left), dtype, zero_point_of(settings, "left_zero_point"))
+    other = Tensor(tuple(right), dtype, zero_point_of(settings, "right_zero_point"), layout)
+    result = tuple(max(pair) for pair in zip(first.shape, other.shape, strict=True))
+    return first, other, result
+
+
+LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
+"""TensorFlow Lite's left shift of the operands of an addition."""
+
+
+def sum_of(
+    kind: Callable[..., Parameters],
+    settings: Settings,
+    sides: tuple[Tensor, ...],
+    random: np.random.Generator,
+) -> Parameters:
+    """Return the parameters of a sum or difference of two tensors of different scales."""
+    left_shift = LEFT_SHIFTS[sides[0].dtype]
+    scales = np.exp2(random.uniform(-4, 0, 2))
+    if settings["scale"] == "tie":
+        scales = np.exp2(np.floor(np.log2(scales)))
+    twice = 2 * float(max(scales))
+    total = {"usual": 1.1, "tie": 1.0, "small": 0.1, "large": 1.9}[str(settings["scale"])]
+    scaled = fixed_point([*(float(each) / twice for each in scales), total / 2**left_shift])
+    name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
+    zero_point = zero_point_of(settings, name)
+    shape = tuple(max(pair) for pair in zip(sides[0].shape, sides[1].shape, strict=True))
+    return kind(
+        **common_fields(settings, shape, zero_point),
+        zero_points=(sides[0].zero_point, sides[1].zero_point),
+        left_shift=left_shift,
+        multipliers=tuple(int(each) for each in scaled.multipliers),
+        shifts=tuple(int(each) for each in scaled.shifts),
+    )
+
+
+def sum_of_two(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of a sum or difference."""
+
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        left, right, shape = _sides(settings, data)
+        parameters = sum_of(kind, settings, (left, right), random)
+        step = parameters_step(parameters, [Input(0), Input(1)])
+        made = Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
+        return Drawn((left, right), (step,), made, math.prod(shape))
+
+    return Drawing(ELEMENTWISE, build, ("size", "other"))
+
+
+def product_of_two(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of a product."""
+
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        left, right, shape = _sides(settings, data)
+        zero_point = zero_point_of(settings, "output_zero_point")
+        width = 256 if left.dtype in BIAS_DTYPES else 1
+        multipliers, shifts = factors(settings, SPREAD * width, 1, random)
+        parameters = kind(
+            **common_fields(settings, shape, zero_point),
+            zero_points=(left.zero_point, right.zero_point),
+            multiplier=int(multipliers[0]),
+            shift=int(shifts[0]),
+        )
+        step = parameters_step(parameters, [Input(0), Input(1)])
+        made = Tensor(shape, left.dtype, zero_point, left.layout)
+        return Drawn((left, right), (step,), made, math.prod(shape))
+
+    return Drawing(ELEMENTWISE, build, ("size", "other"))

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma check`: draws layers at and around what a backend accepts, and checks what it computes.
+
+`session.check_backend` draws cases (`drawing`, from the settings that an operator's own file
+names, see `umakit.operators.drawing`), builds many of them as branches of one network into one
+library (`batch`), and runs it layer by layer next to the reference. Further checks plug in here:
+
+- `checks.BATCH_CHECKS` is the list of functions that get each batch after its run, with its
+  library, traces, members and their results, and return failures;
+- a check that builds or runs something of its own takes `batch.module`, `batch.library`,
+  `batch.inputs` and `batch.folder`, which exist until all checks of the batch are done.
+"""
+
+from umakit.testing.check.report import CheckReport, Counts, Failure
+from umakit.testing.check.session import check_backend, check_layer
+
+__all__ = ["CheckReport", "Counts", "Failure", "check_backend", "check_layer"]

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many cases as branches of one network, compiled to one library and run next to a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import tvm_api
+from umakit.devices import HOST, Device
+from umakit.devices.probe import LayerTrace, Probe
+from umakit.errors import DeviceError
+from umakit.library.export import Library
+from umakit.operators.drawing import Drawn, Tensor
+from umakit.partition.report import CPU
+from umakit.pipeline import ExportOptions, compile_model
+from umakit.registration.backend import Backend
+from umakit.testing.check.cases import Case
+from umakit.testing.check.claims import Claim, layers_of
+from umakit.testing.harness import AOTModel, llvm_reference
+
+relax = tvm_api.relax
+Array = npt.NDArray[Any]
+
+
+@dataclass
+class Member:
+    """One case of a batch.
+
+    Attributes:
+        case: the case.
+        layers: its layers.
+        inputs: arrays by name of the network's input.
+        accepted: whether the patterns accept its layers.
+        names: names of its operators in the network.
+        ran: whether all its operators run on the accelerator.
+        reasons: why operators stay on the CPU.
+        wanted, got: results of the reference and of the library; None if it did not run.
+        damaged: other memory that its layers have modified.
+        stopped: how the run ended in one of its layers; empty if it did not.
+    """
+
+    case: Case
+    layers: list[Drawn]
+    inputs: dict[str, Array]
+    accepted: bool
+    names: list[str] = field(default_factory=list)
+    ran: bool = False
+    reasons: list[str] = field(default_factory=list)
+    wanted: Array | None = None
+    got: Array | None = None
+    damaged: list[str] = field(default_factory=list)
+    stopped: str = ""
+
+
+@dataclass
+class Batch:
+    """A library of many cases.
+
+    Attributes:
+        members: the cases, in the order of the network's results.
+        module: the network.
+        library: compiled for the accelerator.
+        folder: for files.
+        probe: the library's program.
+        traces: of the layers that ran.
+    """
+
+    members: list[Member]
+    module: tvm_api.IRModule
+    library: Library
+    folder: Path
+    probe: Probe
+    traces: list[LayerTrace] = field(default_factory=list)
+
+    @property
+    def inputs(self) -> dict[str, Array]:
+        """All inputs by name."""
+        return {name: array for each in self.members for name, array in each.inputs.items()}
+
+
+def input_array(tensor: Tensor, kind: str, seed: Sequence[int]) -> Array:
+    """Return the values of an input.
+
+    Args:
+        tensor: its shape and dtype.
+        kind: `random`, `extreme` for the least and largest integers only, `lowest`, or
+            `near_zero_point`.
+        seed: of the random numbers.
+    """
+    random = np.random.default_rng(list(seed))
+    if not np.issubdtype(np.dtype(tensor.dtype), np.integer):
+        return random.standard_normal(tensor.shape).astype(tensor.dtype)
+    limits = np.iinfo(tensor.dtype)
+    low, high = int(limits.min), int(limits.max)
+    if kind == "extreme":
+        return random.choice([low, high], tensor.shape).astype(tensor.dtype)
+    if kind == "lowest":
+        return np.full(tensor.shape, low, tensor.dtype)
+    if kind == "near_zero_point":
+        near = tensor.zero_point + random.integers(-2, 3, tensor.shape)
+        return near.clip(low, high).astype(tensor.dtype)
+    return random.integers(low, high + 1, tensor.shape).astype(tensor.dtype)
+
+
+def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool) -> Member:
+    """Return a case as a member of a batch.
+
+    Args:
+        case: the case.
+        number: its position in the batch.
+        claims: by name of the pattern.
+        accepted: whether the patterns accept its layers.
+
+    Raises:
+        NotDrawable: there are no such layers.
+    """
+    layers = layers_of(case, claims)
+    inputs = {}
+    for position, (settings, layer) in enumerate(zip(case.layers, layers, strict=True)):
+        kind = str(settings.settings.get("values", "random"))
+        for operand, tensor in enumerate(layer.inputs):
+            if position and not operand:
+                continue  # the result of the layer before
+            name = f"case{number}_{position}_{operand}"
+            inputs[name] = input_array(tensor, kind, (settings.seed, position, operand))
+    return Member(case, layers, inputs, accepted)
+
+
+@tvm_api.one_at_a_time
+def network_of(members: Sequence[Member]) -> tvm_api.IRModule:
+    """Return the network whose branches are the cases; fills in the names of their operators."""
+    builder = relax.BlockBuilder()
+    arrays = {name: array for each in members for name, array in each.inputs.items()}
+    variables = {
+        name: relax.Var(name, relax.TensorType(array.shape, str(array.dtype)))
+        for name, array in arrays.items()
+    }
+    results = []
+    with builder.function("main", list(variables.values())):
+        with builder.dataflow():
+            for number, member in enumerate(members):
+                before: Any = None
+                member.names = []
+                for position, layer in enumerate(member.layers):
+                    operands: list[Any] = [
+                        before
+                        if position and not operand
+                        else variables[f"case{number}_{position}_{operand}"]
+                        for operand in range(len(layer.inputs))
+                    ]
+                    emitted: list[Any] = []
+                    for step in range(len(layer.steps)):
+                        name = f"case{number}_layer{position}_{step}"
+                        call = layer.call(step, operands, emitted)
+                        emitted.append(builder.emit(call, name))
+                        member.names.append(name)
+                    before = emitted[-1]
+                results.append(builder.emit_output(before, f"case{number}_result"))
+        builder.emit_func_output(relax.Tuple(results))
+    module: tvm_api.IRModule = builder.get()
+    return module
+
+
+def build_batch(
+    members: list[Member], backends: Sequence[Backend], folder: Path, device: Device = HOST
+) -> Batch:
+    """Compile the cases for an accelerator; fills in where they run.
+
+    Raises:
+        UmakitError: a stage refused the network, or the C compiler its library.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    module = network_of(members)
+    options = ExportOptions(keep_layout=True)
+    library = compile_model(module, backends, folder / "library", name="check", options=options)
+    rows = {row.name: row for row in library.report.placements}
+    for member in members:
+        found = [rows[name] for name in member.names if name in rows]
+        member.ran = bool(found) and all(row.where != CPU for row in found)
+        member.reasons = [row.reason for row in found if row.where == CPU]
+    probe = Probe(
+        library.metadata["umakit"], library.path, folder / "program", device, flags=("-O1",)
+    )
+    return Batch(members, module, library, folder, probe)
+
+
+def run_batch(batch: Batch, timeout: float = 60.0) -> None:
+    """Run the library and the reference; fills in results, damaged memory and stops."""
+    description = batch.library.metadata["umakit"]
+    try:
+        batch.traces = batch.probe.run(batch.inputs, {}, timeout)
+    except DeviceError as error:
+        _note_stop(batch, error)
+    produced: dict[str, Any] = {}
+    for trace, layer in zip(batch.traces, description["layers"], strict=False):
+        produced |= trace.outputs
+        member = member_at(batch, layer["name"])
+        if trace.damaged and member is not None:
+            member.damaged += trace.damaged
+    outputs = description["outputs"]
+    wanted = llvm_reference(AOTModel(batch.module, batch.inputs, name="check"))
+    for member, output in zip(batch.members, outputs, strict=True):
+        raw = produced.get(output["c_name"])
+        if raw is not None:
+            member.got = raw.view(np.dtype(output["dtype"])).reshape(output["shape"])
+        member.wanted = wanted[output["name"]]
+
+
+def _note_stop(batch: Batch, error: DeviceError) -> None:
+    layer = getattr(error, "layer", None)
+    layers = batch.library.metadata["umakit"]["layers"]
+    member = None
+    if layer is not None and layer < len(layers):
+        member = member_at(batch, layers[layer]["name"])
+    if member is None:
+        raise error
+    member.stopped = str(error)
+
+
+def member_at(batch: Batch, layer_name: str) -> Member | None:
+    """Return the case that a layer of the library belongs to."""
+    number = layer_name.removeprefix("case").partition("_")[0]
+    return batch.members[int(number)] if number.isdecimal() else None

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A case of a check: one layer or a chain of layers by their settings, and as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from umakit.errors import InputError
+from umakit.operators.drawing import Drawing, Setting
+
+THEN = " then "
+"""Between the layers of a chain."""
+
+SEED = "seed"
+"""The setting that weights, scales and inputs are drawn from."""
+
+WORD = re.compile(r"(\w+)=(-?\w+)")
+
+
+@dataclass(frozen=True)
+class LayerSettings:
+    """One layer of a case.
+
+    Attributes:
+        pattern: name under which the backend registers the operator.
+        settings: settings that are not the operator's first ones, by name, and the seed.
+    """
+
+    pattern: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """What weights, scales and inputs are drawn from."""
+        return int(self.settings.get(SEED, 0))
+
+    def complete(self, drawing: Drawing) -> dict[str, Setting]:
+        """Return all settings of the operator.
+
+        Raises:
+            InputError: the operator has no such setting.
+        """
+        first = {name: values[0] for name, values in drawing.settings.items()}
+        for name, value in self.settings.items():
+            if name == SEED:
+                continue
+            if name not in first:
+                known = ", ".join(sorted(first))
+                raise InputError(f"{self.pattern} has no setting {name!r}", fix=f"say {known}")
+            if isinstance(value, str) != isinstance(first[name], str) or (
+                isinstance(value, str) and value not in drawing.settings[name]
+            ):
+                few = ", ".join(str(each) for each in drawing.settings[name])
+                raise InputError(
+                    f"{name}={value} of {self.pattern} is not possible", fix=f"say one of {few}"
+                )
+        return first | {name: value for name, value in self.settings.items() if name != SEED}
+
+    def reduced(self, drawing: Drawing) -> LayerSettings:
+        """Return the same layer without settings that are the operator's first ones."""
+        kept = {
+            name: value
+            for name, value in self.settings.items()
+            if name == SEED or drawing.settings[name][0] != value
+        }
+        return LayerSettings(self.pattern, kept)
+
+    def __str__(self) -> str:
+        words = (f"{name}={value}" for name, value in self.settings.items())
+        return " ".join([self.pattern, *words])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A layer, or a chain in which each layer reads the result of the one before.
+
+    Attributes:
+        layers: in execution order.
+    """
+
+    layers: tuple[LayerSettings, ...]
+
+    def __str__(self) -> str:
+        return THEN.join(str(layer) for layer in self.layers)
+
+    @property
+    def pattern(self) -> str:
+        """The pattern of the last layer."""
+        return self.layers[-1].pattern
+
+
+def read_case(text: str) -> Case:
+    """Return the case of a text, as reports print it.
+
+    Raises:
+        InputError: the text has another form.
+    """
+    layers = []
+    for part in text.strip().split(THEN):
+        if not part.split():
+            raise InputError("the case names no pattern", fix="copy it from the report")
+        name, *words = part.split()
+        settings: dict[str, Setting] = {}
+        for word in words:
+            found = WORD.fullmatch(word)
+            if found is None:
+                raise InputError(
+                    f"{word!r} in the case is not of the form NAME=VALUE",
+                    fix="copy the case from the report",
+                )
+            value = found[2]
+            number = value.lstrip("-").isdecimal()
+            settings[found[1]] = int(value) if number else value
+        layers.append(LayerSettings(name, settings))
+    return Case(tuple(layers))

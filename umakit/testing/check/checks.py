@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is checked of each batch that has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from umakit.partition.report import CPU
+from umakit.testing.check.batch import Batch, Member
+from umakit.testing.check.report import Failure
+from umakit.testing.differences import Tolerance, compare
+
+BatchCheck = Callable[[Batch], Sequence[Failure]]
+"""Receives a batch that has run, and returns what is wrong with its members."""
+
+NO_TEXT = ("", "the predicate returned False")
+
+
+def results_are_right(batch: Batch) -> list[Failure]:
+    """Every result equals the reference's."""
+    return [failure for each in batch.members if (failure := _result(each)) is not None]
+
+
+def _result(member: Member) -> Failure | None:
+    if member.got is None or member.wanted is None or not member.ran:
+        return None
+    found = compare(member.got, member.wanted, Tolerance())
+    if found.agrees:
+        return None
+    place = found.first
+    got, wanted = member.got[place], member.wanted[place]
+    shapes = " and ".join(_by(tensor.shape) for tensor in member.layers[0].inputs)
+    return Failure(
+        member.case.pattern,
+        f"{' then '.join(each.pattern for each in member.case.layers)} of {shapes}: element"
+        f" {list(place)} of the result {_by(member.wanted.shape)} is {got} instead of {wanted},"
+        f" {found.differing} of {found.elements} are wrong",
+        member.case,
+    )
+
+
+def nothing_else_changes(batch: Batch) -> list[Failure]:
+    """A layer writes only its result."""
+    return [
+        Failure(each.case.pattern, f"it writes to {each.damaged[0]}", each.case)
+        for each in batch.members
+        if each.damaged
+    ]
+
+
+def runs_end_well(batch: Batch) -> list[Failure]:
+    """Drivers return the status 0, and the program does not crash."""
+    return [
+        Failure(each.case.pattern, each.stopped, each.case)
+        for each in batch.members
+        if each.stopped
+    ]
+
+
+def accepted_layers_run(batch: Batch) -> list[Failure]:
+    """What the patterns accept runs on the accelerator; what stays on the CPU has a reason."""
+    found = []
+    for each in batch.members:
+        if each.ran:
+            continue
+        name = each.case.pattern
+        reason = each.reasons[0] if each.reasons else "no operator of that kind is left"
+        if each.accepted:
+            what = f"the pattern accepts the layer, which runs on the {CPU}: {reason}"
+            found.append(Failure(name, what, each.case))
+        elif any(reason in NO_TEXT for reason in each.reasons):
+            found.append(
+                Failure(
+                    name, "the layer is refused without a reason", each.case,
+                    "let the predicate return a sentence instead of False",
+                )
+            )  # fmt: skip
+    return found
+
+
+def _by(shape: Sequence[int]) -> str:
+    return "x".join(str(extent) for extent in shape) or "scalar"
+
+
+BATCH_CHECKS: list[BatchCheck] = [
+    runs_end_well,
+    accepted_layers_run,
+    results_are_right,
+    nothing_else_changes,
+]
+"""Checks of every batch, in order; the first failure of a case is reported."""

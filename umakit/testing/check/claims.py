@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a backend claims to compute: one claim for each registered pattern."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators import registry
+from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
+from umakit.operators.offload.matching import Match, NotReadable
+from umakit.operators.offload.pattern import OperatorPattern, as_call
+from umakit.operators.parameters import PREFIX
+from umakit.registration.backend import Backend, Pattern
+from umakit.testing.check.cases import Case, LayerSettings
+
+relax = tvm_api.relax
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A pattern that a backend registers, and how layers for it are drawn.
+
+    Attributes:
+        name: of the pattern.
+        pattern: as registered.
+        drawing: settings of its operator; None if layers of it cannot be drawn.
+    """
+
+    name: str
+    pattern: Pattern
+    drawing: Drawing | None
+
+    def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
+        """Return a layer.
+
+        Args:
+            settings: of the layer.
+            data: the result of the layer before it in a chain.
+
+        Raises:
+            NotDrawable: there is no layer of these settings.
+        """
+        assert self.drawing is not None
+        random = np.random.default_rng(settings.seed)
+        complete = settings.complete(self.drawing)
+        try:
+            return self.drawing.build(complete, data, random)
+        except (ValueError, ZeroDivisionError, OverflowError) as error:
+            raise NotDrawable(str(error)) from None
+
+    def accepts(self, drawn: Drawn) -> bool | str:
+        """Return what the pattern's constraints and predicate say about a layer."""
+        pattern = self.pattern.predicate
+        assert isinstance(pattern, OperatorPattern)
+        operands = [
+            relax.Var(f"input{number}", relax.TensorType(tensor.shape, tensor.dtype))
+            for number, tensor in enumerate(drawn.inputs)
+        ]
+        calls = [as_call(call) for call in drawn.expressions(operands)]
+        side = 0
+        if len(calls) > 1:
+            side = int(not calls[1].args[0].same_as(calls[0]))
+        match = Match(calls[0], calls[1] if len(calls) > 1 else None, side)
+        try:
+            return pattern.accepts(pattern.composite_of(match))
+        except NotReadable as reason:
+            return str(reason)
+
+
+def claims_of(backend: Backend) -> list[Claim]:
+    """Return the claims of a backend, in the order in which it registers them."""
+    return [Claim(each.name, each, _drawing(each)) for each in backend.patterns]
+
+
+def _drawing(pattern: Pattern) -> Drawing | None:
+    if not isinstance(pattern.predicate, OperatorPattern):
+        return None
+    kind = type(pattern.predicate)
+    operators = {operator.name: operator for operator in registry.operators()}
+    for operator in operators.values():
+        if kind in operator.patterns:
+            return operator.drawing
+    name = pattern.predicate.operator_name.removeprefix(f"relax.{PREFIX}")
+    return operators[name].drawing if name in operators else None
+
+
+def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
+    """Return the layers of a case, each of which reads the result of the one before.
+
+    Raises:
+        NotDrawable: there are no such layers.
+    """
+    found: list[Drawn] = []
+    for settings in case.layers:
+        data = found[-1].result if found else None
+        found.append(claims[settings.pattern].layer(settings, data))
+    return found

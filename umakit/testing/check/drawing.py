@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawing of cases at and around what a pattern accepts.
+
+From a layer that the pattern accepts, each draw changes a few settings at random. What is still
+accepted is the layer that the next draw starts from; what is refused lies just outside of the
+constraints. The largest layers that are accepted are found by bisection of each size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import fields, replace
+
+import numpy as np
+
+from umakit.operators.drawing import Drawn, NotDrawable, Setting
+from umakit.testing.check.cases import SEED, LayerSettings
+from umakit.testing.check.claims import Claim
+
+TRIES = 4000
+"""Number of random layers among which one is looked for that the pattern accepts."""
+
+USUAL_MACS, MOST_MACS = 60_000, 4_000_000
+"""Operations of a usual layer, and of one that is the largest that fits."""
+
+MOST_SIZE = 1 << 16
+REFUSED = 0.12
+"""Share of draws that the pattern refuses."""
+
+
+class Walk:
+    """Draws layers for one claim.
+
+    Args:
+        claim: with a drawing.
+        random: source of random numbers.
+
+    Attributes:
+        edges: the largest layers that are accepted, and the smallest ones that are not.
+    """
+
+    def __init__(self, claim: Claim, random: np.random.Generator) -> None:
+        assert claim.drawing is not None
+        self._claim, self._random = claim, random
+        numbers = sorted(_numbers(claim))
+        near = {n + step for n in numbers for step in (-1, 0, 1)} | {2 * n for n in numbers}
+        self._values: dict[str, list[Setting]] = {
+            name: _with(values, near if name in claim.drawing.sizes else numbers)
+            for name, values in claim.drawing.settings.items()
+        }
+        self._start = self._first_accepted()
+        self._at = self._start
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a layer was found that the pattern accepts."""
+        return self._start is not None
+
+    def draw(self) -> tuple[LayerSettings, bool]:
+        """Return a layer, and whether the pattern accepts it."""
+        assert self._at is not None and self._start is not None
+        if self._random.random() < 0.05:
+            self._at = self._start
+        while True:
+            found = self._changed(self._at)
+            drawn = self._made(found)
+            if drawn is None or drawn.macs > USUAL_MACS:
+                continue
+            accepted = self._claim.accepts(drawn) is True
+            if accepted:
+                self._at = found
+            elif self._random.random() > REFUSED:
+                continue
+            return self._seeded(found), accepted
+
+    def edges(self) -> Iterator[tuple[LayerSettings, bool]]:
+        """Yield for each size the largest layer that is accepted and the smallest that is not."""
+        drawing = self._claim.drawing
+        assert drawing is not None and self._start is not None
+        for name in drawing.sizes:
+            start = self._start.settings.get(name, drawing.settings[name][0])
+            fits, misfit = int(start), 0
+            size = fits
+            while not misfit and size < MOST_SIZE:
+                size *= 2
+                answer = self._fits(name, size)
+                if answer is None:
+                    break
+                fits, misfit = (size, 0) if answer else (fits, size)
+            while misfit - fits > 1:
+                middle = (fits + misfit) // 2
+                answer = self._fits(name, middle)
+                if answer is None:
+                    break
+                fits, misfit = (middle, misfit) if answer else (fits, middle)
+            if fits != start:
+                yield self._seeded(self._with(name, fits)), True
+            if misfit:
+                yield self._seeded(self._with(name, misfit)), False
+
+    def _fits(self, name: str, size: int) -> bool | None:
+        """Whether a size is accepted; None if there is no such layer, or it takes too long."""
+        drawn = self._made(self._with(name, size))
+        if drawn is None or drawn.macs > MOST_MACS:
+            return None
+        return self._claim.accepts(drawn) is True
+
+    def _with(self, name: str, value: Setting) -> LayerSettings:
+        assert self._start is not None
+        return replace(self._start, settings={**self._start.settings, name: value})
+
+    def _seeded(self, layer: LayerSettings) -> LayerSettings:
+        assert self._claim.drawing is not None
+        seed = int(self._random.integers(1, 1 << 16))
+        return replace(layer, settings={**layer.settings, SEED: seed}).reduced(self._claim.drawing)
+
+    def _made(self, layer: LayerSettings) -> Drawn | None:
+        try:
+            return self._claim.layer(layer)
+        except NotDrawable:
+            return None
+
+    def _changed(self, layer: LayerSettings) -> LayerSettings:
+        names = list(self._values)
+        count = min(len(names), 1 + int(self._random.geometric(0.35)))
+        changed = {
+            str(name): self._value(str(name))
+            for name in self._random.choice(names, count, replace=False)
+        }
+        return replace(layer, settings={**layer.settings, **changed})
+
+    def _value(self, name: str) -> Setting:
+        values = self._values[name]
+        return values[int(self._random.integers(len(values)))]
+
+    def _first_accepted(self) -> LayerSettings | None:
+        """Return an accepted layer: the simplest one, or one found at random from it."""
+        first = LayerSettings(self._claim.name)
+        found = first
+        for _ in range(TRIES):
+            drawn = self._made(found)
+            if drawn and drawn.macs <= USUAL_MACS and self._claim.accepts(drawn) is True:
+                return found
+            found = self._changed(self._changed(first))
+            if self._random.random() < 0.5:
+                every = {name: self._value(name) for name in self._values}
+                found = replace(first, settings=every)
+        return None
+
+
+def _with(values: Iterable[Setting], numbers: Iterable[int]) -> list[Setting]:
+    """Return the values, with numbers of the pattern's constraints among numbers."""
+    given = list(values)
+    if not all(isinstance(value, int) for value in given) or any(int(v) < 1 for v in given):
+        return given
+    return [*given, *(n for n in sorted(set(numbers)) if n > 0 and n not in given)]
+
+
+def _numbers(claim: Claim) -> set[int]:
+    """Return all numbers in the fields of a pattern, also those in texts such as `O/16 HWI`."""
+    found: set[int] = set()
+
+    def read(value: object) -> None:
+        if isinstance(value, bool):
+            return
+        if isinstance(value, int) and 0 < value < 1024:
+            found.add(value)
+        elif isinstance(value, str):
+            found.update(int(text) for text in re.findall(r"\b\d+", value))
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            for each in value:
+                read(each)
+
+    pattern = claim.pattern.predicate
+    for item in fields(pattern):  # type: ignore[arg-type]
+        if item.name not in ("name", "dtypes"):
+            read(getattr(pattern, item.name))
+    return found

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check found: counts for each operator, and failures with the case that shows them."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from typing import Any
+
+from umakit.testing.check.cases import Case
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Something wrong.
+
+    Attributes:
+        pattern: name of the pattern that it is about.
+        what: what is wrong, in a sentence: layer, shape, first wrong element.
+        case: what shows it; None if it is not about a layer.
+        fix: what to do; may be empty.
+    """
+
+    pattern: str
+    what: str
+    case: Case | None = None
+    fix: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with stable keys."""
+        case = None if self.case is None else str(self.case)
+        return {"operator": self.pattern, "what": self.what, "case": case, "fix": self.fix}
+
+
+@dataclass
+class Counts:
+    """Numbers of cases of one claimed operator.
+
+    Attributes:
+        drawn: all of them.
+        ran: that ran on the accelerator.
+        refused: that it refused.
+        failed: that failed.
+    """
+
+    drawn: int = 0
+    ran: int = 0
+    refused: int = 0
+    failed: int = 0
+
+
+@dataclass
+class CheckReport:
+    """The result of a check.
+
+    Attributes:
+        backend: name of the backend.
+        seed: what the cases were drawn from.
+        operators: counts by name of the pattern.
+        failures: in the order in which they were found.
+        seconds: time that the check took.
+    """
+
+    backend: str
+    seed: int
+    operators: dict[str, Counts] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.failures
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with stable keys."""
+        return {
+            "backend": self.backend,
+            "seed": self.seed,
+            "seconds": round(self.seconds, 1),
+            "passed": self.passed,
+            "operators": {name: vars(counts) for name, counts in self.operators.items()},
+            "failures": [failure.as_json() for failure in self.failures],
+        }
+
+    def as_junit(self) -> str:
+        """Return it as JUnit XML: one test case for each claimed operator."""
+        names = [*self.operators, *(each.pattern for each in self.failures)]
+        suite = ElementTree.Element(
+            "testsuite",
+            name=f"uma check {self.backend}",
+            tests=str(len(dict.fromkeys(names))),
+            failures=str(len({each.pattern for each in self.failures})),
+            time=f"{self.seconds:.1f}",
+        )
+        for name in dict.fromkeys(names):
+            test = ElementTree.SubElement(suite, "testcase", classname=self.backend, name=name)
+            found = [each for each in self.failures if each.pattern == name]
+            if found:
+                message = ElementTree.SubElement(test, "failure", message=found[0].what)
+                message.text = "\n".join(
+                    f"{each.what}\n{each.case or ''}\n{each.fix}".rstrip() for each in found
+                )
+        ElementTree.indent(suite)
+        return ElementTree.tostring(suite, encoding="unicode") + "\n"

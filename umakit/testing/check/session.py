@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check of a backend: batches of cases until enough are drawn or the time is over."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from umakit.devices import HOST, find_device
+from umakit.errors import InputError, UmakitError
+from umakit.files.staging import temporary_folder
+from umakit.operators.drawing import NotDrawable
+from umakit.registration.backend import Backend
+from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
+from umakit.testing.check.cases import Case, read_case
+from umakit.testing.check.checks import BATCH_CHECKS
+from umakit.testing.check.claims import Claim, claims_of
+from umakit.testing.check.drawing import Walk
+from umakit.testing.check.report import CheckReport, Counts, Failure
+
+SECONDS, DRAWS = 120.0, 1000
+BATCH = 100
+"""Cases in one library."""
+
+CHAINED = 0.15
+"""Share of cases that are chains of two layers."""
+
+Tell = Callable[[str], None]
+
+
+class Session:
+    """Draws, builds, runs and checks batches for one backend.
+
+    Args:
+        backend: the backend.
+        folder: for files.
+        device: name of the device that libraries run on.
+    """
+
+    def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
+        self.backend, self._folder = backend, folder
+        self._device = find_device(device)
+        self.claims = {claim.name: claim for claim in claims_of(backend)}
+        self._numbers = itertools.count()
+
+    def batch_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[Batch, list[Failure]]:
+        """Return a batch that has run, and what is wrong with it.
+
+        Args:
+            cases: with what the patterns say about their last layers.
+        """
+        members = [
+            member_of(case, number, self.claims, accepted)
+            for number, (case, accepted) in enumerate(cases)
+        ]
+        folder = self._folder / f"batch{next(self._numbers)}"
+        batch = build_batch(members, [self.backend], folder, self._device)
+        run_batch(batch)
+        failures: dict[int, Failure] = {}
+        for check in BATCH_CHECKS:
+            for failure in check(batch):
+                failures.setdefault(id(failure.case), failure)
+        shutil.rmtree(folder, ignore_errors=True)
+        return batch, list(failures.values())
+
+    def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[list[Member], list[Failure]]:
+        """Return the members of a batch and what is wrong with them.
+
+        A case that stops the run, or that the compiler refuses, is taken out, and the rest runs
+        again.
+        """
+        if not cases:
+            return [], []
+        try:
+            batch, found = self.batch_of(cases)
+        except UmakitError as error:
+            if len(cases) == 1:
+                case = cases[0][0]
+                return [], [Failure(case.pattern, str(error), case)]
+            half = len(cases) // 2
+            first, second = self.failures_of(cases[:half]), self.failures_of(cases[half:])
+            return first[0] + second[0], first[1] + second[1]
+        stopped = [number for number, each in enumerate(batch.members) if each.stopped]
+        if not stopped:
+            return batch.members, found
+        rest = [pair for number, pair in enumerate(cases) if number not in stopped]
+        members, others = self.failures_of(rest)
+        ended = {id(cases[number][0]) for number in stopped}
+        return members, [each for each in found if id(each.case) in ended] + others
+
+
+def check_backend(
+    backend: Backend,
+    *,
+    seconds: float = SECONDS,
+    seed: int = 0,
+    operators: Sequence[str] = (),
+    draws: int = DRAWS,
+    device: str = HOST.name,
+    tell: Tell = lambda sentence: None,
+) -> CheckReport:
+    """Draw layers at and around what a backend accepts, and check what it computes of them.
+
+    Args:
+        backend: the backend.
+        seconds: after which no further batch begins.
+        seed: equal seeds draw equal cases.
+        operators: names of the patterns to check; default: all.
+        draws: number of cases of all patterns together.
+        device: name of the device that libraries run on.
+        tell: called with each stage.
+
+    Raises:
+        InputError: the backend registers no such pattern.
+    """
+    started = time.monotonic()
+    report = CheckReport(backend.target_name, seed)
+    with temporary_folder("umakit-check-") as folder:
+        session = Session(backend, folder, device)
+        chosen = _chosen(session.claims, operators)
+        report.operators = {name: Counts() for name in chosen}
+        drawing = _draws(session, chosen, report, np.random.default_rng(seed))
+        left = draws
+        while left > 0 and time.monotonic() - started < seconds and not report.failures:
+            cases = list(itertools.islice(drawing, min(left, BATCH)))
+            if not cases:
+                break
+            left -= len(cases)
+            tell(f"{draws - left} of {draws} layers")
+            _count(report, cases, *session.failures_of(cases))
+    _without_runs(report)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> CheckReport:
+    """Check one case, as a report prints it.
+
+    Args:
+        backend: the backend.
+        case: text of the case.
+        device: name of the device that it runs on.
+
+    Raises:
+        InputError: the text is no case of this backend.
+    """
+    started = time.monotonic()
+    report = CheckReport(backend.target_name, 0)
+    with temporary_folder("umakit-check-") as folder:
+        session = Session(backend, folder, device)
+        found = read_case(case)
+        _chosen(session.claims, [layer.pattern for layer in found.layers])
+        report.operators = {layer.pattern: Counts() for layer in found.layers}
+        try:
+            accepted = accepts(session, found)
+        except NotDrawable as reason:
+            raise InputError(f"there is no such layer: {reason}", where=str(found)) from None
+        cases = [(found, accepted)]
+        _count(report, cases, *session.failures_of(cases))
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def accepts(session: Session, case: Case) -> bool:
+    """Whether the patterns accept all layers of a case."""
+    data = None
+    for settings in case.layers:
+        claim = session.claims[settings.pattern]
+        if claim.drawing is None:
+            raise InputError(f"layers of {claim.name} cannot be drawn")
+        drawn = claim.layer(settings, data)
+        if claim.accepts(drawn) is not True:
+            return False
+        data = drawn.result
+    return True
+
+
+def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
+    for name in wanted:
+        if name not in claims:
+            known = ", ".join(claims) or "none"
+            raise InputError(f"the backend registers no pattern {name!r}", fix=f"it has {known}")
+    return [name for name in claims if not wanted or name in wanted]
+
+
+def _draws(
+    session: Session, names: Sequence[str], report: CheckReport, random: np.random.Generator
+) -> Iterator[tuple[Case, bool]]:
+    """Yield cases of all claims in turn, with what their patterns say."""
+    walks = {}
+    for name in names:
+        claim = session.claims[name]
+        if claim.drawing is None:
+            report.failures.append(
+                Failure(name, "layers of its operators cannot be drawn", None, UNDRAWN)
+            )
+            continue
+        walk = Walk(claim, random)
+        if walk.has_any:
+            walks[name] = walk
+    for walk in walks.values():
+        for layer, accepted in walk.edges():
+            if accepted:
+                yield Case((layer,)), True
+    while walks:
+        for walk in walks.values():
+            layer, accepted = walk.draw()
+            case = Case((layer,))
+            if accepted and random.random() < CHAINED:
+                other = walks[str(random.choice(list(walks)))]
+                chain = Case((layer, other.draw()[0]))
+                if _is_chain(session, chain):
+                    case = chain
+            yield case, accepted
+
+
+def _is_chain(session: Session, case: Case) -> bool:
+    try:
+        return accepts(session, case)
+    except NotDrawable:
+        return False
+
+
+UNDRAWN = "give a network that has the operator to uma diff"
+
+
+def _count(
+    report: CheckReport,
+    cases: Sequence[tuple[Case, bool]],
+    members: Sequence[Member],
+    failures: Sequence[Failure],
+) -> None:
+    for case, _ in cases:
+        report.operators[case.pattern].drawn += 1
+    for member in members:
+        counts = report.operators[member.case.pattern]
+        counts.ran += member.ran
+        counts.refused += not member.ran
+    for failure in failures:
+        report.operators[failure.pattern].failed += 1
+    report.failures += failures
+
+
+def _without_runs(report: CheckReport) -> None:
+    """Add a failure for each claimed operator of which no layer ran."""
+    failed = {failure.pattern for failure in report.failures}
+    for name, counts in report.operators.items():
+        if not counts.ran and name not in failed and not report.failures:
+            report.failures.append(
+                Failure(
+                    name, f"none of {counts.drawn} drawn layers ran on the accelerator", None,
+                    "look at the constraints of the pattern: they may refuse every layer",
+                )
+            )  # fmt: skip
