@@ -15,19 +15,27 @@ from umakit.errors import InputError, ScaffoldError
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.tools.scaffold import Kind, NewBackend
+    from umakit.tools.scaffold import Kind, NewBackend, Update
 
 HELP = """Write the project of a new backend: patterns, driver, tests, pyproject.toml.
 
 It works from the first minute: a small int8 network is computed by reference loops that your \
 hardware or library then replaces. On a terminal, questions are asked about what no flag says; \
-elsewhere, what is not said has defaults."""
+elsewhere, what is not said has defaults.
+
+`uma new --update FOLDER` brings a project to the templates of this version, or to other flags: \
+files that you did not edit are replaced; where both you and the template changed a file, the \
+difference is shown, and --merge merges it.
+
+Exit code: 1 if an update left something to merge."""
 
 EPILOG = """Examples:  uma new my_npu --kind layer --array 16x16 --operators conv2d,dense
 
 uma new my_kernels --kind library --rounding tflm
 
-uma new vanilla_accelerator --tutorial vanilla"""
+uma new vanilla_accelerator --tutorial vanilla
+
+uma new --update my_npu --array 32x16"""
 
 DEFAULT_KIND = "library"
 
@@ -42,19 +50,23 @@ QUESTIONS = {
 }
 
 
+LEFT_TO_MERGE = 1
+
+
 def _flag(description: str) -> Any:
     return typer.Option(help=description, show_default=False)
 
 
 def new(
     name: Annotated[
-        str, typer.Argument(help="Name of the accelerator, such as my_npu.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(help="Name of the accelerator, such as my_npu.", show_default=False),
+    ] = None,
     kind: Annotated[
         str | None,
         _flag(
             "library (C functions of a vendor), layer (an accelerator that computes a layer at a "
-            "time) or tiles (one with a scratchpad and DMA, to which layers are cut)."
+            "time) or tiles (one with a scratchpad and DMA, for which layers are cut)."
         ),
     ] = None,
     tutorial: Annotated[
@@ -81,10 +93,26 @@ def new(
         Path | None, _flag("Your register map, a TOML file; default: one is written.")
     ] = None,
     directory: Annotated[
-        Path, typer.Option("--directory", "-d", help="Where the backend's folder is made.")
-    ] = Path(),
+        Path | None,
+        typer.Option(
+            "--directory",
+            "-d",
+            help="Where the backend's folder is made; default: the working folder.",
+            show_default=False,
+        ),
+    ] = None,
+    update: Annotated[
+        Path | None,
+        _flag("A folder that `uma new --kind` wrote, to bring up to date or to other flags."),
+    ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option(
+            "--merge", help="With --update: merge files that you edited and templates changed."
+        ),
+    ] = False,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Registered with the help text above."""
     given = {
         "operators": operators,
@@ -96,32 +124,89 @@ def new(
         "registers": None if registers is None else str(registers),
     }
     flags = {flag: text for flag, text in given.items() if text is not None}
+    if update is not None:
+        others = {"kind": kind, "tutorial": tutorial, "directory": directory, "name": name}
+        return bring_up_to_date(update, flags, others, merge=merge, as_json=as_json)
+    if merge:
+        raise InputError("--merge is for --update", fix="leave it out, or give --update FOLDER")
+    if name is None:
+        raise InputError("the accelerator has no name", fix="write uma new NAME --kind KIND")
+    write(name, kind, tutorial, flags, directory or Path(), as_json=as_json)
+    return 0
+
+
+def write(
+    name: str,
+    kind: str | None,
+    tutorial: str | None,
+    flags: dict[str, str],
+    directory: Path,
+    *,
+    as_json: bool,
+) -> None:
+    """Write a new folder, and print what was written."""
     from umakit.tools.scaffold import check_name, new_backend
 
     check_name(name)
-    if tutorial:
+    if tutorial is not None:
         refuse_flags_of_kinds(flags | ({"kind": kind} if kind else {}))
-        written = new_backend(name, directory, tutorial)
-    else:
-        chosen, defaults = ask(kind, flags)
-        flags |= defaults
-        written = new_backend(
-            name,
-            directory,
-            kind=chosen.name,
-            flags=flags,
-            registers=read_map(flags.get("registers")),
-        )
-        if defaults and not as_json and not on_terminal():
-            taken = ({} if kind else {"kind": chosen.name}) | defaults
-            text = " ".join(f"--{flag} {value}" for flag, value in taken.items() if value)
-            say(f"note: not given, so these are the defaults: {text}", error=True)
+        show(new_backend(name, directory, tutorial), tutorial, as_json)
+        return
+    chosen, defaults = ask(kind, flags)
+    flags |= defaults
+    registers = read_map(flags.get("registers"))
+    written = new_backend(name, directory, kind=chosen.name, flags=flags, registers=registers)
+    if defaults and not as_json and not on_terminal():
+        taken = ({} if kind else {"kind": chosen.name}) | defaults
+        text = " ".join(f"--{flag} {value}" for flag, value in taken.items() if value)
+        say(f"note: not given, so these are the defaults: {text}", error=True)
     show(written, tutorial, as_json)
+
+
+def bring_up_to_date(
+    folder: Path, flags: dict[str, str], others: dict[str, Any], *, merge: bool, as_json: bool
+) -> int:
+    """Update a project, and print what was done; 1 if something is left to merge."""
+    from umakit.tools.scaffold import update_backend
+
+    for name, value in others.items():
+        if value is not None:
+            shown = f"the name {value}" if name == "name" else f"--{name} {value}"
+            raise InputError(f"{shown}: an update does not change it", fix="leave it out")
+    update = update_backend(folder, flags, read_map(flags.get("registers")), merge=merge)
+    if as_json:
+        print_json(update.as_json())
+        return 0 if update.is_complete else LEFT_TO_MERGE
+    show_update(update)
+    return 0 if update.is_complete else LEFT_TO_MERGE
 
 
 def on_terminal() -> bool:
     """Whether somebody can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def show_update(update: Update) -> None:
+    """Print what an update did."""
+    for label, paths in (
+        ("added", update.added),
+        ("replaced", update.replaced),
+        ("removed", update.removed),
+        ("merged", update.merged),
+        ("kept, though it is not written any more", update.kept),
+    ):
+        for path in paths:
+            say(f"{label}: {path}")
+    for path in update.to_merge:
+        say(f"to merge: {path}")
+        for line in update.differences[path].splitlines():
+            say(f"  {line}")
+    for path in update.conflicts:
+        say(f"to solve: {path} has conflicts between <<<<<<< and >>>>>>>")
+    if update.to_merge:
+        say(f"Next: uma new --update {shell_word(update.folder)} --merge")
+    elif update.is_complete:
+        say(f"{update.folder} is up to date")
 
 
 def refuse_flags_of_kinds(flags: dict[str, str]) -> None:

@@ -6,7 +6,10 @@
     answers.py    Kind, Answers      the flags of `uma new`, checked; `OPERATORS`
     kinds.py      KINDS              one entry for each kind of accelerator
     values.py     template_values    what templates see, made of the answers
-    new.py        new_backend        renders templates and writes a new folder; names; tutorials
+    names.py      check_name         names of backends
+    new.py        new_backend        renders templates and writes a new folder; tutorials
+    record.py     read_record        `.umakit/` of a project: its flags, its files as written
+    update.py     update_backend     `uma new --update`; merge.py: files that both sides changed
 
 **How a kind is added.** A folder of templates and an entry:
 
@@ -27,15 +30,16 @@
 
 from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of
 from umakit.tools.scaffold.kinds import KINDS
+from umakit.tools.scaffold.names import check_name
 from umakit.tools.scaffold.new import (
     TUTORIALS,
     NewBackend,
-    check_name,
     kind_of,
     new_backend,
     project_files,
     tutorial_files,
 )
+from umakit.tools.scaffold.update import Update, update_backend
 
 __all__ = [
     "KINDS",
@@ -44,10 +48,12 @@ __all__ = [
     "Answers",
     "Kind",
     "NewBackend",
+    "Update",
     "answers_of",
     "check_name",
     "kind_of",
     "new_backend",
     "project_files",
     "tutorial_files",
+    "update_backend",
 ]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from umakit.tools.scaffold.answers import DEFAULTS, Kind
+from umakit.tools.scaffold.answers import DEFAULTS, OPERATORS, Kind
 from umakit.tools.scaffold.library import library_files
 
 
@@ -12,14 +12,16 @@ def flags(*names: str, **defaults: str) -> dict[str, str]:
     return {name: defaults.get(name, DEFAULTS[name]) for name in names}
 
 
+ALL_BUT_FUSED = tuple(name for name in OPERATORS if name != "conv2d_add")
+
 KINDS = {
     kind.name: kind
     for kind in (
         Kind(
             name="library",
             summary="C functions that a vendor wrote for the CPU or for a core with its own driver",
-            operators=("conv2d", "depthwise", "dense"),
-            flags=flags("operators", "rounding"),
+            operators=ALL_BUT_FUSED,
+            flags=flags("operators", "layout", "rounding"),
             page="docs/kernel-library.md",
             files=library_files,
         ),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from umakit import sim
 from umakit.tools.scaffold.answers import Answers
 
-HEADERS = (sim.ARITHMETIC_HEADER,)
+HEADERS = ("include/umakit/reference.h", sim.ARITHMETIC_HEADER)
 
 
 def library_files(answers: Answers, name: str) -> dict[str, str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,15 +11,15 @@ from pathlib import Path
 from umakit.errors import OutputError, ScaffoldError
 from umakit.files.outputs import status_of
 from umakit.files.staging import write_new_folder
-from umakit.text.names import is_reserved
 from umakit.text.rendering import render, template_folder
 from umakit.tools.scaffold.answers import Answers, Kind, answers_of
 from umakit.tools.scaffold.kinds import KINDS
-from umakit.tools.scaffold.values import names_of, template_values
+from umakit.tools.scaffold.names import check_name, names_of
+from umakit.tools.scaffold.record import recorded
+from umakit.tools.scaffold.values import template_values
 
 TUTORIALS = ("vanilla", "strawberry", "chocolate")
 SHARED = "project"
-LONGEST_NAME = 64
 
 
 @dataclass(frozen=True)
@@ -40,25 +39,6 @@ class NewBackend:
     files: tuple[str, ...]
     kind: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that cannot be a target, a Python package and a C prefix at once.
-
-    Raises:
-        ScaffoldError: the name is invalid; states the rules.
-    """
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise ScaffoldError(
-            f"{name!r} is not a name for a backend",
-            fix="use lower-case letters, digits and underscores, starting with a letter",
-        )
-    if len(name) > LONGEST_NAME:
-        raise ScaffoldError(f"a name of {len(name)} letters is too long", fix="use at most 64")
-    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or is_reserved(name):
-        raise ScaffoldError(
-            f"{name!r} is a reserved word of Python, C or C++", fix="choose another name"
-        )
 
 
 def kind_of(name: str) -> Kind:
@@ -154,7 +134,10 @@ def new_backend(
             where=str(target),
             fix="choose another name, or move it away to start again",
         )
-    files = project_files(name, answers) if answers else tutorial_files(name, tutorial or "")
+    if answers is None:
+        files = tutorial_files(name, tutorial or "")
+    else:
+        files = recorded(name, answers, project_files(name, answers))
     try:
         write_new_folder(target, files)
     except OutputError as error:

@@ -5,25 +5,13 @@ from __future__ import annotations
 
 import json
 
-import inflection
-
 from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind
+from umakit.tools.scaffold.names import names_of
 from umakit.version import __version__
 
 HEIGHT, WIDTH, CHANNELS = 12, 10, 8
 """Size of the input of the networks of tests."""
-
-
-def names_of(name: str) -> dict[str, str]:
-    """Return the forms of a backend's name: `name`, `upper`, `class_prefix`, `class_name`."""
-    prefix = inflection.camelize(name)
-    return {
-        "name": name,
-        "upper": name.upper(),
-        "class_prefix": prefix,
-        "class_name": f"{prefix}Backend",
-    }
 
 
 def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object]:

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma new --update`: a project as newer templates or other flags write it, with all edits kept.
+
+A file is looked at in three texts: as it was written (the base), as it is, and as it would be
+written now. What only one side changed is taken from that side; what both changed is merged if
+asked for, and shown otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from umakit.errors import ScaffoldError
+from umakit.files.staging import PREFIX
+from umakit.tools.scaffold.answers import answers_of
+from umakit.tools.scaffold.merge import difference, has_conflicts, merged
+from umakit.tools.scaffold.new import kind_of, project_files
+from umakit.tools.scaffold.record import BASE, FLAGS, Record, read_record, record_text
+
+REGISTERS = "registers.toml"
+"""A file of a project from which others are rendered: edits of it are an input of an update."""
+
+
+@dataclass
+class Update:
+    """What an update did; paths in the folder.
+
+    Attributes:
+        folder: the project.
+        added: new files.
+        replaced: files that were not edited, and are as they are written now.
+        removed: files that were not edited, and are not written any more.
+        merged: edited files that have the changes of their templates now, without conflicts.
+        conflicts: files with markers of conflicts, which are to be solved.
+        to_merge: edited files whose templates changed too, which were left as they are.
+        kept: edited files that are not written any more.
+        differences: what merging would change in each of `to_merge`, by path.
+    """
+
+    folder: str
+    added: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)
+    to_merge: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    differences: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is left to merge."""
+        return not self.to_merge and not self.conflicts
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as `uma new --update --json` prints it."""
+        return asdict(self)
+
+
+def update_backend(
+    folder: Path, flags: Mapping[str, str] | None = None, registers: str = "", *, merge: bool
+) -> Update:
+    """Bring a project to what `uma new` writes now.
+
+    Args:
+        folder: the project.
+        flags: flags of its kind that change.
+        registers: text of a register map that replaces the project's.
+        merge: whether files that both sides changed are merged.
+
+    Raises:
+        ScaffoldError: the folder was not written by `uma new --kind`, a flag is invalid, or a file
+            cannot be read or written.
+    """
+    record = read_record(folder)
+    kind = kind_of(record.kind)
+    chosen = {name: text for name, text in record.flags.items() if name in kind.flags}
+    chosen |= flags or {}
+    answers = answers_of(kind, chosen, registers or _own_registers(folder, record))
+    texts = project_files(record.name, answers)
+    new = {path: text.encode("utf-8") for path, text in texts.items()}
+    update = Update(str(folder))
+    with _named(folder):
+        for path in sorted({*new, *record.base}):
+            _update_file(folder, path, record.base.get(path), new.get(path), merge, update)
+        _write(folder / FLAGS, record_text(record.name, answers).encode("utf-8"))
+    return update
+
+
+def _own_registers(folder: Path, record: Record) -> str:
+    """Return the project's register map, if it is not the one that its kind has anyway."""
+    content = _read(folder / REGISTERS)
+    is_given = bool(record.flags.get("registers"))
+    if content is None or (content == record.base.get(REGISTERS) and not is_given):
+        return ""
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ScaffoldError(
+            "is not a text in UTF-8", where=str(folder / REGISTERS), fix="store it as UTF-8"
+        ) from None
+
+
+def _update_file(
+    folder: Path, path: str, base: bytes | None, new: bytes | None, merge: bool, update: Update
+) -> None:
+    """Bring one file up to date, and its base."""
+    yours = _read(folder / path)
+    if new is None:
+        if yours is not None and yours == base:
+            (folder / path).unlink()
+            update.removed.append(path)
+        elif yours is not None:
+            update.kept.append(path)
+        (folder / BASE / path).unlink(missing_ok=True)
+        return
+    if yours is None:
+        if base is None:
+            _write(folder / path, new)
+            update.added.append(path)
+    elif yours == base != new:
+        _write(folder / path, new)
+        update.replaced.append(path)
+    elif yours not in (new, base) and new != base:
+        _merge_file(folder / path, path, (yours, base or b"", new), merge, update)
+        if path in update.to_merge:
+            return
+    elif has_conflicts(yours) and not has_conflicts(new):
+        update.conflicts.append(path)
+    if base != new:
+        _write(folder / BASE / path, new)
+
+
+def _merge_file(
+    file: Path, path: str, sides: tuple[bytes, bytes, bytes], merge: bool, update: Update
+) -> None:
+    """Merge a file that both sides changed, or note what that would change."""
+    result = merged(*sides)
+    if not merge:
+        update.to_merge.append(path)
+        update.differences[path] = difference(path, sides[0], result)
+        return
+    _write(file, result)
+    (update.conflicts if has_conflicts(result) else update.merged).append(path)
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the content of a file; None if there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file as a whole, with the permissions of the one that it replaces."""
+    place = Path(os.path.realpath(path))
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = place.with_name(f"{PREFIX}{os.getpid()}-{place.name}")
+    try:
+        temporary.write_bytes(content)
+        if place.exists():
+            temporary.chmod(place.stat().st_mode & 0o7777)
+        temporary.replace(place)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _named(folder: Path) -> Iterator[None]:
+    """Errors of the system become errors that name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise ScaffoldError(
+            f"cannot be updated: {error.strerror}", where=str(error.filename or folder)
+        ) from None
