@@ -200,7 +200,7 @@ def show_update(update: Update) -> None:
     for path in update.to_merge:
         say(f"to merge: {path}")
         for line in update.differences[path].splitlines():
-            say(f"  {line}")
+            say(f"  {line}".rstrip())
     for path in update.conflicts:
         say(f"to solve: {path} has conflicts between <<<<<<< and >>>>>>>")
     if update.to_merge:

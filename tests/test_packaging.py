@@ -137,12 +137,16 @@ def test_the_wheel_holds_nothing_else(members: set[str]) -> None:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The `bin` folder of a fresh environment with the wheel.
+    """An environment with the wheel for all tests that change nothing in it."""
+    return environment_with(wheel, tmp_path_factory.mktemp("installed") / "venv")
+
+
+def environment_with(wheel: Path, folder: Path) -> Path:
+    """Return the `bin` folder of a new environment with the wheel.
 
     Its dependencies are those of the tests' own environment, put behind by a path file; an
     editable umakit there is not seen, because path files of path files are not read.
     """
-    folder = tmp_path_factory.mktemp("installed") / "venv"
     venv.create(folder, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder)}))
     (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
@@ -180,7 +184,6 @@ def test_every_command_works_from_the_wheel(installed: Path, tmp_path: Path) -> 
     assert Path(listed["location"]).is_relative_to(installed.parent)
 
     command(uma, "new", "wheel_npu", "--tutorial", "vanilla", cwd=tmp_path)
-    command(uma, "new", "bare_npu", cwd=tmp_path)
     vanilla = [path for path in Path(listed["location"]).iterdir() if path.is_file()]
     written = {path.name for path in (tmp_path / "wheel_npu").iterdir()}
     assert written == {path.name for path in vanilla}
@@ -198,6 +201,45 @@ def test_the_script_of_a_new_backend_works_from_the_wheel(installed: Path, tmp_p
     command(installed / "uma", "new", "script_npu", "--tutorial", "vanilla", cwd=tmp_path)
     printed = command(installed / "python", "script_npu/run.py", "out", cwd=tmp_path)
     assert "Generated files are in" in printed
+
+
+LONG = pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
+
+
+@pytest.mark.parametrize("editable", [False, pytest.param(True, marks=LONG)])
+def test_a_project_is_known_by_name_once_it_is_installed(
+    editable: bool, wheel: Path, tmp_path: Path
+) -> None:
+    """Written by the wheel, installed by pip, and its tests run."""
+    bin_folder = environment_with(wheel, tmp_path / "venv")
+    uma, name = bin_folder / "uma", f"npu_{'e' if editable else 'w'}"
+    command(uma, "new", name, "--kind", "library", "--operators", "dense", cwd=tmp_path)
+    place = tmp_path / name
+    how = ["--editable"] if editable else []
+    python = bin_folder / "python"
+    command(
+        *(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--quiet"),
+        *("--no-index", "--no-build-isolation", *how, place),
+        cwd=tmp_path,
+    )
+    (found,) = (
+        backend
+        for backend in json.loads(command(uma, "backends", "--json", cwd=tmp_path))
+        if backend["name"] == name
+    )
+    assert found["origin"] == name.replace("_", "-")
+    if not editable:  # what is installed does without the folder
+        place.rename(tmp_path / "elsewhere")
+    code = (
+        f"import umakit; from umakit.testing import *; b = umakit.find_backend({name!r});"
+        " print(compile_and_run(QuantizedNetwork(2, 3, 4).dense(5).model(), b), b.folder)"
+    )
+    printed = command(python, "-c", code, cwd=tmp_path)
+    assert "largest difference from TVM's LLVM build: 0 " in printed
+    assert printed.split()[-1].startswith(str(place if editable else tmp_path / "venv"))
+    if editable:
+        tests = command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=place)
+        assert "1 passed" in tests
 
 
 def test_the_lock_has_a_version_of_every_dependency() -> None:

@@ -80,8 +80,10 @@ def update_backend(
     record = read_record(folder)
     kind = kind_of(record.kind)
     chosen = {name: text for name, text in record.flags.items() if name in kind.flags}
-    chosen |= flags or {}
-    answers = answers_of(kind, chosen, registers or _own_registers(folder, record))
+    registers = registers or _own_registers(folder, record)
+    if registers:  # from now on the map is the project's, whatever its kind has
+        chosen["registers"] = REGISTERS
+    answers = answers_of(kind, chosen | dict(flags or {}), registers)
     texts = project_files(record.name, answers)
     new = {path: text.encode("utf-8") for path, text in texts.items()}
     update = Update(str(folder))
