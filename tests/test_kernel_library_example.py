@@ -6,6 +6,8 @@ The library knows nothing of umakit; results are compared with TensorFlow Lite M
 
 from __future__ import annotations
 
+import difflib
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +20,7 @@ import pytest
 from comparisons import SANITIZED
 from console import check_commands, run
 from test_layouts import resnet8
+from test_new_projects import check_project
 from tflite_networks import tflite_micro, trained_model
 
 import umakit
@@ -28,7 +31,10 @@ from umakit.partition.partitioner import partition
 from umakit.pipeline import import_network
 from umakit.registration.sources.needed import needed_files
 from umakit.registration.sources.tree import source_tree
+from umakit.testing import QuantizedNetwork, compile_and_run
+from umakit.tools.scaffold import new_backend
 
+ROOTS = (".umakit/base/", "")
 FOLDER = Path(__file__).parents[1] / "examples" / "nova_nn"
 NETWORKS = ["pretrainedResnet_quant.tflite", "kws_ref_model.tflite", "ad01_int8.tflite"]
 TRAPS = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
@@ -161,3 +167,55 @@ def test_an_onnx_network_and_its_twin_have_the_same_multiply_accumulates(tmp_pat
     for path in (trained_model(NETWORKS[0]), resnet8(tmp_path)):
         module = import_network(path, rounding="tflm").model.module
         assert partition(module, [nova]).report.offloaded_macs == 12_501_632
+
+
+# --- from `uma new` -------------------------------------------------------------------------------
+
+CHANGED = ("accel.toml", "backend.py", "pyproject.toml")
+
+
+def made_again(folder: Path) -> Path:
+    """`uma new --kind library` with the library in its place and the example's two files."""
+    operators = "conv2d,depthwise,dense,add,multiply,avg_pool2d,max_pool2d"
+    flags = {"operators": operators, "layout": "NHWC", "rounding": "tflm"}
+    place = new_backend("nova_nn", folder, kind="library", flags=flags).folder
+    shutil.rmtree(place / "kernels")
+    for name in ("accel.toml", "backend.py", "nova-nn"):
+        copy = shutil.copytree if (FOLDER / name).is_dir() else shutil.copy
+        copy(FOLDER / name, place / name)
+    project = place / "pyproject.toml"
+    text = project.read_text(encoding="utf-8")
+    project.write_text(text.replace('"kernels/', '"nova-nn/'), encoding="utf-8")
+    return place
+
+
+def test_it_is_what_uma_new_writes_with_at_most_100_lines_of_its_own(tmp_path: Path) -> None:
+    place = made_again(tmp_path)
+    written = {
+        path: [(place / f"{root}{path}").read_text(encoding="utf-8").splitlines() for root in ROOTS]
+        for path in CHANGED
+    }
+    own = [
+        line
+        for before, after in written.values()
+        for line in difflib.unified_diff(before, after, n=0)
+        if line.startswith("+") and not line.startswith("+++")
+    ]
+    assert 0 < len(own) <= 100
+    changed = {
+        path.relative_to(place).as_posix()
+        for path in place.rglob("*")
+        if path.is_file() and ".umakit" not in path.parts and "nova-nn" not in path.parts
+        if path.read_bytes() != (place / ROOTS[0] / path.relative_to(place)).read_bytes()
+    }
+    assert changed == set(CHANGED)
+    backend = load_backend_folder(place)
+    layers = QuantizedNetwork(8, 6, 8).conv2d(8).residual().conv2d(8).product()
+    model = layers.conv2d(8, depthwise=True).pool2d("average").pool2d("max").dense(10).model()
+    report = compile_and_run(model, backend, test_dir=tmp_path)
+    assert {row.operator for row in report.offload.placements if row.where == "cpu"} == {"reshape"}
+
+
+@pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
+def test_its_projects_tests_pass(tmp_path: Path) -> None:
+    check_project(made_again(tmp_path))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from console import type_along
 from test_patterns_example import assert_clean
 
 from umakit import compile_model, run_library
@@ -16,11 +17,23 @@ from umakit.backend import load_backend_folder
 from umakit.machine.sources_config import SourcesSection
 from umakit.testing.example_networks import QuantizedNetwork
 
-PAGE = (Path(__file__).parents[1] / "docs" / "kernel-library.md").read_text(encoding="utf-8")
+PATH = Path(__file__).parents[1] / "docs" / "kernel-library.md"
+PAGE = PATH.read_text(encoding="utf-8")
 LIBRARY = "third_party/nova-nn"
 HEADER = f"{LIBRARY}/Include/nova_nn.h"
 SOURCE = f"{LIBRARY}/Source/Pooling/nova_max_pool_s8.c"
 CALL = PAGE.partition("## A call in one line")[2]
+
+
+def test_a_reader_who_types_along_sees_what_the_page_shows(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    update = bool(request.config.getoption("--update-golden"))
+    assert type_along(PATH, tmp_path, update=update) == 5
+    assert_clean(
+        tmp_path / "acme/kernels/source/acme_fully_connected.c",
+        f"-I{tmp_path / 'acme/kernels/include'}",
+    )
 
 
 @pytest.fixture(scope="module")

@@ -108,11 +108,12 @@ def test_a_new_project_runs_all_its_operators(kind: Kind, tmp_path: Path) -> Non
 
 
 def check_project(folder: Path) -> None:
-    """`run.py`, the tests and `uma doctor` pass; `run.py` fails once nothing is offered."""
+    """`run.py`, the tests, `uma doctor` and `uma check` pass."""
     for command in (
         ["run.py", "out"],
         ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"],
         ["-m", "umakit.cli.main", "doctor", "."],
+        ["-m", "umakit.cli.main", "check", ".", "--draws", "50"],
     ):
         result = subprocess.run(
             [warm_python.python(), *command],
@@ -274,7 +275,7 @@ def test_the_script_for_any_ci_runs_each_check(tmp_path: Path) -> None:
     subprocess.run(["sh", folder / "ci.sh"], env=environment, check=True, cwd="/")
     lines = calls.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if "pip install" not in line] == [
-        "uma doctor .", "python run.py", "python -m pytest",
+        "uma doctor .", "python run.py", "python -m pytest", "uma check .",
     ]  # fmt: skip
     workflow = (folder / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     assert "run: sh ci.sh" in workflow and shutil.which("sh")
