@@ -71,6 +71,39 @@ class _Tensor:
     last: int
 
 
+def build_around(
+    library: Path,
+    prefix: str,
+    source: str,
+    program: Path,
+    device: Device,
+    flags: Sequence[str] = (),
+) -> None:
+    """Build a library with the hook after each layer, and with a `main` around it.
+
+    Args:
+        library: folder or tar file of the library.
+        prefix: its `tvmgen_NAME` prefix.
+        source: text of the C file with `main` and the hook.
+        program: path of the program to build; the C file is written next to it.
+        device: device that it runs on.
+        flags: further flags of the C compiler.
+
+    Raises:
+        BuildError: the compiler is missing or reported an error, or the program is too large for
+            the device.
+    """
+    folder = library_folder(library)
+    main = program.with_suffix(".c")
+    main.write_text(source, encoding="utf-8")
+    all_flags = [f"-D{prefix.upper()}_PROFILE", f"-I{folder / 'codegen/host/include'}"]
+    all_flags += [*device.program_flags(), *flags]
+    if not device.is_bare_metal:
+        all_flags.append("-DUMAKIT_PROBE_HOSTED")
+    sources = [main, *library_sources(folder), *device.platform_sources(RUNTIME)]
+    compile_c(sources, program, all_flags, device, simulators_of(folder), libraries_of(folder))
+
+
 class Probe:
     """A library's program for `uma diff`.
 
@@ -97,7 +130,6 @@ class Probe:
         device: Device = HOST,
         flags: Sequence[str] = (),
     ) -> None:
-        self._flags = flags
         device.check_emulator()
         self._device = device
         self._inputs = description["inputs"]
@@ -109,25 +141,8 @@ class Probe:
         self._tensors = self._all_tensors(description["memory"]["pools"])
         self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
         self._program = program
-        self._build(library_folder(library), description["interface"])
-
-    def _build(self, library: Path, prefix: str) -> None:
-        source = self._program.with_suffix(".c")
-        source.write_text(self._source(prefix), encoding="utf-8")
-        flags = [f"-D{prefix.upper()}_PROFILE", f"-I{library / 'codegen/host/include'}"]
-        flags += [*self._device.program_flags(), *self._flags]
-        if not self._device.is_bare_metal:
-            flags.append("-DUMAKIT_PROBE_HOSTED")
-        platform = self._device.platform_sources(RUNTIME)
-        sources = [source, *library_sources(library), *platform]
-        compile_c(
-            sources,
-            self._program,
-            flags,
-            self._device,
-            simulators_of(library),
-            libraries_of(library),
-        )
+        prefix = description["interface"]
+        build_around(library, prefix, self._source(prefix), program, device, flags)
 
     def run(
         self,

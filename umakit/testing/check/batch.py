@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.devices import HOST, Device
-from umakit.devices.probe import LayerTrace, Probe
 from umakit.errors import DeviceError
 from umakit.library.export import Library
 from umakit.operators.drawing import Drawn, Tensor
@@ -22,6 +21,8 @@ from umakit.pipeline import ExportOptions, compile_model
 from umakit.registration.backend import Backend
 from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
+from umakit.testing.check.faults import planned_rounds
+from umakit.testing.check.rounds import Round, RoundRun, Rounds
 from umakit.testing.harness import AOTModel, llvm_reference
 
 relax = tvm_api.relax
@@ -67,16 +68,18 @@ class Batch:
         module: the network.
         library: compiled for the accelerator.
         folder: for files.
-        probe: the library's program.
-        traces: of the layers that ran.
+        program: the library's program.
+        rounds: the runs that were made, see `planned_rounds`.
+        runs: what happened in them.
     """
 
     members: list[Member]
     module: tvm_api.IRModule
     library: Library
     folder: Path
-    probe: Probe
-    traces: list[LayerTrace] = field(default_factory=list)
+    program: Rounds
+    rounds: list[Round] = field(default_factory=list)
+    runs: list[RoundRun] = field(default_factory=list)
 
     @property
     def inputs(self) -> dict[str, Array]:
@@ -184,25 +187,26 @@ def build_batch(
         found = [rows[name] for name in member.names if name in rows]
         member.ran = bool(found) and all(row.where != CPU for row in found)
         member.reasons = [row.reason for row in found if row.where == CPU]
-    probe = Probe(
+    program = Rounds(
         library.metadata["umakit"], library.path, folder / "program", device, flags=("-O1",)
     )
-    return Batch(members, module, library, folder, probe)
+    return Batch(members, module, library, folder, program)
 
 
 def run_batch(batch: Batch, timeout: float = 60.0) -> None:
     """Run the library and the reference; fills in results, damaged memory and stops."""
     description = batch.library.metadata["umakit"]
-    try:
-        batch.traces = batch.probe.run(batch.inputs, {}, timeout)
-    except DeviceError as error:
-        _note_stop(batch, error)
+    batch.rounds = planned_rounds(description["layers"], batch.program.devices, len(batch.members))
+    batch.runs = batch.program.run(batch.inputs, batch.rounds, timeout)
+    first = batch.runs[0]
+    if first.status != 0 or first.failure:
+        _note_stop(batch, first)
     produced: dict[str, Any] = {}
-    for trace, layer in zip(batch.traces, description["layers"], strict=False):
-        produced |= trace.outputs
+    for run, layer in zip(first.layers, description["layers"], strict=False):
+        produced |= run.outputs
         member = member_at(batch, layer["name"])
-        if trace.damaged and member is not None:
-            member.damaged += trace.damaged
+        if member is not None:
+            member.damaged += run.damaged
     outputs = description["outputs"]
     wanted = llvm_reference(AOTModel(batch.module, batch.inputs, name="check"))
     for member, output in zip(batch.members, outputs, strict=True):
@@ -212,15 +216,15 @@ def run_batch(batch: Batch, timeout: float = 60.0) -> None:
         member.wanted = wanted[output["name"]]
 
 
-def _note_stop(batch: Batch, error: DeviceError) -> None:
-    layer = getattr(error, "layer", None)
+def _note_stop(batch: Batch, run: RoundRun) -> None:
     layers = batch.library.metadata["umakit"]["layers"]
+    what = run.failure or run.stopped or f"the run stopped with status {run.status}"
     member = None
-    if layer is not None and layer < len(layers):
-        member = member_at(batch, layers[layer]["name"])
+    if run.completed < len(layers):
+        member = member_at(batch, layers[run.completed]["name"])
     if member is None:
-        raise error
-    member.stopped = str(error)
+        raise DeviceError(what, where=batch.program.place(run), fix=batch.program.hint(run))
+    member.stopped = f"{what} in {batch.program.place(run)}"
 
 
 def member_at(batch: Batch, layer_name: str) -> Member | None:

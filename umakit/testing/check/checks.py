@@ -7,6 +7,12 @@ from collections.abc import Callable, Sequence
 
 from umakit.partition.report import CPU
 from umakit.testing.check.batch import Batch, Member
+from umakit.testing.check.observed import (
+    counters_are_consistent,
+    faults_are_noticed,
+    maps_its_own_buffers,
+    old_data_is_not_read,
+)
 from umakit.testing.check.report import Failure
 from umakit.testing.differences import Tolerance, compare
 
@@ -42,7 +48,7 @@ def _result(member: Member) -> Failure | None:
 def nothing_else_changes(batch: Batch) -> list[Failure]:
     """A layer writes only its result."""
     return [
-        Failure(each.case.pattern, f"it writes to {each.damaged[0]}", each.case)
+        Failure(each.case.pattern, f"it writes {each.damaged[0]}", each.case)
         for each in batch.members
         if each.damaged
     ]
@@ -87,5 +93,9 @@ BATCH_CHECKS: list[BatchCheck] = [
     accepted_layers_run,
     results_are_right,
     nothing_else_changes,
+    old_data_is_not_read,
+    maps_its_own_buffers,
+    counters_are_consistent,
+    faults_are_noticed,
 ]
 """Checks of every batch, in order; the first failure of a case is reported."""

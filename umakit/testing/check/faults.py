@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of a batch: with different data in memory, and with faults of the simulated device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from umakit.testing.check.rounds import Fault, Round
+
+BUS_ERROR, DMA_STOPS, LOST_INTERRUPT, STUCK_BUSY, SCRATCHPAD_BIT = range(1, 6)
+"""Kinds of faults, as in `umakit/faults.h`."""
+
+ENDINGS = ("and stays busy", "with an error", "and says that it is done")
+ENGINES = ("array", "DMA engine")
+EVERYWHERE = 0xFFFFFFFF
+
+OTHER_DATA, SAME_DATA = 1, 2
+"""Numbers of the rounds behind the first one without faults."""
+
+FIRST_FAULT = 3
+"""Number of the first round with a fault; the one behind each has none."""
+
+MOST_FAULTS = 30
+"""Faults that are tried in a batch of many cases."""
+
+FAULTS = (
+    *(Fault(BUS_ERROR, skip, 1, 0, EVERYWHERE) for skip in (0, 1, 2, 5)),
+    Fault(BUS_ERROR, 0, 0, 0, EVERYWHERE),
+    *(
+        Fault(DMA_STOPS, skip, 1, bytes=moved, ending=ending)
+        for ending in range(len(ENDINGS))
+        for skip, moved in ((0, 0), (1, 3), (2, 0))
+    ),
+    *(Fault(LOST_INTERRUPT, skip, count) for skip, count in ((0, 1), (1, 1), (0, 0))),
+    *(Fault(STUCK_BUSY, skip, 0, engine=engine) for engine in range(2) for skip in (0, 1)),
+    *(
+        Fault(SCRATCHPAD_BIT, address=address, bit=bit)
+        for address, bit in ((0, 0), (3, 7), (64, 5), (4096, 2))
+    ),
+)
+"""Faults that are tried."""
+
+
+def text_of(fault: Fault) -> str:
+    """Return a fault in words."""
+    number = f" number {fault.skip}" if fault.count == 1 else ""
+    if fault.kind == BUS_ERROR:
+        return f"a bus error at access{number or 'es'}"
+    if fault.kind == DMA_STOPS:
+        ending = ENDINGS[fault.ending]
+        return f"a DMA engine that stops after {fault.bytes} bytes of transfer{number} {ending}"
+    if fault.kind == LOST_INTERRUPT:
+        return f"a lost interrupt{number}" if number else "no interrupts"
+    if fault.kind == STUCK_BUSY:
+        return f"the {ENGINES[fault.engine]} stuck after job number {fault.skip}"
+    return f"bit {fault.bit} of scratchpad byte {fault.address} flipped"
+
+
+def planned_rounds(
+    layers: Sequence[Mapping[str, Any]], devices: Sequence[str], cases: int
+) -> list[Round]:
+    """Return the rounds for a library.
+
+    The first is the one that results are compared with the reference's in, then come one with
+    other data and one with the same data. Behind them each round with a fault is followed by one
+    without.
+
+    Args:
+        layers: from the library's metadata.
+        devices: names of the accelerators that are simulated.
+        cases: number of cases; all faults are tried in every layer of one case, and as many in a
+            batch of several as take little time.
+    """
+    rounds = [Round(1), Round(2, is_reversed=True), Round(3)]
+    places = [
+        (number, layer["where"]) for number, layer in enumerate(layers) if layer["where"] in devices
+    ]
+    pairs = [(place, fault) for fault in FAULTS for place in places]
+    if cases > 1 and len(pairs) > MOST_FAULTS:
+        random = np.random.default_rng(len(layers))
+        chosen = random.permutation(len(FAULTS))[:MOST_FAULTS]
+        spread = [(places[int(random.integers(len(places)))], FAULTS[int(n)]) for n in chosen]
+        pairs = spread
+    for (number, device), fault in pairs:
+        rounds += [Round(4, device=device, layer=number, fault=fault), Round(5)]
+    return rounds

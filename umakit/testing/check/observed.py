@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is checked of the runs of a batch besides its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from umakit.testing.check.batch import Batch, Member, member_at
+from umakit.testing.check.faults import FIRST_FAULT, OTHER_DATA, text_of
+from umakit.testing.check.report import Failure
+from umakit.testing.check.rounds import Event, LayerRun, RoundRun
+
+Layer = Mapping[str, Any]
+
+
+def old_data_is_not_read(batch: Batch) -> list[Failure]:
+    """Runs with other data before them and other bytes in unused memory give the same results."""
+    found = []
+    for number, run in enumerate(batch.runs[OTHER_DATA:FIRST_FAULT], OTHER_DATA):
+        for layer, member, observed in _of_members(batch, run):
+            if observed.differs:
+                what = f"a second run with the same inputs gives {_differing(layer, observed)}"
+                hint = "it reads memory that it has not written, or the accelerator keeps old data"
+                found.append(Failure(member.case.pattern, what, member.case, hint))
+            if observed.damaged:
+                what = f"in run {number + 1} it writes {observed.damaged[0]}"
+                found.append(Failure(member.case.pattern, what, member.case))
+        if run.status != 0 and batch.runs[0].status == 0:
+            found += _stopped(batch, run, f"run {number + 1}")
+    return found
+
+
+def maps_its_own_buffers(batch: Batch) -> list[Failure]:
+    """Buffers that drivers give to the device are tensors of the layer, and not more."""
+    return [
+        Failure(
+            member.case.pattern, f"the driver maps {observed.mapped[0]}", member.case,
+            "map the bytes of the layer's tensors: what the device may write, and a cache drops,"
+            " can be another tensor's",
+        )
+        for _, member, observed in _of_members(batch, batch.runs[0])
+        if observed.mapped
+    ]  # fmt: skip
+
+
+def counters_are_consistent(batch: Batch) -> list[Failure]:
+    """Counters and events of simulated devices agree with each other and with the layer."""
+    sizes = _sizes(batch.library.metadata["umakit"])
+    found = []
+    known: dict[tuple[str, str], bool] = {}
+    for run in batch.runs[:FIRST_FAULT]:
+        for layer, member, observed in _of_members(batch, run):
+            counted = observed.counters.get(layer["where"])
+            if counted is None:
+                continue
+            written = [sizes[name] for name in layer["outputs"] if name in sizes]
+            problems = [
+                *_unknown(layer["where"], counted, known),
+                *_counted(counted, layer["macs"], sum(written)),
+                *_timeline(observed.events, counted),
+            ]
+            found += [Failure(member.case.pattern, each, member.case) for each in problems]
+    return found
+
+
+def faults_are_noticed(batch: Batch) -> list[Failure]:
+    """A fault of the device ends with a status or a right result, and the next run is right."""
+    found: list[Failure] = []
+    pairs = list(zip(batch.rounds, batch.runs, strict=False))[FIRST_FAULT:]
+    fault, place = "", -1
+    for each, run in pairs:
+        if each.device:
+            fault, place = f"with {text_of(each.fault)}", each.layer
+        member = _member(batch, place)
+        if member is None:
+            continue
+        what = _ended_wrong(batch, run) if each.device else _next_wrong(batch, run)
+        if what:
+            words = fault if each.device else f"in the run after one {fault}"
+            found.append(Failure(member.case.pattern, f"{words}, {what}", member.case))
+    return found
+
+
+def _ended_wrong(batch: Batch, run: RoundRun) -> str:
+    """Return what is wrong with a run with a fault; empty if it is all right."""
+    if run.status is None:
+        return f"{run.stopped or 'the program ended'} in {batch.program.place(run)}"
+    if run.failure:
+        return f"the simulator cannot go on: {run.failure}"
+    if run.status != 0:
+        return ""
+    for layer, observed in zip(_layers(batch), run.layers, strict=False):
+        if observed.differs:
+            return f"the run returns status 0, and {_differing(layer, observed)}"
+    return ""
+
+
+def _next_wrong(batch: Batch, run: RoundRun) -> str:
+    """Return what is wrong with the run behind one with a fault; empty if it is all right."""
+    if run.status != 0:
+        ended = run.stopped or f"the run stops with status {run.status}"
+        return f"{ended} in {batch.program.place(run)}"
+    for layer, observed in zip(_layers(batch), run.layers, strict=False):
+        if observed.differs:
+            return _differing(layer, observed)
+    return ""
+
+
+def _unknown(
+    device: str,
+    counted: Mapping[str, tuple[int | None, int | None]],
+    known: dict[tuple[str, str], bool],
+) -> Iterator[str]:
+    for name, (before, after) in counted.items():
+        for value in (before, after):
+            is_known = value is not None
+            if known.setdefault((device, name), is_known) != is_known:
+                yield f"the counter {name} is known in one layer and unknown in another"
+                return
+
+
+def _counted(
+    counted: Mapping[str, tuple[int | None, int | None]], macs: int, written: int
+) -> Iterator[str]:
+    passed: dict[str, int] = {}
+    for name, (before, after) in counted.items():
+        if before is not None and after is not None:
+            passed[name] = after - before
+            if after < before:
+                yield f"the counter {name} goes back from {before} to {after}"
+    for part, whole in (
+        ("busy_cycles", "clock"), ("compute_cycles", "busy_cycles"), ("dma_cycles", "busy_cycles"),
+        ("compute_cycles", "clock"), ("dma_cycles", "clock"),
+    ):  # fmt: skip
+        if part in passed and whole in passed and passed[part] > passed[whole]:
+            yield f"it counts {passed[part]} {part}, more than {passed[whole]} of {whole}"
+    if macs and passed.get("macs") == 0:
+        yield f"it counts no multiply-accumulates, and the layer has {macs}"
+    if passed.get("bytes_written", written) < written:
+        yield f"it counts {passed['bytes_written']} bytes written; the result has {written}"
+    if macs and passed.get("bytes_read") == 0:
+        yield "it counts no bytes read"
+
+
+def _timeline(
+    events: Sequence[Event], counted: Mapping[str, tuple[int | None, int | None]]
+) -> Iterator[str]:
+    before, after = counted["clock"]
+    cycles = None if before is None or after is None else after - before
+    last: dict[tuple[str, str], Event] = {}
+    for event in sorted(events, key=lambda each: (each.begin, each.end_of_busy)):
+        text = f"{event.engine} {event.label}".strip()
+        if not event.begin <= event.end_of_busy <= event.end:
+            yield (
+                f"its event {text} begins at {event.begin}, is busy to {event.end_of_busy} and"
+                f" ends at {event.end}"
+            )
+        if cycles is not None and event.end > cycles:
+            yield f"its event {text} ends at cycle {event.end} of the layer, which takes {cycles}"
+        earlier = last.get((event.device, event.engine))
+        if earlier is not None and event.begin < earlier.end_of_busy:
+            yield (
+                f"its event {text} begins at cycle {event.begin}, while the engine is busy with"
+                f" {earlier.label or 'another one'} to {earlier.end_of_busy}"
+            )
+        last[event.device, event.engine] = event
+
+
+def _of_members(batch: Batch, run: RoundRun) -> Iterator[tuple[Layer, Member, LayerRun]]:
+    """Yield the layers of a run that belong to cases."""
+    for layer, observed in zip(_layers(batch), run.layers, strict=False):
+        member = member_at(batch, layer["name"])
+        if member is not None:
+            yield layer, member, observed
+
+
+def _layers(batch: Batch) -> Sequence[Layer]:
+    layers: Sequence[Layer] = batch.library.metadata["umakit"]["layers"]
+    return layers
+
+
+def _member(batch: Batch, layer: int) -> Member | None:
+    layers = _layers(batch)
+    return member_at(batch, layers[layer]["name"]) if 0 <= layer < len(layers) else None
+
+
+def _stopped(batch: Batch, run: RoundRun, name: str) -> list[Failure]:
+    member = _member(batch, run.completed)
+    if member is None:
+        return []
+    ended = run.stopped or f"stops with status {run.status}"
+    what = f"{name} {ended} in {batch.program.place(run)}"
+    return [Failure(member.case.pattern, what, member.case)]
+
+
+def _differing(layer: Layer, observed: LayerRun) -> str:
+    name, offset = observed.differs[0]
+    return f"another result of {layer['name']}: byte {offset} of {name} differs"
+
+
+def _sizes(description: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of all tensors in memory that layers write, by C name."""
+    pools = description["memory"]["pools"]
+    placed = [item for pool in pools for item in pool["tensors"]]
+    return {item["c_name"]: item["size_bytes"] for item in [*description["outputs"], *placed]}

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs of a library in one program, with everything observed that its layers do.
+
+The library is built unchanged around the hook that profiling uses. Before each layer, memory that
+nothing will read is filled with arbitrary bytes; after it, all memory but the layer's results and
+its scratch is compared with what it was. See `templates/check/rounds.c.j2`.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.codegen.c_types import c_type
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
+from umakit.devices import HOST, Device, execute
+from umakit.devices.execution import stop_hint
+from umakit.devices.probe import build_around
+from umakit.errors import DeviceError
+from umakit.files.staging import temporary_folder
+from umakit.library.metadata import read_weights
+from umakit.library.tar_files import library_folder
+from umakit.text.rendering import render
+from umakit.version import __version__
+
+Array = npt.NDArray[Any]
+
+GUARD = 256
+"""Bytes before and behind each memory that must keep their values."""
+
+ALIGNMENT = 4096
+LEAST_ALIGNMENT = 16
+OUTSIDE = -1
+"""Value of `first` for a tensor that exists before the first layer runs."""
+
+COUNTERS = (
+    "clock", "busy_cycles", "compute_cycles", "dma_cycles", "macs", "bytes_read", "bytes_written",
+)  # fmt: skip
+UNKNOWN = 2**64 - 1
+
+ROUND, LAYER, RESULT, DIFFERS, DAMAGED, MEASURED = range(1, 7)
+EVENT, DROPPED, MAPPED, INJECTED, FAILURE, ENDED = range(7, 13)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a simulated device; the fields are those of `struct umakit_fault`."""
+
+    kind: int
+    skip: int = 0
+    count: int = 1
+    address: int = 0
+    bytes: int = 0
+    bit: int = 0
+    engine: int = 0
+    ending: int = 0
+
+
+@dataclass(frozen=True)
+class Round:
+    """A run.
+
+    Attributes:
+        seed: of the arbitrary bytes.
+        is_reversed: whether the elements of inputs are in reverse order.
+        device: name of the accelerator that has a fault; empty for none.
+        layer: number of the layer before which the fault is injected.
+        fault: the fault.
+    """
+
+    seed: int
+    is_reversed: bool = False
+    device: str = ""
+    layer: int = -1
+    fault: Fault = Fault(0)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that an engine of a simulated device did, in cycles since the layer's begin."""
+
+    device: str
+    engine: str
+    label: str
+    begin: int
+    end_of_busy: int
+    end: int
+
+
+@dataclass
+class LayerRun:
+    """What one layer did in one round.
+
+    Attributes:
+        outputs: raw bytes of its results by C name, in the first round.
+        differs: C names of results that are not those of the first round, with the first byte.
+        damaged: what it modified that is neither its result nor its scratch.
+        mapped: buffers that its driver gave to the device and that are not the layer's.
+        counters: values before and after it by device and name; None if unknown.
+        events: what engines did, in the first round.
+        dropped: events that were not kept.
+        injected: status of the device when the fault was injected; None if none was.
+    """
+
+    outputs: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
+    differs: list[tuple[str, int]] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+    mapped: list[str] = field(default_factory=list)
+    counters: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    dropped: int = 0
+    injected: int | None = None
+
+
+@dataclass
+class RoundRun:
+    """One run.
+
+    Attributes:
+        layers: those that began, in order.
+        completed: number of layers that returned without a status.
+        status: what the run returned; None if the program ended in it.
+        failure: why the simulator cannot go on; empty if it can.
+        stopped: how the program ended in it; empty if it did not.
+    """
+
+    layers: list[LayerRun] = field(default_factory=lambda: [LayerRun()])
+    completed: int = 0
+    status: int | None = None
+    failure: str = ""
+    stopped: str = ""
+
+
+@dataclass(frozen=True)
+class _Memory:
+    size: int
+    data: int
+    shadow: int
+    original: int
+    element: int
+    is_pool: int
+    is_given: int
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    memory: int
+    offset: int
+    size: int
+    first: int
+    last: int
+    result: int
+
+
+class Rounds:
+    """A library's program for `uma check`.
+
+    Args:
+        description: section `umakit` of the library's metadata.
+        library: folder or tar file of the library.
+        program: path of the program to build.
+        device: device that it runs on.
+        flags: further flags of the C compiler.
+
+    Raises:
+        BuildError: the compiler or emulator is missing, the compiler reported an error, or the
+            program is too large for the device.
+
+    Attributes:
+        devices: names of the accelerators that are simulated.
+    """
+
+    def __init__(
+        self,
+        description: Mapping[str, Any],
+        library: Path,
+        program: Path,
+        device: Device = HOST,
+        flags: Sequence[str] = (),
+    ) -> None:
+        device.check_emulator()
+        self._device, self._program = device, program
+        self._description = description
+        self._layers: Sequence[Mapping[str, Any]] = description["layers"]
+        self.devices = [each["name"] for each in description["backends"] if each["simulated"]]
+        blob = description["weights"] == "blob"
+        self._weights = read_weights(library)[HEADER_SIZE:] if blob else b""
+        self._used = 0
+        self._memories: list[_Memory] = []
+        self._memory_names: list[str] = []
+        self._tensors: list[_Tensor] = []
+        self._tensor_names: list[str] = []
+        self._arguments: list[str] = []
+        self._place_all()
+        prefix = description["interface"]
+        headers = library_folder(library) / "codegen/host/src"
+        build_around(
+            library, prefix, self._source(prefix), program, device, [*flags, f"-I{headers}"]
+        )
+
+    def run(
+        self, inputs: Mapping[str, Array], rounds: Sequence[Round], timeout: float | None = None
+    ) -> list[RoundRun]:
+        """Run rounds.
+
+        Args:
+            inputs: arrays by name, of the network's shapes and dtypes.
+            rounds: the runs.
+            timeout: time limit in seconds of all together.
+
+        Returns:
+            What happened in each; none behind one in which the program ended.
+
+        Raises:
+            DeviceError: the program cannot run.
+        """
+        stopped = ""
+        with temporary_folder("umakit-check-") as folder:
+            (folder / "inputs").write_bytes(self._given(inputs, rounds))
+            try:
+                ended = execute(self._device, self._program, ["inputs", "outputs"], folder, timeout)
+                if ended.returncode != 0:
+                    raise DeviceError(f"the program failed: {ended.stderr.strip()}")
+            except DeviceError as error:
+                stopped = error.what
+            outputs = folder / "outputs"
+            data = outputs.read_bytes() if outputs.exists() else b""
+        found = self._read(data)
+        if stopped:
+            if not found:
+                raise DeviceError(stopped, where=self._device.name)
+            found[-1].stopped = stopped
+        return found
+
+    def place(self, run: RoundRun) -> str:
+        """Return the layer in which a run stopped."""
+        if run.completed >= len(self._layers):
+            return "after the last layer"
+        layer = self._layers[run.completed]
+        return f"layer {run.completed}, {layer['name']} ({layer['where']})"
+
+    def hint(self, run: RoundRun) -> str:
+        """Return what to do about a run that stopped; may be empty."""
+        return stop_hint(run.status or 0, run.failure)
+
+    # --- what the program is given --------------------------------------------------------------
+
+    def _given(self, inputs: Mapping[str, Array], rounds: Sequence[Round]) -> bytes:
+        given = self._description["inputs"]
+        arrays = [np.ascontiguousarray(inputs[each["name"]]) for each in given]
+        parts = [array.tobytes() for array in arrays]
+        parts += [self._weights, struct.pack("=i", len(rounds))]
+        for each in rounds:
+            device = self.devices.index(each.device) if each.device else -1
+            head = (each.is_reversed, each.seed, device, each.layer)
+            parts.append(struct.pack("=iIii8I", *head, *astuple(each.fault)))
+        return b"".join(parts)
+
+    def _source(self, prefix: str) -> str:
+        numbers = {name: number for number, name in enumerate(self._tensor_names)}
+        scratch: dict[int, list[int]] = {}
+        pools = self._description["memory"]["pools"]
+        for item in (item for pool in pools for item in pool["tensors"]):
+            if item["role"] == "scratch":
+                scratch.setdefault(item["first_layer"], []).append(numbers[item["c_name"]])
+        layers = [
+            {
+                "results": [numbers[name] for name in layer["outputs"]],
+                "scratch": scratch.get(number, []),
+            }
+            for number, layer in enumerate(self._layers)
+        ]
+        sources = self._description["sources"]
+        return render(
+            "check/rounds.c.j2",
+            umakit_version=__version__,
+            prefix=prefix,
+            devices=self.devices,
+            own_simulators=list(sources.get("own", {})),
+            has_weights=bool(self._weights),
+            guard=GUARD,
+            alignment=ALIGNMENT,
+            storage=self._used,
+            memories=[list(asdict(each).values()) for each in self._memories],
+            tensors=[list(asdict(each).values()) for each in self._tensors],
+            layers=layers,
+            arguments=self._arguments,
+        )
+
+    def _place_all(self) -> None:
+        """Place inputs, outputs, weights and pools, in the order of the arguments of a run."""
+        writer = {n: step for step, layer in enumerate(self._layers) for n in layer["outputs"]}
+        view = self._description
+        for kind in ("input", "output"):
+            for item in view[f"{kind}s"]:
+                alignment = max(LEAST_ALIGNMENT, item.get("alignment_bytes", 1))
+                elements = math.prod(item["shape"])
+                element = item["size_bytes"] // elements if elements else 1
+                self._memory(
+                    f"{kind} {item['name']}", item["size_bytes"], alignment, element,
+                    is_given=kind == "input",
+                )  # fmt: skip
+                self._arguments.append(c_type(item["dtype"]))
+                first = writer.get(item["c_name"], OUTSIDE)
+                self._tensor(item["c_name"], 0, item["size_bytes"], first, len(self._layers))
+        if self._weights:
+            size = len(self._weights)
+            self._memory("the weights", size, CONSTANT_ALIGNMENT, size, is_given=True)
+            self._arguments.append("void")
+        for pool in view["memory"]["pools"]:
+            self._memory(
+                f"pool {pool['name']}", pool["used_bytes"], pool["alignment_bytes"], is_pool=True
+            )
+            self._arguments.append("void")
+            for item in pool["tensors"]:
+                self._tensor(
+                    item["c_name"], item["offset_bytes"], item["size_bytes"],
+                    item["first_layer"], item["last_layer"],
+                )  # fmt: skip
+
+    def _memory(
+        self,
+        name: str,
+        size: int,
+        alignment: int,
+        element: int = 1,
+        *,
+        is_pool: bool = False,
+        is_given: bool = False,
+    ) -> None:
+        data = -(-(self._used + GUARD) // alignment) * alignment
+        shadow = data + size + 2 * GUARD
+        original = shadow + size + GUARD
+        self._used = original + (size if is_given else 0)
+        self._memories.append(
+            _Memory(size, data, shadow, original, max(1, element), int(is_pool), int(is_given))
+        )
+        self._memory_names.append(name)
+
+    def _tensor(self, name: str, offset: int, size: int, first: int, last: int) -> None:
+        memory = len(self._memories) - 1
+        self._tensors.append(_Tensor(memory, offset, size, first, last, self._used))
+        self._tensor_names.append(name)
+        self._used += size
+
+    # --- what it says ---------------------------------------------------------------------------
+
+    def _read(self, data: bytes) -> list[RoundRun]:
+        rounds: list[RoundRun] = []
+        for tag, content in _records(data):
+            if tag == ROUND:
+                rounds.append(RoundRun())
+            else:
+                self._note(rounds[-1], tag, content, len(rounds) == 1)
+        return rounds
+
+    def _note(self, run: RoundRun, tag: int, content: bytes, is_first: bool) -> None:
+        layer = run.layers[-1]
+        if tag == LAYER:
+            run.completed += 1
+            run.layers.append(LayerRun())
+        elif tag == RESULT:
+            name = self._layers[run.completed]["outputs"][len(layer.outputs)]
+            layer.outputs[name] = np.frombuffer(content, np.uint8)
+        elif tag == DIFFERS:
+            number, offset = struct.unpack("=2q", content)
+            layer.differs.append((self._tensor_names[number], offset))
+        elif tag == DAMAGED:
+            number, offset = struct.unpack("=2q", content)
+            layer.damaged.append(self._damaged(number, offset, run.completed))
+        elif tag == MEASURED:
+            numbers = struct.unpack(f"={1 + 2 * len(COUNTERS)}Q", content)
+            known = [None if number == UNKNOWN else number for number in numbers[1:]]
+            pairs = zip(known[: len(COUNTERS)], known[len(COUNTERS) :], strict=True)
+            layer.counters[self.devices[numbers[0]]] = dict(zip(COUNTERS, pairs, strict=True))
+        elif tag == EVENT:
+            device, begin, end_of_busy, end = struct.unpack("=4Q", content[:32])
+            engine, label = _text(content[32:56]), _text(content[56:88])
+            layer.events.append(Event(self.devices[device], engine, label, begin, end_of_busy, end))
+        elif tag == DROPPED:
+            layer.dropped += struct.unpack("=2Q", content)[1]
+        elif tag == MAPPED:
+            layer.mapped.append(self._mapped(*struct.unpack("=4q", content)))
+        elif tag == INJECTED:
+            layer.injected = struct.unpack("=i", content)[0]
+        elif tag == FAILURE:
+            run.failure = content.decode(errors="replace")
+        elif tag == ENDED:
+            run.status = struct.unpack("=i", content)[0]
+
+    def _damaged(self, memory: int, offset: int, layer: int) -> str:
+        """Return which tensor the byte belongs to, or where else it lies."""
+        size, name = self._memories[memory].size, self._memory_names[memory]
+        if offset < 0:
+            return f"{-offset} bytes before {name}"
+        if offset >= size:
+            return f"byte {offset - size} behind {name}"
+        for tensor, c_name in zip(self._tensors, self._tensor_names, strict=True):
+            is_live = tensor.first <= layer <= tensor.last
+            if tensor.memory == memory and is_live and 0 <= offset - tensor.offset < tensor.size:
+                return f"byte {offset - tensor.offset} of {c_name}, which it only may read"
+        return f"byte {offset} of {name}, which no tensor of the layer has"
+
+    def _mapped(self, memory: int, offset: int, size: int, direction: int) -> str:
+        name, extent = self._memory_names[memory], self._memories[memory].size
+        use = "to read" if direction == 1 else "to write"
+        return f"bytes {offset} to {offset + size - 1} {use} of {name}, which has {extent} bytes"
+
+
+def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield tag and content of each record; the last one may be incomplete, and is left out."""
+    position = 0
+    while position + 8 <= len(data):
+        tag, size = struct.unpack_from("=ii", data, position)
+        content = data[position + 8 : position + 8 + size]
+        if len(content) < size:
+            return
+        yield tag, content
+        position += 8 + size
+
+
+def _text(content: bytes) -> str:
+    return content.partition(b"\0")[0].decode(errors="replace")
