@@ -10,6 +10,7 @@
     |   |-- AcceleratorConfigError   accel.toml is missing or wrong
     |   `-- TargetAttributeError     a target attribute of a wrong type, or a name taken
     |-- ScaffoldError            `uma new` cannot write what was asked for
+    |   `-- RegisterMapError     a register map that is not sound
     |-- LoweringError            an operator or a TIR construct that cannot become C
     |-- MemoryPlanError          a memory plan that breaks its own promises
     |-- RecordsError             tuning records that cannot be read, or of something else
@@ -39,6 +40,7 @@ __all__ = [
     "ModelError",
     "OutputError",
     "RecordsError",
+    "RegisterMapError",
     "ScaffoldError",
     "StorageError",
     "TargetAttributeError",
@@ -93,6 +95,10 @@ class TargetAttributeError(BackendError, ValueError, TypeError):
 
 class ScaffoldError(UmakitError):
     """`uma new` cannot write the backend that was asked for."""
+
+
+class RegisterMapError(ScaffoldError):
+    """A register map that cannot be read or is not sound."""
 
 
 class LoweringError(UmakitError):

@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A register map in TOML, checked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from umakit.errors import RegisterMapError
+
+WORD = 1 << 32
+ANY = "any"
+"""Key of an operand for all operators that have what it names."""
+
+
+def _check_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+        raise ValueError(f"{name!r} is no name: capital letters, digits and _ only")
+    return name
+
+
+def _check_description(text: str) -> str:
+    if re.search(r"\*/|/\*|\?\?/", text) or not text.isprintable():
+        raise ValueError(f"{text!r} cannot stand in a comment of C")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_check_name)]
+Description = Annotated[str, AfterValidator(_check_description)]
+Number = Annotated[int, Field(ge=0, lt=WORD)]
+Operand = str | dict[str, str]
+"""C text with the `$name`s of a driver's arguments, or texts by operator."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    name: Name
+    description: Description = ""
+
+
+class BitField(_Part):
+    """Neighbouring bits of a word.
+
+    Attributes:
+        lowest_bit, width: where it is, in bits.
+        operand: what a driver writes there, see `Register`.
+    """
+
+    lowest_bit: Annotated[int, Field(ge=0, le=31)]
+    width: Annotated[int, Field(ge=1, le=32)]
+    operand: Operand = ""
+
+    @property
+    def mask(self) -> int:
+        """The bits of the field in its word."""
+        return ((1 << self.width) - 1) << self.lowest_bit
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.lowest_bit + self.width > 32:
+            raise ValueError(f"field {self.name} does not fit 32 bits")
+        return self
+
+
+class NamedValue(_Part):
+    """One of the numbers that a register takes."""
+
+    value: Number
+
+
+class Word(_Part):
+    """A word of 32 bits: a register, or an element of a job descriptor.
+
+    Attributes:
+        operand: C text of what a driver writes there, `$name` being an argument of the driver; by
+            operator, `any` for all operators that have these names. Without one for an operator,
+            a register is not written for it and a word of a descriptor is 0.
+        field, value: its bit fields, and numbers with names.
+    """
+
+    operand: Operand = ""
+    field: list[BitField] = Field(default=[])
+    value: list[NamedValue] = Field(default=[])
+
+    @property
+    def parts(self) -> list[tuple[BitField | None, Operand]]:
+        """What is written: fields with their operands, or None with the word's own."""
+        fields: list[tuple[BitField | None, Operand]] = [
+            (each, each.operand) for each in self.field if each.operand
+        ]
+        return [(None, self.operand)] if self.operand else fields
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        _require_unique(
+            f"field or value name in {self.name}",
+            [*(each.name for each in self.field), *(each.name for each in self.value)],
+        )
+        _require_unique(f"value in {self.name}", [str(each.value) for each in self.value])
+        taken = 0
+        for each in self.field:
+            if taken & each.mask:
+                raise ValueError(f"{self.name}.{each.name} overlaps another field")
+            taken |= each.mask
+        if self.operand and any(each.operand for each in self.field):
+            raise ValueError(f"{self.name} has an operand, and so has one of its fields")
+        return self
+
+
+class Register(Word):
+    """A register.
+
+    Attributes:
+        offset: bytes from the first one.
+        access: `ro`, `wo` or `rw`.
+        reset: its value after power-on.
+    """
+
+    offset: Annotated[int, Field(ge=0, lt=WORD, multiple_of=4)]
+    access: Literal["ro", "wo", "rw"]
+    reset: Number = 0
+
+    @model_validator(mode="after")
+    def _writable(self) -> Self:
+        if self.access == "ro" and self.parts:
+            raise ValueError(f"{self.name} is read only, and has an operand")
+        return self
+
+
+class Descriptor(BaseModel):
+    """A job as words in memory, whose address a register gets.
+
+    Attributes:
+        register: name of the register.
+        alignment: of its address, in bytes.
+        word: its words in their order.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+    register_name: Name = Field(alias="register")
+    alignment: Annotated[int, Field(ge=4, le=4096)] = 4
+    word: list[Word] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        if self.alignment & (self.alignment - 1):
+            raise ValueError(f"alignment {self.alignment} is not a power of two")
+        _require_unique("word", [each.name for each in self.word])
+        return self
+
+
+class Job(BaseModel):
+    """Registers with a meaning for the driver, as `REGISTER` or `REGISTER.FIELD`.
+
+    Attributes:
+        start: 1 is written there behind all operands.
+        error: 0 after a job that ended well, else an `enum umakit_status`.
+        busy: not 0 while a job runs; empty: whoever waits for the interrupt knows.
+        stop: 1 is written there after a failure.
+        identity: compared with its reset value before anything is written.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    start: str
+    error: str
+    busy: str = ""
+    stop: str = ""
+    identity: str = ""
+
+
+class RegisterMap(BaseModel):
+    """A register map.
+
+    Attributes:
+        name: of the device.
+        description: what it is.
+        register: its registers.
+        job: registers with a meaning for a driver.
+        descriptor: a job in memory; None: a job is in registers.
+        mock: C text of arguments that no register says as it is, by name, for the mock.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] = "device"
+    description: Description = ""
+    registers: list[Register] = Field(alias="register", min_length=1)
+    job: Job | None = None
+    descriptor: Descriptor | None = None
+    mock: dict[str, str] = Field(default={})
+
+    @property
+    def size(self) -> int:
+        """Bytes from the first register to the end of the last one."""
+        return max(each.offset for each in self.registers) + 4
+
+    @property
+    def words(self) -> list[Word]:
+        """What a driver writes: words of the descriptor, or registers."""
+        if self.descriptor is not None:
+            return list(self.descriptor.word)
+        return [each for each in self.registers if each.parts]
+
+    def place(self, text: str) -> tuple[Register, BitField | None]:
+        """Return the register and field of `REGISTER` or `REGISTER.FIELD`.
+
+        Raises:
+            KeyError: there is none.
+        """
+        name, _, part = text.partition(".")
+        register = next((each for each in self.registers if each.name == name), None)
+        if register is None:
+            raise KeyError(text)
+        if not part:
+            return register, None
+        found = next((each for each in register.field if each.name == part), None)
+        if found is None:
+            raise KeyError(text)
+        return register, found
+
+    @model_validator(mode="after")
+    def _sound(self) -> Self:
+        _require_unique("register name", [each.name for each in self.registers])
+        _require_unique("register offset", [hex(each.offset) for each in self.registers])
+        for key, text in self._references():
+            try:
+                register, _ = self.place(text)
+            except KeyError:
+                raise ValueError(f"{key}: there is no {text} in the map") from None
+            if key in ("job.start", "job.stop", "descriptor.register") and register.access == "ro":
+                raise ValueError(f"{key}: {text} is read only")
+            if key in ("job.error", "job.busy", "job.identity") and register.access == "wo":
+                raise ValueError(f"{key}: {text} is write only")
+        if self.descriptor is not None:
+            written = [each.name for each in self.registers if each.parts]
+            if written:
+                raise ValueError(f"{written[0]} has an operand, and there is a descriptor for them")
+        return self
+
+    def _references(self) -> Iterator[tuple[str, str]]:
+        if self.job is not None:
+            yield from ((f"job.{key}", text) for key, text in self.job.model_dump().items() if text)
+        if self.descriptor is not None:
+            yield "descriptor.register", self.descriptor.register_name
+
+
+def _require_unique(what: str, values: Iterable[str]) -> None:
+    given = list(values)
+    for value in given:
+        if given.count(value) > 1:
+            raise ValueError(f"{what} {value} is used twice")
+
+
+def read_register_map(text: str, where: str) -> RegisterMap:
+    """Read and check a register map.
+
+    Args:
+        text: TOML.
+        where: its file, for messages.
+
+    Raises:
+        RegisterMapError: it is not TOML or not sound; with file and line.
+    """
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise RegisterMapError(f"is not valid TOML: {error}", where=where) from None
+    try:
+        return RegisterMap.model_validate(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        location = [part for part in first["loc"] if part not in ("str", "dict[str,str]")]
+        message = first["msg"].removeprefix("Value error, ")
+        key = ".".join(str(part) for part in location if not isinstance(part, int))
+        line = _line(text, data, location, message)
+        raise RegisterMapError(
+            f"{key}: {message}" if key else message, where=f"{where}:{line}" if line else where
+        ) from None
+
+
+def _line(text: str, data: Any, location: list[str | int], message: str) -> int | None:
+    """Return the line of the entry that a message is about; None if it is not known."""
+    names = []
+    for part in location:
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            break
+        if isinstance(data, Mapping) and isinstance(data.get("name"), str):
+            names.append(data["name"])
+    return line_of(text, [*reversed(names), *re.findall(r"[A-Z][A-Z0-9_]+", message)])
+
+
+def line_of(text: str, names: Iterable[str]) -> int | None:
+    """Return the number of the line with `name = "NAME"`, for the first of several names."""
+    lines = text.splitlines()
+    for name in names:
+        wanted = re.compile(rf"""^\s*name\s*=\s*["']{re.escape(name)}["']""")
+        for number, line in enumerate(lines, start=1):
+            if wanted.match(line):
+                return number
+    return None
