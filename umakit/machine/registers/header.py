@@ -6,7 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from umakit.registers.register_map import RegisterMap
+from umakit.machine.registers.register_map import RegisterMap
 from umakit.text.rendering import Code, render
 
 ACCESS = {"ro": "read only", "wo": "write only", "rw": "read and write"}
