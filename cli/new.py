@@ -37,7 +37,7 @@ uma new vanilla_accelerator --tutorial vanilla
 
 uma new --update my_npu --array 32x16"""
 
-DEFAULT_KIND = "library"
+DEFAULT_KIND = "layer"
 
 QUESTIONS = {
     "operators": "Operators, separated by commas",

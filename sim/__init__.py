@@ -65,6 +65,8 @@ ARITHMETIC_HEADER = "include/umakit/requantize.h"
 #: Headers that are exported if a file includes them, with the headers that each includes.
 INLINE_HEADERS: dict[str, tuple[str, ...]] = {
     ARITHMETIC_HEADER: (),
+    "include/umakit/status.h": (),
+    "include/umakit/static_assert.h": (),
     "include/umakit/reference.h": (ARITHMETIC_HEADER,),
 }
 

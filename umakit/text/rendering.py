@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+import textwrap
 from importlib.resources import files
 from pathlib import Path
 from typing import TypeVar
@@ -48,6 +49,7 @@ def _environment(escape: bool = False) -> jinja2.Environment:
     environment.filters["comment"] = lambda text: Code(c_comment(text))
     environment.filters["md"] = lambda text: Code(markdown_code(text))
     environment.filters["code"] = Code
+    environment.filters["indented"] = lambda text: Code(textwrap.indent(text.strip("\n"), "    "))
     environment.filters["prefixed"] = lambda text, prefix: f"{prefix}{text}"
     environment.filters["suffixed"] = lambda text, suffix: f"{text}{suffix}"
     return environment

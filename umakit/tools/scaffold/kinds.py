@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from umakit.tools.scaffold.answers import DEFAULTS, OPERATORS, Kind
+from umakit.tools.scaffold.layer.values import layer_files, layer_values
 from umakit.tools.scaffold.library import library_files
 
 
@@ -24,6 +25,15 @@ KINDS = {
             flags=flags("operators", "layout", "rounding"),
             page="docs/kernel-library.md",
             files=library_files,
+        ),
+        Kind(
+            name="layer",
+            summary="an engine that computes a whole layer, told by registers or a descriptor",
+            operators=ALL_BUT_FUSED,
+            flags=flags("operators", "layout", "rounding", "array", "simulator", "registers"),
+            page="docs/new-layer.md",
+            values=layer_values,
+            files=layer_files,
         ),
     )
 }

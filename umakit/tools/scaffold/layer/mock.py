@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the simulator gets a layer's sizes and tensors back from registers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from umakit.errors import BackendError, RegisterMapError
+from umakit.machine.registers.register_map import RegisterMap
+from umakit.text.c_text import filled, read_expression
+from umakit.tools.scaffold.layer.functions import (
+    CHANNELS_FIRST,
+    SIGNED,
+    WEIGHTED,
+    DriverFunction,
+)
+from umakit.tools.scaffold.layer.settings import MAP_FILE, Setting
+
+NOT_NEEDED = frozenset({"pad_bottom", "pad_right"})
+"""Arguments that follow from others."""
+
+POOLS_IGNORE = frozenset({"output_zero_point", "rounding"})
+
+MAY_BE_MISSING: Mapping[str, str] = {
+    "batch": "1", "stride_y": "1", "stride_x": "1", "pad_top": "0", "pad_left": "0",
+    "dilation_y": "1", "dilation_x": "1",
+}  # fmt: skip
+"""What an argument is that no register says: patterns take no other layers then."""
+
+
+@dataclass(frozen=True)
+class MockJob:
+    """A kind of job of the simulator.
+
+    Attributes:
+        function: the function of the driver whose registers it reads.
+        condition: C text that tells it from other jobs; empty if there is no other.
+        numbers: C text of each argument, in an order in which a text may name earlier ones.
+        addresses: C text of each tensor's bus address.
+    """
+
+    function: DriverFunction
+    condition: str
+    numbers: Mapping[str, str]
+    addresses: Mapping[str, str]
+
+    @property
+    def results(self) -> list[str]:
+        """Names of tensors that it writes."""
+        return ["result"]
+
+
+@dataclass(frozen=True)
+class _Words:
+    """C texts that read words of a job.
+
+    Attributes:
+        prefix: of names in the header.
+        in_descriptor: whether words are those of the descriptor.
+    """
+
+    prefix: str
+    in_descriptor: bool
+
+    def word(self, name: str) -> str:
+        """Return C text of a word."""
+        if self.in_descriptor:
+            return f"machine->words[{self.prefix}_DESCRIPTOR_{name}]"
+        return f"get(machine, {self.prefix}_{name}_OFFSET)"
+
+    def part(self, setting: Setting, signed: bool) -> str:
+        """Return C text of the number in a register or field."""
+        word = self.word(setting.word.name)
+        field = setting.field
+        if field is None:
+            return f"(int32_t){word}"
+        function = "signed_bits" if signed else "bits"
+        return f"{function}({word}, {field.lowest_bit}u, {field.width}u)"
+
+    def address(self, setting: Setting) -> str:
+        """Return C text of the bus address in a register or field."""
+        if setting.field is None:
+            return self.word(setting.word.name)
+        return f"(uint32_t){self.part(setting, False)}"
+
+
+def mock_of(
+    registers: RegisterMap,
+    functions: Mapping[DriverFunction, list[Setting]],
+    prefix: str,
+    rounding: str,
+) -> list[MockJob]:
+    """Return the kinds of jobs of a simulator.
+
+    Args:
+        registers: the register map.
+        functions: of the driver, with what each writes.
+        prefix: of names in the header.
+        rounding: name of the rounding where no register says it.
+
+    Raises:
+        RegisterMapError: a layer's size or tensor cannot be found in the registers, or jobs of two
+            operators look the same.
+    """
+    words = _Words(prefix, registers.descriptor is not None)
+    groups = _groups(functions)
+    found = []
+    for constants, members in groups.items():
+        condition = " && ".join(
+            f"{words.part(setting, False)} == {setting.constant}"
+            for setting in _differing(constants, groups, functions[members[0]])
+        )
+        found.append(_job(registers, members, functions, words, condition, rounding))
+    return found
+
+
+Constants = tuple[tuple[str, str], ...]
+
+
+def _groups(
+    functions: Mapping[DriverFunction, list[Setting]],
+) -> dict[Constants, list[DriverFunction]]:
+    """Return functions by what they always write, where all functions always write something."""
+    constants = [
+        {setting.place: setting.constant for setting in settings if setting.constant}
+        for settings in functions.values()
+    ]
+    common = [place for place in constants[0] if all(place in each for each in constants)]
+    groups: dict[Constants, list[DriverFunction]] = {}
+    for function, each in zip(functions, constants, strict=True):
+        key = tuple((place, each[place]) for place in common)
+        groups.setdefault(key, []).append(function)
+    return groups
+
+
+def _differing(
+    constants: Constants, groups: Mapping[Constants, object], settings: list[Setting]
+) -> list[Setting]:
+    places = [
+        place
+        for number, (place, _) in enumerate(constants)
+        if len({each[number][1] for each in groups}) > 1
+    ]
+    return [each for each in settings if each.place in places]
+
+
+def _job(
+    registers: RegisterMap,
+    members: list[DriverFunction],
+    functions: Mapping[DriverFunction, list[Setting]],
+    words: _Words,
+    condition: str,
+    rounding: str,
+) -> MockJob:
+    first = members[0]
+    settings = functions[first]
+    said = {each.argument[0]: each for each in settings if each.argument is not None}
+    for other in members[1:]:
+        _check_alike(first, other, settings, functions[other])
+    if len({each.channels_first for each in members}) > 1 and CHANNELS_FIRST not in said:
+        raise _missing(CHANNELS_FIRST, first)
+    numbers: dict[str, str] = {}
+    for name in [*first.numbers, *([CHANNELS_FIRST] if CHANNELS_FIRST in first.operands else [])]:
+        is_ignored = name in POOLS_IGNORE and first.operator.endswith("pool2d")
+        if name not in NOT_NEEDED and name not in registers.mock and not is_ignored:
+            numbers[name] = _number(name, first, said, words, rounding)
+    for name, text in registers.mock.items():
+        if name in first.numbers:
+            numbers[name] = _given(name, text, numbers, registers, words)
+    addresses = {}
+    for name in first.pointers:
+        if name not in said:
+            raise _missing(name, first)
+        addresses[name] = words.address(said[name])
+    return MockJob(first, condition, _ordered(numbers), addresses)
+
+
+def _ordered(numbers: Mapping[str, str]) -> dict[str, str]:
+    """Return numbers with those that others are computed from first."""
+    late = [name for name in ("groups", "scales") if name in numbers]
+    early = {name: text for name, text in numbers.items() if name not in late}
+    return early | {name: numbers[name] for name in late}
+
+
+def _number(
+    name: str, function: DriverFunction, said: Mapping[str, Setting], words: _Words, rounding: str
+) -> str:
+    """Return C text of an argument from registers, or of what it always is."""
+    if name in said:
+        setting = said[name]
+        assert setting.argument is not None
+        _, sign, added = setting.argument
+        text = words.part(setting, setting.is_signed or name in SIGNED)
+        text = f"{text} - {added}" if added > 0 else f"{text} + {-added}" if added < 0 else text
+        return f"-({text})" if sign < 0 else text
+    if name == CHANNELS_FIRST:
+        return str(function.channels_first)
+    if name == "rounding":
+        return f"UMAKIT_ROUNDING_{rounding.upper()}"
+    if name == "groups":
+        return "input_channels" if function.operator == "depthwise" else "1"
+    if name == "scales" and function.operator in WEIGHTED:
+        return "outputs" if function.operator == "dense" else "output_channels"
+    if name in MAY_BE_MISSING:
+        return MAY_BE_MISSING[name]
+    raise _missing(name, function)
+
+
+def _missing(name: str, function: DriverFunction) -> RegisterMapError:
+    return RegisterMapError(
+        f"no register says ${name} of {function.operator} as it is",
+        where=MAP_FILE,
+        fix=f'give one operand = "${name}", or say in [mock] how the hardware gets it, '
+        f'such as {name} = "C text of other arguments"',
+    )
+
+
+def _given(
+    name: str, text: str, numbers: Mapping[str, str], registers: RegisterMap, words: _Words
+) -> str:
+    """Return C text of an argument that the map computes from others or from registers."""
+    try:
+        read = read_expression(text, f"mock.{name}")
+    except BackendError as error:
+        raise RegisterMapError(error.what, where=MAP_FILE, fix=error.fix) from None
+    names = {each: each for each in numbers}
+    every = registers.descriptor.word if registers.descriptor else registers.registers
+    names |= {each.name: words.word(each.name) for each in every}
+    wrong = next((each for each in read.names if each not in names), None)
+    if wrong is not None:
+        raise RegisterMapError(
+            f"mock.{name}: ${wrong} is no register, and no argument that stands above it",
+            where=MAP_FILE,
+            fix="name arguments that registers say, or registers",
+        )
+    return f"(int32_t)({filled(read.text, names)})"
+
+
+def _check_alike(
+    first: DriverFunction, other: DriverFunction, mine: list[Setting], its: list[Setting]
+) -> None:
+    """Refuse jobs of two functions that the hardware cannot tell, unless they are of one form."""
+    same = {"conv2d", "depthwise"}
+    if first.operator == other.operator or {first.operator, other.operator} <= same:
+        return
+    if first.operator in same and other.operator == "dense":
+        written = {each.place for each in its}
+        lacking = next((each for each in mine if each.place not in written), None)
+        if lacking is None:
+            return
+        raise RegisterMapError(
+            f"{lacking.place} is not written for dense, whose jobs are those of {first.operator}",
+            where=MAP_FILE,
+            fix='say what it is there, such as dense = "1", or let a register tell the operators',
+        )
+    raise RegisterMapError(
+        f"no register tells {other.operator} from {first.operator}",
+        where=MAP_FILE,
+        fix=f'give one, such as operand = {{ {first.operator} = "0", {other.operator} = "1" }}',
+    )

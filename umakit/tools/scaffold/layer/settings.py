@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver writes into which register, and what that says of layers."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from umakit.errors import BackendError, RegisterMapError
+from umakit.machine.registers.register_map import (
+    ANY,
+    BitField,
+    Operand,
+    RegisterMap,
+    Word,
+    line_of,
+)
+from umakit.text.c_text import CText, read_expression
+from umakit.tools.scaffold.answers import OPERATORS
+from umakit.tools.scaffold.layer.functions import CHANNELS_FIRST, SIGNED, DriverFunction
+
+PLAIN = re.compile(r"\$(\w+)(?:\s*([+-])\s*(\d+))?")
+"""An argument, or the sum of an argument and a number."""
+
+NEGATED = re.compile(r"-\s*\$(\w+)")
+
+MAP_FILE = "registers.toml"
+
+INT8 = frozenset(name for name in SIGNED if "shift" not in name)
+"""Arguments that are numbers of int8."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a driver writes into a register or field, or into a word of a descriptor.
+
+    Attributes:
+        word: the register or word.
+        field: the field; None for the whole word.
+        text: C expression with `$name`s.
+    """
+
+    word: Word
+    field: BitField | None
+    text: CText
+
+    @property
+    def place(self) -> str:
+        """Its name in the register map."""
+        return self.word.name + (f".{self.field.name}" if self.field else "")
+
+    @property
+    def argument(self) -> tuple[str, int, int] | None:
+        """The argument that it says as it is: name, sign and what is added; else None."""
+        plain = PLAIN.fullmatch(self.text.text.strip().strip("()"))
+        if plain is not None:
+            return plain[1], 1, int(f"{plain[2] or '+'}{plain[3] or 0}")
+        negated = NEGATED.fullmatch(self.text.text.strip().strip("()"))
+        return None if negated is None else (negated[1], -1, 0)
+
+    @property
+    def constant(self) -> str:
+        """Its text if it has no argument."""
+        return "" if self.text.names else self.text.text
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether what is written may be negative."""
+        names = self.text.names
+        return bool(SIGNED.intersection(names)) or self.text.text.strip().startswith("-")
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest number that it holds."""
+        width = 32 if self.field is None else self.field.width
+        return (-(1 << (width - 1)), (1 << (width - 1)) - 1) if self.is_signed else (
+            0, (1 << width) - 1,
+        )  # fmt: skip
+
+
+def settings_of(registers: RegisterMap, text: str, function: DriverFunction) -> list[Setting]:
+    """Return what a function writes, in the order of the map.
+
+    Args:
+        registers: the map.
+        text: its TOML, for the lines of messages.
+        function: the C function.
+
+    Raises:
+        RegisterMapError: a text is not C or has a name that is no argument; with file and line.
+    """
+    found = []
+    for word in registers.words:
+        for field, operand in word.parts:
+            place = word.name + (f".{field.name}" if field else "")
+            line = line_of(text, [*([field.name] if field else []), word.name])
+            chosen = _expression(operand, function, place, f"{MAP_FILE}:{line}")
+            if chosen is not None:
+                found.append(Setting(word, field, chosen))
+    return found
+
+
+def check_operands(registers: RegisterMap, text: str, functions: list[DriverFunction]) -> None:
+    """Refuse texts that belong to no function of the driver.
+
+    Raises:
+        RegisterMapError: an operand is for an operator that does not exist, or names arguments
+            that no function has together.
+    """
+    operators = {each.operator for each in functions} | {each.pattern[1:] for each in functions}
+    every = {name for each in functions for name in each.operands}
+    for word, field, operand in _operands(registers):
+        place = word.name + (f".{field.name}" if field else "")
+        where = f"{MAP_FILE}:{line_of(text, [*([field.name] if field else []), word.name])}"
+        texts = {ANY: operand} if isinstance(operand, str) else operand
+        for operator, expression in texts.items():
+            if operator not in (*operators, *OPERATORS, ANY):
+                near = difflib.get_close_matches(operator, sorted({*operators, *OPERATORS}), n=1)
+                raise RegisterMapError(
+                    f"{place}: there is no operator {operator!r}",
+                    where=where,
+                    fix=f"write {near[0]}" if near else f"choose from {', '.join(OPERATORS)}",
+                )
+            names = _read(expression, place, where).names
+            wrong = next((name for name in names if name not in every), None)
+            if wrong is not None and operator in (*operators, ANY):
+                raise _no_argument(place, wrong, sorted(every), where)
+            if operator == ANY and not any(set(names) <= set(f.operands) for f in functions):
+                raise RegisterMapError(
+                    f"{place}: no operator has all of {', '.join(f'${n}' for n in names)}",
+                    where=where,
+                    fix='write a text for each operator, such as operand = { dense = "$rows" }',
+                )
+
+
+def _operands(registers: RegisterMap) -> Iterator[tuple[Word, BitField | None, Operand]]:
+    for word in registers.words:
+        for field, operand in word.parts:
+            yield word, field, operand
+
+
+def _expression(operand: Operand, function: DriverFunction, place: str, where: str) -> CText | None:
+    """Return the text of an operand for a function; None if there is none for it."""
+    texts = {ANY: operand} if isinstance(operand, str) else operand
+    own = texts.get(function.pattern[1:], texts.get(function.operator))
+    if own is not None:
+        read = _read(own, place, where)
+        wrong = next((name for name in read.names if name not in function.operands), None)
+        if wrong is not None:
+            raise _no_argument(place, wrong, function.operands, where)
+    else:
+        read = _read(texts.get(ANY, "$"), place, where) if ANY in texts else None
+        if read is None or not set(read.names) <= set(function.operands):
+            return None
+    pointer = next((name for name in read.names if name in function.pointers), None)
+    if pointer is not None and read.text.strip() != f"${pointer}":
+        raise RegisterMapError(
+            f"{place}: ${pointer} is a tensor, of which a register gets the bus address",
+            where=where,
+            fix=f'write operand = "${pointer}"',
+        )
+    return read
+
+
+def _read(text: str, place: str, where: str) -> CText:
+    try:
+        return read_expression(text, f"the operand of {place}")
+    except BackendError as error:
+        raise RegisterMapError(error.what, where=where, fix=error.fix) from None
+
+
+def _no_argument(place: str, name: str, names: list[str], where: str) -> RegisterMapError:
+    near = difflib.get_close_matches(name, names, n=1)
+    return RegisterMapError(
+        f"{place}: there is no argument ${name}",
+        where=where,
+        fix=f"write ${near[0]}" if near else f"arguments are {', '.join(f'${n}' for n in names)}",
+    )
+
+
+def named(settings: list[Setting]) -> set[str]:
+    """Return the arguments that some register depends on."""
+    return {name for each in settings for name in each.text.names}
+
+
+def limits_of(function: DriverFunction, settings: list[Setting]) -> dict[str, tuple[int, int]]:
+    """Return the least and the largest value of arguments that a field of fewer bits holds."""
+    found: dict[str, tuple[int, int]] = {}
+    for each in settings:
+        argument = each.argument
+        if each.field is None or each.field.width == 32 or argument is None:
+            continue
+        name, sign, added = argument
+        if name == CHANNELS_FIRST or name in function.pointers:
+            continue
+        ends = sorted(sign * (end - added) for end in each.range)
+        low, high = found.get(name, (ends[0], ends[1]))
+        found[name] = (max(low, ends[0]), min(high, ends[1]))
+    return {
+        name: (low, high)
+        for name, (low, high) in found.items()
+        if name not in INT8 or low > -128 or high < 127
+    }
+
+
+def constraints_of(
+    function: DriverFunction, settings: list[Setting], roundings: tuple[str, ...], derived: set[str]
+) -> list[str]:
+    """Return Python texts of a pattern's arguments: what no register says, a layer must not have.
+
+    Args:
+        function: the C function.
+        settings: what it writes.
+        roundings: of the flag `--rounding`.
+        derived: arguments that the mock computes from others.
+    """
+    says = named(settings) | derived
+    quoted = [f'"{each}"' for each in roundings]
+    several = f"({', '.join(quoted)})" if "rounding" in says and len(quoted) > 1 else quoted[0]
+    weighted = function.operator in ("conv2d", "depthwise", "dense")
+    found = []
+    if function.pattern != f"q{function.operator}":
+        found.append(f'name="{function.pattern}"')
+    if function.layout == "NCHW":
+        found.append('layouts="NCHW"')
+    if weighted or function.operator in ("add", "multiply"):
+        found.append(f"rounding={several}")
+    if weighted and "scales" not in says:
+        found.append("expand_scales=True")
+    if "batch" in function.arguments and "batch" in says:
+        found.append("batch=None")
+    if "stride_y" in function.arguments and not {"stride_y", "stride_x"} <= says:
+        found.append("strides=1")
+    if "pad_top" in function.arguments and not {"pad_top", "pad_left"} <= says:
+        found.append('padding="valid"')
+    if {"dilation_y", "dilation_x"} <= set(function.arguments) & says:
+        found.append("dilation=None")
+    if function.operator == "conv2d" and "groups" in says:
+        found.append("groups=None")
+    if function.operator == "depthwise":
+        found.append("multipliers=None")
+    return found

@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of the templates of the kind `layer`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from umakit.errors import RegisterMapError, ScaffoldError
+from umakit.machine.registers.header import register_header
+from umakit.machine.registers.register_map import BitField, Register, RegisterMap, read_register_map
+from umakit.text.c_text import filled
+from umakit.text.rendering import Code
+from umakit.tools.scaffold.answers import Answers
+from umakit.tools.scaffold.layer.default_map import default_map
+from umakit.tools.scaffold.layer.functions import (
+    CHANNELS_FIRST,
+    IMAGES,
+    WEIGHTED,
+    DriverFunction,
+    functions_of,
+)
+from umakit.tools.scaffold.layer.mock import MockJob, mock_of
+from umakit.tools.scaffold.layer.settings import (
+    MAP_FILE,
+    Setting,
+    check_operands,
+    constraints_of,
+    limits_of,
+    settings_of,
+)
+
+SPACE = "    "
+LONGEST_LINE = 100
+
+PER_GROUP = "input_channels / groups"
+
+CHANNELS = {"conv2d": "output_channels", "depthwise": "output_channels", "dense": "outputs"}
+"""The argument that counts output channels, of operators with scales."""
+
+_WINDOWS = "(uint64_t)kernel_height * (uint64_t)kernel_width * (uint64_t)group_channels"
+_MACS = f"(uint64_t)bytes_of(machine, sizes) *\n                       {_WINDOWS}"
+
+MACS = {
+    "conv2d": _MACS,
+    "depthwise": _MACS,
+    "dense": "(uint64_t)bytes_of(machine, sizes) * (uint64_t)inputs",
+}
+"""Multiply-accumulates as C text."""
+
+
+def layer_values(answers: Answers, name: str) -> dict[str, object]:
+    """Return the values of the templates of a backend of the kind `layer`.
+
+    Raises:
+        RegisterMapError: the register map is not sound, or lacks what a layer needs.
+        ScaffoldError: there is a register map, and nothing that would answer its driver.
+    """
+    functions = functions_of(answers, name)
+    if answers.simulator == "none":
+        if answers.registers:
+            raise ScaffoldError(
+                "--registers and --simulator none: nothing would answer the driver on this machine",
+                fix="leave out one of them",
+            )
+        return {
+            "functions": [_plain_values(each, answers.roundings) for each in functions],
+            "limits": {},
+            "has_limits": False,
+        }
+    registers, text = map_of(answers, name, functions)
+    check_operands(registers, text, functions)
+    settings = {each: settings_of(registers, text, each) for each in functions}
+    prefix = name.upper()
+    jobs = mock_of(registers, settings, prefix, answers.roundings[0])
+    derived = set(registers.mock)
+    limits = {each.pattern: limits_of(each, settings[each]) for each in functions}
+    assert registers.job is not None
+    return {
+        "functions": [
+            {
+                **_names(each),
+                "registration": _registration(
+                    each,
+                    constraints_of(each, settings[each], answers.roundings, derived),
+                    bool(limits[each.pattern]),
+                ),
+                "settings": Code(_settings(settings[each], each, registers, prefix)),
+                "unused": [Code(name) for name in _unused(each, settings[each])],
+            }
+            for each in functions
+        ],
+        "jobs": [_job_values(each) for each in jobs],
+        "limits": {
+            pattern: {argument: list(ends) for argument, ends in found.items()}
+            for pattern, found in limits.items()
+            if found
+        },
+        "has_limits": any(limits.values()),
+        "has_fields": any(each.field for found in settings.values() for each in found),
+        "has_signed_fields": any(
+            each.field is not None and each.is_signed
+            for found in settings.values()
+            for each in found
+        ),
+        "has_windows": any(each.function.operator in IMAGES for each in jobs),
+        "has_scales": any(each.function.operator in WEIGHTED for each in jobs),
+        "most_tensors": max(len(each.pointers) for each in functions)
+        + (registers.descriptor is not None),
+        "map": registers,
+        "descriptor": registers.descriptor,
+        "start": _place(registers, registers.job.start, prefix),
+        "error": _place(registers, registers.job.error, prefix),
+        "busy": _place(registers, registers.job.busy, prefix),
+        "stop": _place(registers, registers.job.stop, prefix),
+        "identity": _place(registers, registers.job.identity, prefix),
+        "registers": [_register_values(each, prefix) for each in registers.registers],
+    }
+
+
+def layer_files(answers: Answers, name: str) -> dict[str, str]:
+    """Return the register map and its C header, by path; nothing without a simulator."""
+    if answers.simulator == "none":
+        return {}
+    registers, text = map_of(answers, name, functions_of(answers, name))
+    notice = (f"Written from {MAP_FILE}: change that file, and run `uma new --update .`",)
+    header = register_header(registers, prefix=name.upper(), notice=notice)
+    return {MAP_FILE: text, f"{name}_registers.h": header}
+
+
+def map_of(
+    answers: Answers, name: str, functions: Sequence[DriverFunction]
+) -> tuple[RegisterMap, str]:
+    """Return the register map of a backend and its text: the team's, or one for its operators.
+
+    Raises:
+        RegisterMapError: it is not sound, or has no section `[job]`.
+    """
+    text = answers.registers or default_map(name, functions)
+    registers = read_register_map(text, MAP_FILE)
+    if registers.job is None:
+        raise RegisterMapError(
+            "there is no section [job], which says how a job is started and how it ended",
+            where=MAP_FILE,
+            fix='add [job] with start = "REGISTER.FIELD" and error = "REGISTER"',
+        )
+    return registers, text
+
+
+def _names(function: DriverFunction) -> dict[str, object]:
+    return {
+        "operator": function.operator,
+        "pattern": function.pattern,
+        "function": function.name,
+        "prototype": Code(function.prototype()),
+        "channels_first": function.channels_first,
+    }
+
+
+def _plain_values(function: DriverFunction, roundings: tuple[str, ...]) -> dict[str, object]:
+    """Values of a function that computes by itself, and takes whatever the loops compute."""
+    settings: list[Setting] = []
+    all_arguments = set(function.arguments)
+    constraints = constraints_of(function, settings, roundings, all_arguments)
+    return {
+        **_names(function),
+        "registration": _registration(function, constraints, False),
+        "unused": [
+            Code(each)
+            for each in function.numbers
+            if each in ("pad_bottom", "pad_right")
+            or (function.operator.endswith("pool2d") and each in ("output_zero_point", "rounding"))
+        ],
+    }
+
+
+def _registration(function: DriverFunction, constraints: Sequence[str], has_limits: bool) -> Code:
+    """Return the statement of backend.py that registers a pattern."""
+    more = [f'predicate=fits("{function.pattern}")'] if has_limits else []
+    call = f"*patterns.q{function.operator}({', '.join([*constraints, *more])})"
+    line = f"{SPACE * 2}self._register_pattern({call})"
+    if len(line) <= LONGEST_LINE:
+        return Code(line)
+    start = f"{SPACE * 2}self._register_pattern(\n{SPACE * 3}"
+    if len(call) + len(SPACE * 3) <= LONGEST_LINE:
+        return Code(f"{start}{call}\n{SPACE * 2})")
+    arguments = "".join(f"{SPACE * 4}{each},\n" for each in [*constraints, *more])
+    opened = f"*patterns.q{function.operator}(\n{arguments}{SPACE * 3})"
+    return Code(f"{start}{opened}\n{SPACE * 2})")
+
+
+def _settings(
+    settings: Sequence[Setting], function: DriverFunction, registers: RegisterMap, prefix: str
+) -> str:
+    """Return the elements of a function's array of settings, one line or more each."""
+    by_word: dict[str, list[Setting]] = {}
+    for each in settings:
+        by_word.setdefault(each.word.name, []).append(each)
+    lines = []
+    words = registers.words
+    for word in words:
+        value = f" |\n{SPACE * 3}".join(
+            _value(each, function, prefix) for each in by_word.get(word.name, [])
+        )
+        if registers.descriptor is not None:
+            lines.append(f"/* {word.name} */ {value or '0u'},")
+        elif value:
+            opening = f"{{{prefix}_{word.name}_OFFSET,"
+            apart = f"\n{SPACE * 3}" if len(opening) + len(value.split("\n")[0]) > 84 else " "
+            lines.append(f"{opening}{apart}{value}}},")
+    return "\n".join(f"{SPACE * 2}{line}" for line in lines)
+
+
+def _value(setting: Setting, function: DriverFunction, prefix: str) -> str:
+    """Return C text of what is written for a setting."""
+    pointer = next((each for each in setting.text.names if each in function.pointers), None)
+    if pointer is not None:
+        direction = "UMAKIT_FROM_DEVICE" if pointer == "result" else "UMAKIT_TO_DEVICE"
+        sizes = function.sizes(pointer)
+        apart = f",\n{SPACE * 4}" if len(sizes) > 20 else ", "
+        if len(sizes) > 65:
+            sizes = sizes.replace(PER_GROUP, f"\n{SPACE * 8}{PER_GROUP}")
+        return f"map(&job, {pointer}, {direction}{apart}(const int32_t[5]){{{sizes}}})"
+    names = {name: name for name in setting.text.names}
+    names[CHANNELS_FIRST] = str(function.channels_first)
+    value = filled(setting.text.text, names)
+    if setting.field is None:
+        return (
+            f"(uint32_t){value}"
+            if value.isalnum() or value.isidentifier()
+            else (f"(uint32_t)({value})")
+        )
+    lowest, highest = setting.range
+    symbol = f"{prefix}_{setting.word.name}_{setting.field.name}"
+    return f"field(&job, {value}, {_int64(lowest)}, {_int64(highest)}, {symbol}_SHIFT)"
+
+
+def _int64(value: int) -> str:
+    return str(value) if abs(value) < 1 << 31 else f"INT64_C({value})"
+
+
+def _unused(function: DriverFunction, settings: Sequence[Setting]) -> list[str]:
+    """Return arguments that no setting uses, as a number or as a size of a tensor."""
+    used = {name for each in settings for name in each.text.names}
+    sizes = " ".join(function.sizes(each) for each in function.pointers if each in used)
+    return [
+        name
+        for name in function.arguments
+        if name not in used and not re.search(rf"\b{name}\b", sizes)
+    ]
+
+
+def _job_values(job: MockJob) -> dict[str, object]:
+    function = job.function
+    return {
+        **_names(function),
+        "condition": Code(job.condition),
+        "is_convolution": function.operator in ("conv2d", "depthwise"),
+        "is_pool": function.operator.endswith("pool2d"),
+        "channels": CHANNELS.get(function.operator, ""),
+        "macs": Code(MACS.get(function.operator, "0u")),
+        "numbers": {name: Code(text) for name, text in job.numbers.items()},
+        "tensors": [
+            {
+                "name": each,
+                "type": "int32_t" if each in ("bias", "multipliers") else "int8_t",
+                "address": Code(job.addresses[each]),
+                "sizes": Code(function.sizes(each).replace(PER_GROUP, "group_channels")),
+            }
+            for each in function.pointers
+            if each != "result"
+        ],
+        "result": {
+            "address": Code(job.addresses["result"]),
+            "sizes": Code(function.sizes("result")),
+        },
+    }
+
+
+def _place(registers: RegisterMap, text: str, prefix: str) -> Mapping[str, object] | None:
+    """Return offset and mask in C of a register or field of `[job]`; None if there is none."""
+    if not text:
+        return None
+    register, field = registers.place(text)
+    symbol = f"{prefix}_{register.name}"
+    return {
+        "name": register.name,
+        "offset": f"{symbol}_OFFSET",
+        "reset": f"{symbol}_RESET",
+        "mask": Code(_mask(symbol, field)),
+        "shift": Code("0u" if field is None else f"{symbol}_{field.name}_SHIFT"),
+        "one": Code("1u" if field is None else f"1u << {symbol}_{field.name}_SHIFT"),
+        "is_whole": field is None,
+    }
+
+
+def _mask(symbol: str, field: BitField | None) -> str:
+    return "0xFFFFFFFFu" if field is None else f"{symbol}_{field.name}_MASK"
+
+
+def _register_values(register: Register, prefix: str) -> dict[str, object]:
+    symbol = f"{prefix}_{register.name}"
+    return {
+        "name": register.name,
+        "offset": f"{symbol}_OFFSET",
+        "reset": f"{symbol}_RESET",
+        "readable": int(register.access != "wo"),
+        "writable": int(register.access != "ro"),
+    }
