@@ -150,10 +150,12 @@ def _expression(operand: Operand, function: DriverFunction, place: str, where: s
         wrong = next((name for name in read.names if name not in function.operands), None)
         if wrong is not None:
             raise _no_argument(place, wrong, function.operands, where)
-    else:
-        read = _read(texts.get(ANY, "$"), place, where) if ANY in texts else None
-        if read is None or not set(read.names) <= set(function.operands):
+    elif ANY in texts:
+        read = _read(texts[ANY], place, where)
+        if not set(read.names) <= set(function.operands):
             return None
+    else:
+        return None
     pointer = next((name for name in read.names if name in function.pointers), None)
     if pointer is not None and read.text.strip() != f"${pointer}":
         raise RegisterMapError(
