@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -76,3 +78,34 @@ def test_a_pattern_that_accepts_nothing_is_a_failure(tmp_path: Path) -> None:
     report = check_backend(find_backend(str(folder)), draws=5, operators=["qdense"])
     assert not report.passed
     assert "none of 0 drawn layers ran" in report.failures[0].what
+
+
+def test_a_bug_is_found_named_and_reduced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = edited(
+        tmp_path, STRAWBERRY, f"{STRAWBERRY}.c", "pad_top, pad_left},", "pad_left, pad_top},"
+    )
+    arguments = ["check", str(folder), "--operator", "qconv2d", "--draws", "60"]
+    assert run_command(arguments) == 1
+    lines = capsys.readouterr().out.splitlines()
+    what = next(line for line in lines if line.startswith("qconv2d: "))
+    assert re.search(r"qconv2d of [\dx]+: element \[0, 0, 0, 0\].* is -?\d+ instead of -?\d+", what)
+    command = shlex.split(lines[lines.index(what) + 1])
+    case = read_case(command[command.index("--case") + 1])
+    assert len(case.layers) == 1 and len(case.layers[0].settings) <= 5
+    assert run_command(command[1:]) == 1
+    assert check_layer(find_backend(STRAWBERRY), str(case)).passed
+
+
+def test_patterns_of_float_operators_are_walked() -> None:
+    report = check_backend(find_backend("vanilla_accelerator"), draws=12, seed=1)
+    assert report.passed
+    assert report.operators["conv2d"].ran >= 6
+
+
+@pytest.mark.parametrize("width, stride", [(65536, 1), (80001, 2)])
+def test_sizes_of_more_bits_than_registers_have_are_cut(width: int, stride: int) -> None:
+    case = f"qmax_pool2d width={width} stride_x={stride}"
+    report = check_layer(find_backend("chocolate_accelerator"), case)
+    assert report.passed and report.operators["qmax_pool2d"].ran == 1

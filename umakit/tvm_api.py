@@ -593,6 +593,25 @@ def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
     return tirx.call_intrin(dtype, name, *arguments)
 
 
+def call_of_pattern(pattern: DFPattern) -> tuple[str, list[DFPattern]] | None:
+    """Name of the operator and patterns of the operands of a pattern; None if it is no call.
+
+    Of `a | b` it is `a`; conditions on attributes, dtype and shape are left out.
+    """
+    while True:
+        inner = getattr(pattern, "pattern", None) or getattr(pattern, "left", None)
+        if inner is None:
+            break
+        pattern = inner
+    name = getattr(getattr(getattr(pattern, "op", None), "expr", None), "name", None)
+    return None if name is None else (str(name), list(pattern.args))
+
+
+def is_constant_pattern(pattern: DFPattern) -> bool:
+    """Whether a pattern matches constants only."""
+    return type(pattern).__name__ == "ConstantPattern"
+
+
 def dtype_of_expression(expression: PrimExpr) -> str:
     """Dtype of a TIR expression."""
     return str(expression.ty.dtype)

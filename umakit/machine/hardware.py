@@ -68,6 +68,8 @@ class Hardware(TileMachine):
     command_queue: int = 0
     completion: Literal["interrupt", "polling"] = "interrupt"
 
+    most_positions = 0xFFFF  # registers of sizes have 16 bits that count
+
     @property
     def cells(self) -> int:
         """The number of multiply-accumulate units, each of which does one operation per cycle."""

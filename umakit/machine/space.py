@@ -43,6 +43,9 @@ def misfit(tiles: Tiles, hardware: TileMachine) -> str:
     for memory in hardware.machine.memories:
         if required.get(memory.name, 0) > memory.size:
             return f"needs {required[memory.name]:,} B, {memory.name} has {memory.size:,} B"
+    extent = max(*tiles.largest_input, tiles.largest.rows, tiles.largest.columns)
+    if extent > (hardware.most_positions or extent):
+        return f"{extent:,} rows or columns, the accelerator takes {hardware.most_positions:,}"
     if layer.is_pool:
         return ""
     if tiling.dataflow not in hardware.dataflows:

@@ -119,6 +119,8 @@ class TileMachine(Placement, ABC):
         whole_units: axes along which the last tile has to be a multiple of the unit too; layers
             where it would not be are refused.
         limits: by axis, the largest size of a tile.
+        most_positions: largest number of rows and of columns of the data and of the result of a
+            tile, as registers have bits for; 0 for any.
         block_channels: output channels in a block of weights; tiles have whole blocks.
         dataflows: dataflows that a job may select.
         sum_bytes: size of the memory of sums that one job keeps for the next, which is none of the
@@ -140,6 +142,7 @@ class TileMachine(Placement, ABC):
     units: Mapping[str, int] = {}
     whole_units: tuple[str, ...] = ()
     limits: Mapping[str, int] = {}
+    most_positions: int = 0
     dataflows: tuple[Dataflow, ...] = (Dataflow.OUTPUT_STATIONARY,)
     sum_bytes: int = 0
     sums_in_result: bool = False
@@ -235,6 +238,7 @@ class Wrapped(TileMachine):
         for name in PLAIN:
             setattr(self, name, getattr(other, name))
         self.engine_bytes_per_cycle = other.engine_bytes_per_cycle
+        self.most_positions = other.most_positions
 
     @property
     def machine(self) -> Machine:

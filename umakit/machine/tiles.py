@@ -185,7 +185,7 @@ class Tiles:
         names += [] if layer.is_pool else ["weights", "parameters"]
         names += ["addend"] if layer.adds else []
         found = {}
-        sizes, covered = self.largest, self._largest_input
+        sizes, covered = self.largest, self.largest_input
         for name in (*names, "result"):
             unit = machine.tile_alignment_of(name)
             size = -(-machine.footprint(name, sizes, covered) // unit) * unit
@@ -220,7 +220,8 @@ class Tiles:
         )  # fmt: skip
 
     @property
-    def _largest_input(self) -> tuple[int, int]:
+    def largest_input(self) -> tuple[int, int]:
+        """Rows and columns of the data that the largest tile reads."""
         layer = self.layer
         rows, columns = (
             min((self._largest(name) - 1) * stride + (kernel - 1) * dilation + 1, size)

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from umakit import tvm_api
+from umakit.errors import InputError
 from umakit.operators import registry
 from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
+from umakit.operators.drawings.relax import drawing_of
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import OperatorPattern, as_call
 from umakit.operators.parameters import PREFIX
+from umakit.partition.partitioner import partition
+from umakit.partition.report import CPU
 from umakit.registration.backend import Backend, Pattern
 from umakit.testing.check.cases import Case, LayerSettings
 
@@ -27,11 +31,13 @@ class Claim:
         name: of the pattern.
         pattern: as registered.
         drawing: settings of its operator; None if layers of it cannot be drawn.
+        backend: that registers it.
     """
 
     name: str
     pattern: Pattern
     drawing: Drawing | None
+    backend: Backend
 
     def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
         """Return a layer.
@@ -54,11 +60,12 @@ class Claim:
     def accepts(self, drawn: Drawn) -> bool | str:
         """Return what the pattern's constraints and predicate say about a layer."""
         pattern = self.pattern.predicate
-        assert isinstance(pattern, OperatorPattern)
         operands = [
             relax.Var(f"input{number}", relax.TensorType(tensor.shape, tensor.dtype))
             for number, tensor in enumerate(drawn.inputs)
         ]
+        if not isinstance(pattern, OperatorPattern):
+            return self._partitioned(operands, drawn)
         calls = [as_call(call) for call in drawn.expressions(operands)]
         side = 0
         if len(calls) > 1:
@@ -69,15 +76,30 @@ class Claim:
         except NotReadable as reason:
             return str(reason)
 
+    @tvm_api.one_at_a_time
+    def _partitioned(self, operands: list[tvm_api.Var], drawn: Drawn) -> bool | str:
+        """Return where the partitioner lets a layer run that TVM's pattern matches."""
+        builder = relax.BlockBuilder()
+        with builder.function("main", operands):
+            with builder.dataflow():
+                values: list[tvm_api.Expr] = []
+                for step in range(len(drawn.steps)):
+                    values.append(builder.emit(drawn.call(step, operands, values)))
+                result = builder.emit_output(values[-1])
+            builder.emit_func_output(result)
+        found = partition(builder.get(), [self.backend], keep_layout=True).report.placements
+        refused = [row.reason or "no pattern matches" for row in found if row.where == CPU]
+        return refused[0] if refused else True
+
 
 def claims_of(backend: Backend) -> list[Claim]:
     """Return the claims of a backend, in the order in which it registers them."""
-    return [Claim(each.name, each, _drawing(each)) for each in backend.patterns]
+    return [Claim(each.name, each, _drawing(each), backend) for each in backend.patterns]
 
 
 def _drawing(pattern: Pattern) -> Drawing | None:
     if not isinstance(pattern.predicate, OperatorPattern):
-        return None
+        return drawing_of(pattern.alternatives)
     kind = type(pattern.predicate)
     operators = {operator.name: operator for operator in registry.operators()}
     for operator in operators.values():
@@ -98,3 +120,22 @@ def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
         data = found[-1].result if found else None
         found.append(claims[settings.pattern].layer(settings, data))
     return found
+
+
+def accepts(case: Case, claims: dict[str, Claim]) -> bool:
+    """Return whether the patterns accept all layers of a case.
+
+    Raises:
+        InputError: layers of a pattern cannot be drawn.
+        NotDrawable: there are no such layers.
+    """
+    data = None
+    for settings in case.layers:
+        claim = claims[settings.pattern]
+        if claim.drawing is None:
+            raise InputError(f"layers of {claim.name} cannot be drawn")
+        drawn = claim.layer(settings, data)
+        if claim.accepts(drawn) is not True:
+            return False
+        data = drawn.result
+    return True

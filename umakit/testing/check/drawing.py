@@ -15,6 +15,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from umakit.operators.drawing import Drawn, NotDrawable, Setting
+from umakit.operators.offload.pattern import OperatorPattern
 from umakit.testing.check.cases import SEED, LayerSettings
 from umakit.testing.check.claims import Claim
 
@@ -172,8 +173,11 @@ def _numbers(claim: Claim) -> set[int]:
             for each in value:
                 read(each)
 
-    pattern = claim.pattern.predicate
-    for item in fields(pattern):  # type: ignore[arg-type]
-        if item.name not in ("name", "dtypes"):
-            read(getattr(pattern, item.name))
+    predicate = claim.pattern.predicate
+    if isinstance(predicate, OperatorPattern):
+        for item in fields(predicate):
+            if item.name not in ("name", "dtypes"):
+                read(getattr(predicate, item.name))
+        predicate = predicate.predicate
+    read(getattr(getattr(predicate, "__code__", None), "co_consts", ()))
     return found

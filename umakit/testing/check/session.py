@@ -19,13 +19,17 @@ from umakit.registration.backend import Backend
 from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.checks import BATCH_CHECKS
-from umakit.testing.check.claims import Claim, claims_of
+from umakit.testing.check.claims import Claim, accepts, claims_of
 from umakit.testing.check.drawing import Walk
 from umakit.testing.check.report import CheckReport, Counts, Failure
+from umakit.testing.check.shrink import shrunk
 
 SECONDS, DRAWS = 120.0, 1000
 BATCH = 100
 """Cases in one library."""
+
+ALONE = 12
+"""Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
 
 CHAINED = 0.15
 """Share of cases that are chains of two layers."""
@@ -67,6 +71,18 @@ class Session:
                 failures.setdefault(id(failure.case), failure)
         shutil.rmtree(folder, ignore_errors=True)
         return batch, list(failures.values())
+
+    def failing(self, cases: Sequence[Case]) -> dict[str, Failure]:
+        """Return failures by the text of the case, of cases that the patterns accept.
+
+        Those behind a case that stops the run are left out.
+        """
+        pairs = [(case, True) for case in cases]
+        try:
+            found = self.batch_of(pairs)[1] if pairs else []
+        except UmakitError:
+            found = self.failures_of(pairs[:ALONE])[1]
+        return {str(failure.case): failure for failure in found if failure.case is not None}
 
     def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[list[Member], list[Failure]]:
         """Return the members of a batch and what is wrong with them.
@@ -124,8 +140,9 @@ def check_backend(
         session = Session(backend, folder, device)
         chosen = _chosen(session.claims, operators)
         report.operators = {name: Counts() for name in chosen}
-        drawing = _draws(session, chosen, report, np.random.default_rng(seed))
+        drawing = _draws(session, chosen, np.random.default_rng(seed))
         left = draws
+        undrawn = [_undrawn(name) for name in chosen if session.claims[name].drawing is None]
         while left > 0 and time.monotonic() - started < seconds and not report.failures:
             cases = list(itertools.islice(drawing, min(left, BATCH)))
             if not cases:
@@ -133,6 +150,8 @@ def check_backend(
             left -= len(cases)
             tell(f"{draws - left} of {draws} layers")
             _count(report, cases, *session.failures_of(cases))
+        report.failures = _reduced(report.failures, session, seconds, tell)
+    report.failures += undrawn
     _without_runs(report)
     report.seconds = time.monotonic() - started
     return report
@@ -157,27 +176,13 @@ def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> Chec
         _chosen(session.claims, [layer.pattern for layer in found.layers])
         report.operators = {layer.pattern: Counts() for layer in found.layers}
         try:
-            accepted = accepts(session, found)
+            accepted = accepts(found, session.claims)
         except NotDrawable as reason:
             raise InputError(f"there is no such layer: {reason}", where=str(found)) from None
         cases = [(found, accepted)]
         _count(report, cases, *session.failures_of(cases))
     report.seconds = time.monotonic() - started
     return report
-
-
-def accepts(session: Session, case: Case) -> bool:
-    """Whether the patterns accept all layers of a case."""
-    data = None
-    for settings in case.layers:
-        claim = session.claims[settings.pattern]
-        if claim.drawing is None:
-            raise InputError(f"layers of {claim.name} cannot be drawn")
-        drawn = claim.layer(settings, data)
-        if claim.accepts(drawn) is not True:
-            return False
-        data = drawn.result
-    return True
 
 
 def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
@@ -189,16 +194,13 @@ def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
 
 
 def _draws(
-    session: Session, names: Sequence[str], report: CheckReport, random: np.random.Generator
+    session: Session, names: Sequence[str], random: np.random.Generator
 ) -> Iterator[tuple[Case, bool]]:
     """Yield cases of all claims in turn, with what their patterns say."""
     walks = {}
     for name in names:
         claim = session.claims[name]
         if claim.drawing is None:
-            report.failures.append(
-                Failure(name, "layers of its operators cannot be drawn", None, UNDRAWN)
-            )
             continue
         walk = Walk(claim, random)
         if walk.has_any:
@@ -221,12 +223,32 @@ def _draws(
 
 def _is_chain(session: Session, case: Case) -> bool:
     try:
-        return accepts(session, case)
+        return accepts(case, session.claims)
     except NotDrawable:
         return False
 
 
 UNDRAWN = "give a network that has the operator to uma diff"
+
+
+def _undrawn(name: str) -> Failure:
+    return Failure(name, "layers of its operators cannot be drawn", None, UNDRAWN)
+
+
+def _reduced(
+    failures: Sequence[Failure], session: Session, seconds: float, tell: Tell
+) -> list[Failure]:
+    """Return the first failure of each pattern, with a case that is as simple as possible."""
+    first: dict[str, Failure] = {}
+    for failure in failures:
+        first.setdefault(failure.pattern, failure)
+    found = []
+    for failure in first.values():
+        if failure.case is not None:
+            tell(f"reducing a failure of {failure.pattern}")
+            failure = shrunk(failure, session.claims, session.failing, seconds / len(first))
+        found.append(failure)
+    return found
 
 
 def _count(

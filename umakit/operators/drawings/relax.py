@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawings of patterns of TVM, which are walked: Relax operators of floats, one in another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.operators.drawing import (
+    Array,
+    Drawing,
+    Drawn,
+    Input,
+    NotDrawable,
+    Result,
+    Setting,
+    Settings,
+    Step,
+    Tensor,
+)
+from umakit.operators.drawings.families import FEW, IMAGE, SIZES, WINDOW, window_of
+
+relax = tvm_api.relax
+
+KERNEL_LAYOUTS = {"NCHW": "OIHW", "NHWC": "HWIO"}
+DTYPE: Mapping[str, tuple[Setting, ...]] = {"dtype": ("float32",)}
+FLOAT_IMAGE: Mapping[str, tuple[Setting, ...]] = {
+    **IMAGE, "layout": ("NCHW", "NHWC"), "channels": SIZES, **DTYPE,
+}  # fmt: skip
+CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
+    **FLOAT_IMAGE,
+    "filters": SIZES,
+    "groups": (1, 2, 3, 4, 8),
+    "kernel_height": FEW,
+    "kernel_width": FEW,
+    **WINDOW,
+    "dilation_y": (1, 2, 3),
+    "dilation_x": (1, 2, 3),
+}
+POOL: Mapping[str, tuple[Setting, ...]] = {
+    **FLOAT_IMAGE, "window_height": FEW, "window_width": FEW, **WINDOW,
+}  # fmt: skip
+MATRIX: Mapping[str, tuple[Setting, ...]] = {
+    "rows": (1, 2, 3, 17), "inputs": SIZES, "outputs": SIZES, **DTYPE,
+}  # fmt: skip
+ELEMENTS: Mapping[str, tuple[Setting, ...]] = {
+    "axes": (2, 4, 1, 3), "size": SIZES, "other": SIZES, **DTYPE,
+}  # fmt: skip
+OPERAND: Mapping[str, tuple[Setting, ...]] = {"operand": ("same", "channels", "element")}
+
+Operand = Input | Result | Array
+Made = tuple[Operand, Tensor]
+
+
+class _Walk:
+    """Makes the layer of one pattern, operand by operand."""
+
+    def __init__(
+        self, settings: Settings, data: Tensor | None, random: np.random.Generator
+    ) -> None:
+        self.settings, self._data, self.random = settings, data, random
+        self.inputs: list[Tensor] = []
+        self.steps: list[Step] = []
+        self.macs = 0
+        self._known: list[tuple[tvm_api.DFPattern, Made]] = []
+
+    def value(self, pattern: tvm_api.DFPattern, leaf: Callable[[], Tensor]) -> Made:
+        """Return an operand, made by its own operators if the pattern has any.
+
+        Args:
+            pattern: of the operand.
+            leaf: the tensor if the pattern says nothing about it.
+        """
+        for known, made in self._known:
+            if known.same_as(pattern):
+                return made
+        call = tvm_api.call_of_pattern(pattern)
+        if call is None:
+            made = self._leaf(pattern, leaf())
+        elif call[0] not in OPERATORS and not _is_unary(*call):
+            raise NotDrawable(f"the operator {call[0]}")
+        else:
+            made = OPERATORS.get(call[0], (_unary, ELEMENTS))[0](self, call[0], call[1])
+        self._known.append((pattern, made))
+        return made
+
+    def constant(self, pattern: tvm_api.DFPattern, shape: Sequence[int], layout: str) -> Made:
+        """Return weights or another second operand, a constant unless operators compute it."""
+        call = tvm_api.call_of_pattern(pattern)
+        if call is not None and call[0] == "relax.permute_dims":
+            operand, tensor = self.constant(call[1][0], shape[::-1], layout)
+            return self.step(relax.op.permute_dims, [operand], Tensor(tuple(shape), tensor.dtype))
+        if call is not None:
+            return self.value(pattern, lambda: Tensor(tuple(shape), "float32", 0, layout))
+        array = self.random.standard_normal(tuple(shape)).astype(str(self.settings["dtype"]))
+        return array, Tensor(tuple(shape), str(array.dtype), 0, layout)
+
+    def step(
+        self, make: Callable[..., tvm_api.Expr], operands: Sequence[Operand], result: Tensor
+    ) -> Made:
+        """Append the call of an operator."""
+        self.steps.append(Step(lambda given: make(*given), tuple(operands)))
+        self.macs += math.prod(result.shape)
+        return Result(len(self.steps) - 1), result
+
+    def _leaf(self, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
+        if tvm_api.is_constant_pattern(pattern):
+            array = self.random.standard_normal(tensor.shape).astype(tensor.dtype)
+            return array, tensor
+        if not self.inputs and self._data is not None:
+            if len(self._data.shape) != len(tensor.shape) or self._data.dtype != tensor.dtype:
+                raise NotDrawable("another kind of tensor")
+            tensor = self._data
+        self.inputs.append(tensor)
+        return Input(len(self.inputs) - 1), tensor
+
+
+def _image(walk: _Walk) -> Tensor:
+    settings = walk.settings
+    sizes = {"N": "batch", "H": "height", "W": "width", "C": "channels"}
+    layout = str(settings["layout"])
+    shape = tuple(int(settings[sizes[axis]]) for axis in layout)
+    return Tensor(shape, str(settings["dtype"]), 0, layout)
+
+
+def _convolution(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
+    settings = walk.settings
+    data, image = walk.value(operands[0], lambda: _image(walk))
+    sizes = dict(zip(image.layout, image.shape, strict=True))
+    kernel = (int(settings["kernel_height"]), int(settings["kernel_width"]))
+    dilation = (int(settings["dilation_y"]), int(settings["dilation_x"]))
+    padding, strides, (rows, columns) = window_of(settings, image, kernel, dilation)
+    groups, filters = int(settings["groups"]), int(settings["filters"])
+    if sizes["C"] % groups or filters % groups:
+        raise NotDrawable("channels that are no multiple of the groups")
+    layout = KERNEL_LAYOUTS[image.layout]
+    extents = {"O": filters, "I": sizes["C"] // groups, "H": kernel[0], "W": kernel[1]}
+    weights, _ = walk.constant(operands[1], [extents[axis] for axis in layout], layout)
+    result = {"N": sizes["N"], "H": rows, "W": columns, "C": filters}
+    shape = tuple(result[axis] for axis in image.layout)
+    walk.macs += math.prod(shape) * math.prod(kernel) * extents["I"]
+
+    def make(*given: tvm_api.Expr) -> tvm_api.Expr:
+        made: tvm_api.Expr = relax.op.nn.conv2d(
+            *given, strides=strides, padding=padding, dilation=dilation, groups=groups,
+            data_layout=image.layout, kernel_layout=layout,
+        )  # fmt: skip
+        return made
+
+    return walk.step(make, [data, weights], Tensor(shape, image.dtype, 0, image.layout))
+
+
+def _pool(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
+    settings = walk.settings
+    data, image = walk.value(operands[0], lambda: _image(walk))
+    window = (int(settings["window_height"]), int(settings["window_width"]))
+    padding, strides, (rows, columns) = window_of(settings, image, window, (1, 1))
+    sizes = dict(zip(image.layout, image.shape, strict=True)) | {"H": rows, "W": columns}
+    function = _function(name)
+
+    def make(*given: tvm_api.Expr) -> tvm_api.Expr:
+        made: tvm_api.Expr = function(
+            *given, pool_size=window, strides=strides, padding=padding, layout=image.layout
+        )
+        return made
+
+    shape = tuple(sizes[axis] for axis in image.layout)
+    return walk.step(make, [data], Tensor(shape, image.dtype, 0, image.layout))
+
+
+def _matrix_product(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
+    settings = walk.settings
+    rows = (int(settings["rows"]), int(settings["inputs"]))
+    data, tensor = walk.value(operands[0], lambda: Tensor(rows, "float32"))
+    outputs = int(settings["outputs"])
+    weights, _ = walk.constant(operands[1], [tensor.shape[-1], outputs], "IO")
+    walk.macs += math.prod(tensor.shape) * outputs
+    result = Tensor((*tensor.shape[:-1], outputs), tensor.dtype)
+    return walk.step(relax.op.matmul, [data, weights], result)
+
+
+def _elements(walk: _Walk) -> Tensor:
+    settings = walk.settings
+    sizes = (1, int(settings["other"]), 2, int(settings["size"]))
+    return Tensor(sizes[-int(settings["axes"]) :], str(settings["dtype"]))
+
+
+def _binary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
+    first, second = operands
+    if tvm_api.call_of_pattern(first) is None and tvm_api.call_of_pattern(second) is not None:
+        right, tensor = walk.value(second, lambda: _elements(walk))
+        left, _ = _other(walk, first, tensor)
+    else:
+        left, tensor = walk.value(first, lambda: _elements(walk))
+        right, _ = _other(walk, second, tensor)
+    return walk.step(_function(name), [left, right], tensor)
+
+
+def _other(walk: _Walk, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
+    """Return the other operand of an elementwise operator: of one shape, or repeated."""
+    kind = str(walk.settings["operand"])
+    if kind == "same":
+        return walk.value(pattern, lambda: tensor)
+    shape = [1] * len(tensor.shape)
+    if kind == "channels":
+        axis = tensor.layout.index("C") if len(tensor.shape) == 4 else len(tensor.shape) - 1
+        shape[axis] = tensor.shape[axis]
+    return walk.constant(pattern, shape, tensor.layout)
+
+
+def _clip(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
+    data, tensor = walk.value(operands[0], lambda: _elements(walk))
+    return walk.step(lambda given: relax.op.clip(given, 0, 6), [data], tensor)
+
+
+def _unary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made:
+    data, tensor = walk.value(operands[0], lambda: _elements(walk))
+    return walk.step(_function(name), [data], tensor)
+
+
+def _function(name: str) -> Callable[..., Any]:
+    """Return the function of Relax that makes a call of an operator."""
+    found: Any = relax.op
+    for part in name.removeprefix("relax.").split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise NotDrawable(f"the operator {name}")
+    return found  # type: ignore[no-any-return]
+
+
+def _is_unary(name: str, operands: Sequence[tvm_api.DFPattern]) -> bool:
+    return len(operands) == 1
+
+
+Maker = Callable[[_Walk, str, Sequence[tvm_api.DFPattern]], Made]
+OPERATORS: Mapping[str, tuple[Maker, Mapping[str, tuple[Setting, ...]]]] = {
+    "relax.nn.conv2d": (_convolution, CONVOLUTION),
+    "relax.nn.max_pool2d": (_pool, POOL),
+    "relax.nn.avg_pool2d": (_pool, POOL),
+    "relax.matmul": (_matrix_product, MATRIX),
+    "relax.clip": (_clip, ELEMENTS),
+    **{
+        f"relax.{name}": (_binary, {**ELEMENTS, **OPERAND})
+        for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+    },
+}
+"""Operators whose operands are not one tensor, with what makes them and their settings."""
+
+
+def drawing_of(alternatives: Sequence[tvm_api.DFPattern]) -> Drawing | None:
+    """Return the drawing of patterns of which one has to match; None if none can be drawn."""
+    patterns = [pattern for pattern in alternatives if _is_drawable(pattern)]
+    if not patterns:
+        return None
+    settings: dict[str, tuple[Setting, ...]] = {}
+    if len(patterns) > 1:
+        settings["alternative"] = tuple(range(len(patterns)))
+    for name, _ in (each for pattern in patterns for each in _operators(pattern)):
+        settings |= OPERATORS.get(name, (_unary, ELEMENTS))[1]
+
+    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        walk = _Walk(chosen, data, random)
+        pattern = patterns[int(chosen.get("alternative", 0)) % len(patterns)]
+        _, result = walk.value(pattern, lambda: _elements(walk))
+        if not walk.inputs:
+            raise NotDrawable("only constants")
+        return Drawn(tuple(walk.inputs), tuple(walk.steps), result, walk.macs)
+
+    sizes = ("height", "width", "channels", "filters", "rows", "inputs", "outputs", "size")
+    return Drawing(settings, build, tuple(name for name in sizes if name in settings))
+
+
+def _is_drawable(pattern: tvm_api.DFPattern) -> bool:
+    names = _operators(pattern)
+    return bool(names) and all(
+        name in OPERATORS or (count == 1 and not _missing(name)) for name, count in names
+    )
+
+
+def _missing(name: str) -> bool:
+    try:
+        _function(name)
+    except NotDrawable:
+        return True
+    return False
+
+
+def _operators(pattern: tvm_api.DFPattern) -> list[tuple[str, int]]:
+    """Return the operators of a pattern and how many operands each has, the outermost first."""
+    call = tvm_api.call_of_pattern(pattern)
+    if call is None:
+        return []
+    name, operands = call
+    inner = [each for operand in operands for each in _operators(operand)]
+    return [(name, len(operands)), *inner]
