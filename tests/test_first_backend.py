@@ -160,16 +160,24 @@ def test_one_name_is_no_list_of_files(write: Write) -> None:
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_packages_are_named_for_headers_of_the_system(
+def test_a_missing_header_is_answered_according_to_whose_it_is(
     compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     monkeypatch.setenv("CC", compiler)
     source = tmp_path / "program.c"
-    source.write_text("#include <missing.h>\n", encoding="utf-8")
-    with pytest.raises(BuildError, match="apt-get install"):
-        compile_c([source], tmp_path / "program", [])
-    source.write_text('#include "missing.h"\n', encoding="utf-8")
-    with pytest.raises(BuildError, match="name it in _register_driver"):
+    for header, mend in (
+        ("<missing.h>", "if missing.h is a driver's, name it in _register_driver"),
+        ('"missing.h"', "name its folder in include of \\[sources\\]"),
+        ('"umakit/device.h"', "umakit/device.h is exported together with a simulator: set"),
+        ('"umakit/reference.h"', "copy umakit/reference.h into the library"),
+        ('"umakit/devices.h"', "umakit has no umakit/devices.h"),
+    ):
+        source.write_text(f"#include {header}\n", encoding="utf-8")
+        with pytest.raises(BuildError, match=mend) as caught:
+            compile_c([source], tmp_path / "program", [])
+        assert "apt-get" not in str(caught.value)
+    source.write_text("#include <sys/missing.h>\n", encoding="utf-8")
+    with pytest.raises(BuildError, match="apt-get install gcc libc6-dev"):
         compile_c([source], tmp_path / "program", [])

@@ -16,6 +16,7 @@ from umakit.devices import HOST, Device
 from umakit.devices.compiled import check_compiled, driver_libraries, linker_arguments
 from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
+from umakit.devices.missing_headers import mend_of_missing_header
 from umakit.devices.objects import modified, with_shared_objects
 from umakit.devices.simulators import (
     WATCHDOG,
@@ -46,18 +47,13 @@ DIAGNOSTIC = re.compile(
 )
 """Form of the lines with which compilers and linkers report an error."""
 
-MISSING_HEADER = re.compile(r"\.h: No such file|\.h' file not found")
-
-MISSING_PACKAGE = re.compile(rf"{MISSING_HEADER.pattern}|\.specs: No such file|cannot find -l")
+MISSING_PACKAGE = re.compile(r"\.specs: No such file|cannot find -l")
 
 MISSING_LIBRARY = re.compile(r"cannot find -l(?!(?:c|m|g|gcc|gcc_s|stdc\+\+|nosys)\b)([\w+.-]+\w)")
 """Form of the message of linkers for a library that is not the C compiler's."""
 
 OWN_NAME = "umakit|tvmgen_|platform"
 """Starts of names of headers and functions that are umakit's, not a driver's."""
-
-INCLUDED_BY_DRIVER = re.compile(rf'#\s*include\s*"(?!{OWN_NAME})')
-"""Form of the line that compilers quote if it includes a header that does not exist."""
 
 UNDEFINED_IN_DRIVER = re.compile(rf"undefined reference to `(?!{OWN_NAME}|_)")
 
@@ -185,8 +181,9 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
 
 def _missing(device: Device, messages: str) -> str:
     """Return where to get the header, library or function that is missing; empty if none is."""
-    if MISSING_HEADER.search(messages) and INCLUDED_BY_DRIVER.search(messages):
-        return "if it is a driver's, name it in _register_driver of the backend, and compile again"
+    header = mend_of_missing_header(messages, device)
+    if header:
+        return header
     library = MISSING_LIBRARY.search(messages)
     if library:
         return f"set LIBRARY_PATH to the folder of lib{library[1]}.a for {device.name}"
