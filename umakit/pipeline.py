@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from umakit import tvm_api
+from umakit.codegen.driver_interface import check_driver_calls
 from umakit.codegen.driver_names import names_taken_by
 from umakit.errors import InputError, LibraryError, LoweringError, MemoryPlanError
 from umakit.frontend import Model, import_model, model_files
@@ -326,6 +327,7 @@ def export_program(
         program = build_program(model, lowered, partitioned.report, reserved)
         program = replace(program, index_checks=options.index_checks)
         program = overlap_with_cpu(program, by_target, options.overlap)
+        check_driver_calls(program.kernels, by_target)
         progress("planning memory")
         if options.keep_in_scratchpads:
             program = keep_in_scratchpads(

@@ -9,12 +9,16 @@ computed before that.
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from umakit import tvm_api
-from umakit.errors import BackendError
+from umakit.errors import BackendError, short_path
 
 __all__ = [
     "TilePart",
@@ -68,6 +72,10 @@ CONSTANT = "umakit.constant"
 """TIR operator of named constants: its arguments are the name and the value."""
 
 _CONSTANT = tvm_api.register_intrinsic(CONSTANT, "Gives a constant a name in C.")
+
+
+OWN_FOLDER = f"{Path(__file__).parent}{os.sep}"
+"""Start of the paths of umakit's code."""
 
 
 def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
@@ -189,7 +197,32 @@ def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
         name: name of a C function that returns int.
         arguments: TIR expressions (pointers by `pointer`) and Python integers.
     """
+    _places[name, len(arguments)] = _caller()
     return tirx.Evaluate(tvm_api.intrinsic_call("int32", DRIVER_CALL, [name, *arguments]))
+
+
+_places: dict[tuple[str, int], str] = {}
+"""File and line of the Python that made the last call of a function with a number of arguments."""
+
+
+def place_of_call(name: str, count: int) -> str:
+    """Return file and line of the Python that called `driver_call`; empty if it is not known.
+
+    Args:
+        name: name of the C function.
+        count: number of its arguments.
+    """
+    return _places.get((name, count), "")
+
+
+def _caller() -> str:
+    """Return file and line of the first caller outside of umakit; empty if there is none."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
+        frame = frame.f_back
+    if frame is None or "site-packages" in frame.f_code.co_filename:  # TVM called a pass of umakit
+        return ""
+    return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 def text_call(text: str, scratch: str, operands: Mapping[str, Any]) -> tvm_api.Stmt:

@@ -65,10 +65,24 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class DeclaredParameter:
-    """A parameter of a prototype: its name, empty if it has none, and its enumerated type."""
+    """A parameter of a prototype.
+
+    Attributes:
+        name: its name; empty if it has none.
+        enumeration: its enumerated type.
+        type: its type without qualifiers, `int8_t`; of a pointer the type of the elements.
+        pointers: number of pointers in front of the type; an array is one.
+    """
 
     name: str
     enumeration: Enumeration | None = None
+    type: str = field(default="", compare=False)
+    pointers: int = field(default=0, compare=False)
+
+    @property
+    def c_text(self) -> str:
+        """Its type in C."""
+        return f"{self.type} {'*' * self.pointers}" if self.pointers else self.type
 
 
 @dataclass(frozen=True)
@@ -274,4 +288,16 @@ def _parameter(node: Node, enumerations: Mapping[str, Enumeration]) -> DeclaredP
         inner = inner.child_by_field_name("declarator") or next(
             (child for child in inner.named_children if "declarator" in child.type), None
         )
-    return DeclaredParameter(_text(inner), enumerations.get(type_) if is_value else None)
+    enumeration = enumerations.get(type_) if is_value else None
+    return DeclaredParameter(_text(inner), enumeration, type_, _pointers(declarator))
+
+
+def _pointers(declarator: Node | None) -> int:
+    """Return the number of pointers and arrays in a declarator; -1 for a function."""
+    count = 0
+    while declarator is not None:
+        if "function" in declarator.type:
+            return -1
+        count += "pointer" in declarator.type or "array" in declarator.type
+        declarator = declarator.child_by_field_name("declarator")
+    return count

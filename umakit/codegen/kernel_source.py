@@ -20,7 +20,6 @@ from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
 from umakit.codegen.signed_sums import with_signed_sums
 from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function
 from umakit.codegen.value_names import ValueNames
-from umakit.errors import LoweringError
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import DriverCall, TextCall
 from umakit.lower.index_ranges import Elements
@@ -28,7 +27,7 @@ from umakit.lower.kernels import Kernel
 from umakit.lower.parameters import Parameter
 from umakit.registration.backend import ReplaceCallExtern
 from umakit.registration.kernels import SCRATCH_BYTES
-from umakit.text.c_text import CText, filled
+from umakit.text.c_text import filled
 
 tirx = tvm_api.tirx
 INDENT = "    "
@@ -36,7 +35,6 @@ NO_HEADERS = DriverHeaders()
 COMMON_SUBEXPRESSION = re.compile(r"cse_v\d+")
 """Prefix of TVM's names for common subexpressions."""
 
-MAY_BE_MACRO = re.compile(r"[A-Za-z_]")
 
 AXES = {
     "nn": "image",
@@ -264,24 +262,9 @@ class _StatementPrinter:
         ]
         self._checked_call(node.function, arguments)
 
-    def _check_count(self, call: CText) -> None:
-        """Refuse a call with another number of arguments than its function is declared with."""
-        declared, given = self._headers.functions.get(call.function), len(call.arguments)
-        if declared is None or len(declared) == given:
-            return
-        # A macro may stand for several arguments.
-        if given > len(declared) or not any(map(MAY_BE_MACRO.match, call.arguments)):
-            raise LoweringError(
-                f"the call of {call.function} has {given} arguments, and it is declared with "
-                f"{len(declared)}",
-                where=self._target,
-                fix="correct the text in _register_kernel",
-            )
-
     def _text_call(self, node: TextCall, operands: Mapping[str, str]) -> None:
         """Print a call that is C text, behind a check that its scratch suffices."""
         self._comment_overflow()
-        self._check_count(node.call)
         if node.scratch is not None:
             size = node.scratch.filled(operands)
             size = size if node.scratch.function else f"({size})"

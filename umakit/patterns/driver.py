@@ -98,6 +98,15 @@ def declared_names(pattern: OperatorPattern) -> tuple[list[str], list[str]]:
     return list(layer.pointer_types), list(layer.scalars)
 
 
+def declared_pointers(pattern: OperatorPattern) -> dict[str, str]:
+    """Return the dtypes of the elements by name of the pointers of `c_declaration`.
+
+    Args:
+        pattern: pattern that the backend registers.
+    """
+    return dict(_example(pattern, None).pointer_types)
+
+
 def _example(pattern: OperatorPattern, dtype: str | None) -> Composite:
     if dtype is None:
         dtype = pattern.dtypes if isinstance(pattern.dtypes, str) else "int8"

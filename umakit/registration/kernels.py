@@ -14,6 +14,7 @@ from umakit.operators.offload.composite import Composite
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.patterns.driver import declared_names, parameters_of
 from umakit.text.c_text import CText, read_expression
+from umakit.text.spelling import closest
 
 SCRATCH, SCRATCH_BYTES = "scratch", "scratch_bytes"
 """Names of the working memory of a call: its address and its size."""
@@ -115,8 +116,11 @@ def _check_names(text: CText, what: str, known: Sequence[str], is_without_scratc
         raise BackendError(
             f"{what} has ${unknown}, and its size is not given", fix="give it as scratch=..."
         )
+    close = closest(unknown, known)
+    fix = f"there are {_listed(known)}"
     raise BackendError(
-        f"{what} has ${unknown}, which is no name of the layer", fix=f"there are {_listed(known)}"
+        f"{what} has ${unknown}, which is no name of the layer",
+        fix=f"write ${close}; {fix}" if close else fix,
     )
 
 

@@ -24,7 +24,9 @@ from umakit.registration.backend import Backend
 from umakit.registration.code import called, included_text
 from umakit.registration.host_sources import HostSources, host_sources
 from umakit.registration.kernels import RegisteredKernel
+from umakit.registration.sources.needed import known_functions
 from umakit.text.c_text import CText
+from umakit.text.spelling import closest
 
 MOST = 2**31 - 1
 """Maximum size in bytes of the scratch of a call."""
@@ -98,11 +100,29 @@ def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) 
         try:
             answer = _answer(program, sources, tuple(values))
         except BuildError as error:
+            _check_defined(kernel.scratch, backend, what, kernel.place)
             raise BackendError(
                 f"{of_core} cannot be evaluated: {error.what}", where=kernel.place, fix=error.fix
             ) from None
         sizes.append(_checked(answer, of_core, kernel.place))
     return max(sizes)
+
+
+def _check_defined(size: CText, backend: Backend, what: str, place: str) -> None:
+    """Refuse the text of a size that calls a function which the library lacks.
+
+    Raises:
+        BackendError: names the function, and the one that it may stand for.
+    """
+    known = known_functions(backend)
+    if not size.function or known is None or not known.is_whole or size.function in known.functions:
+        return
+    close = closest(size.function, known.functions)
+    raise BackendError(
+        f"{what} calls {size.function}, which no file of the library defines",
+        where=place,
+        fix=f"write {close}" if close else "name the file that has it in files of [sources]",
+    ) from None
 
 
 def _checked(value: object, what: str, place: str) -> int:

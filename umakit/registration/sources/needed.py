@@ -82,6 +82,34 @@ def header_contents(backend: Backend) -> list[bytes]:
     return [tree.content(name) for name in unit.names]
 
 
+@dataclass(frozen=True)
+class KnownFunctions:
+    """What a library defines for generated C.
+
+    Attributes:
+        headers: files, relative to its root, that generated C includes.
+        functions: names of functions and variables that its C files define.
+        is_whole: whether these are all that there can be.
+    """
+
+    headers: tuple[str, ...]
+    functions: frozenset[str]
+    is_whole: bool
+
+
+def known_functions(backend: Backend) -> KnownFunctions | None:
+    """Return what a backend's library defines; None without a library.
+
+    Raises:
+        LibraryError: a file is missing or cannot be read.
+    """
+    tree = source_tree(backend)
+    if tree is None:
+        return None
+    tree.check_folders()
+    return _Needed(tree).known()
+
+
 @dataclass
 class _Unit:
     """A compiled file with all that it includes."""
@@ -144,6 +172,20 @@ class _Needed:
             tuple(sorted(missing)),
             self._digest([*units.values(), calling]),
         )
+
+    def known(self) -> KnownFunctions:
+        """Return what the library defines, as `known_functions`."""
+        tree = self._tree
+        headers = tuple(self.unit([(name, False) for name in tree.section.headers]).names)
+        units = [self.unit([(name, False)]) for name in tree.sources]
+        try:
+            tables = MacroTables(self._read, tree.section.all_macros)
+            for unit in units:
+                self._add_facts(unit, tables)
+        except TooManyTextsError:
+            return KnownFunctions(headers, frozenset(), False)
+        names = frozenset(name for unit in units for name in unit.facts.external)
+        return KnownFunctions(headers, names, not (tree.section.link or self._has_computed))
 
     def _digest(self, units: Sequence[_Unit]) -> str:
         digest = hashlib.sha256(self._tree.section.model_dump_json(exclude={"root"}).encode())

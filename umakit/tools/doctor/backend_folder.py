@@ -14,8 +14,8 @@ from umakit.backend.registry import LocatedBackend
 from umakit.errors import AcceleratorConfigError, UmakitError, short_path
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.registration.backend import RELAX_PHASES, Backend, PassPhase
+from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, any_error, failed, ok, refused, skipped
-from umakit.tools.doctor.spelling import closest
 
 BACKEND, CONFIGURATION, PASSES = "backend", "accel.toml", "passes"
 

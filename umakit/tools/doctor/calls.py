@@ -25,6 +25,8 @@ from umakit.library.roles import SIMULATOR_FOLDER
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
+from umakit.registration.python_sources import texts_in
+from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, any_error, doubtful, failed, ok, refused, skipped
 from umakit.tools.doctor.compiling import (
     Symbols,
@@ -36,9 +38,7 @@ from umakit.tools.doctor.compiling import (
 )
 from umakit.tools.doctor.driver import PROGRAM, UNKNOWN_NAME, StagedDriver, fault_of
 from umakit.tools.doctor.probes import Probes
-from umakit.tools.doctor.python_sources import texts_in
 from umakit.tools.doctor.simulator import SIMULATOR, staged_simulators
-from umakit.tools.doctor.spelling import closest
 
 CALLS, LINK = "driver calls", "link"
 

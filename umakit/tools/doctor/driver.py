@@ -18,10 +18,10 @@ from umakit.library.export import driver_text, files_of_driver
 from umakit.library.own_simulators import own_simulator_files
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
+from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.compiling import compiled, first_error
 from umakit.tools.doctor.library import LIBRARY, library_checks, stage_library
-from umakit.tools.doctor.spelling import closest
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
 

@@ -8,10 +8,10 @@ import re
 from umakit.errors import short_path
 from umakit.machine.costs import TENSORS
 from umakit.registration.backend import Backend
+from umakit.registration.python_sources import texts_in
+from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, doubtful, failed, ok
 from umakit.tools.doctor.probes import Probes
-from umakit.tools.doctor.python_sources import texts_in
-from umakit.tools.doctor.spelling import closest
 
 MEMORIES = "memories"
 

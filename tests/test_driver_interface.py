@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that differ from what a driver or a library declares are refused before C is written."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from umakit.cli.main import run_command
+
+from umakit import tvm_api
+from umakit.testing import QuantizedNetwork, conv2d_model
+
+ROOT = Path(__file__).parents[1]
+VANILLA, LANES, NOVA = "vanilla_accelerator", "lane_npu", "nova_nn"
+RUN = f"{VANILLA}_conv2dnchw"
+
+CASES = {
+    "a function that is nowhere": (
+        VANILLA, "passes.py", f'"{RUN}"', f'"{RUN}s"',
+        rf"passes\.py:11: kernel \w+ calls {RUN}s, which conv2dnchw\.h and conv2dnchw\.c neither "
+        rf"declare nor define; write {RUN} \(\S+/conv2dnchw\.h:29\), or declare it",
+    ),
+    "an argument less": (
+        VANILLA, "passes.py", "*pointers, oc, ", "*pointers, ",
+        rf"passes\.py:36: kernel \w+ calls {RUN} with 8 arguments, and \S+/conv2dnchw\.h:29 "
+        "declares it with 9: ifmap, weights, result, oc, iw, ih, ic, kh, kw; give it",
+    ),
+    "a parameter less": (
+        VANILLA, "conv2dnchw.h", "int iw, ", "",
+        r"passes\.py:36: .* with 9 arguments, and \S+/conv2dnchw\.h:29 declares it with 8",
+    ),
+    "a pointer for a number": (
+        VANILLA, "conv2dnchw.h", "const float *ifmap", "int ifmap",
+        rf"passes\.py:36: .* gives {RUN} a pointer to float32 as argument 1 \(ifmap\), and "
+        r"\S+/conv2dnchw\.h:29 declares it as int; declare it as a pointer",
+    ),
+    "a number for a pointer": (
+        VANILLA, "passes.py", "[*pointers, oc", "[oc, *pointers",
+        r"passes\.py:36: .* a number as argument 1 \(ifmap\), .* as float \*; give it tir.pointer",
+    ),
+    "elements of another type": (
+        VANILLA, "conv2dnchw.h", "const float *weights", "const int8_t *weights",
+        r"passes\.py:36: .* a pointer to float32 as argument 2 \(weights\), .* as int8_t \*",
+    ),
+    "no status": (
+        LANES, "lane_npu.h", "int lane_npu_finish", "void lane_npu_finish",
+        r"passes\.py:70: .* takes the status of lane_npu_finish, .* as void; let it return int32_t",
+    ),
+    "a pointer for an offset": (
+        LANES, "lane_npu.h", "uint32_t data_buffer", "const int8_t *data_buffer",
+        r"passes\.py:53: .* an offset in data \(uint32_t\) as argument 1 \(data_buffer\), "
+        r"and \S+/lane_npu\.h:55 declares it as int8_t \*; declare it as uint32_t",
+    ),
+    "a function that the library lacks": (
+        NOVA, "backend.py", "nova_fully_connected_s8(", "nova_fully_connect_s8(",
+        r"backend\.py:49: pattern qdense calls nova_fully_connect_s8, which the library of "
+        r"\[sources\] in accel\.toml neither declares nor defines; write nova_fully_connected_s8 "
+        r"\(\S+/nova_nn_functions\.h:53\)",
+    ),
+    "a function for a layer that the network has not": (
+        NOVA, "backend.py", "nova_softmax_s8(", "nova_softmaxes_s8(",
+        r"backend\.py:71: pattern qsoftmax calls nova_softmaxes_s8, .* write nova_softmax_s8",
+    ),
+    "a size that the library does not compute": (
+        NOVA, "backend.py", "nova_avgpool_s8_get_buffer_size(", "nova_avgpool_get_buffer_size(",
+        r"backend\.py:61: the scratch of pattern qavg_pool2d calls nova_avgpool_get_buffer_size, "
+        "which no file of the library defines; write nova_avgpool_s8_get_buffer_size",
+    ),
+    "an argument less in C text": (
+        NOVA, "backend.py", "$length, ", "",
+        r"backend\.py:71: pattern qsoftmax calls nova_softmax_s8 with 6 arguments, and \S+:71 "
+        "declares it with 7: input, num_rows, row_size, mult, shift, diff_min, output",
+    ),
+    "pointers in another order": (
+        NOVA, "backend.py", "nova_softmax_s8($data, $rows", "nova_softmax_s8($rows, $data",
+        r"backend\.py:71: pattern qsoftmax gives nova_softmax_s8 a pointer to int8 as argument 2 "
+        r"\(num_rows\), .* as int32_t",
+    ),
+    "a name of the layer misspelt": (
+        NOVA, "backend.py", "$diff_min", "$diffmin",
+        r"backend\.py:71: .* has \$diffmin, which is no name of the layer; write \$diff_min; there",
+    ),
+}  # fmt: skip
+"""Backend, file, a text, its replacement, and what is said."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A network in a file for each backend."""
+    folder = tmp_path_factory.mktemp("models")
+    quantized = QuantizedNetwork(8, 8, 4).conv2d(8).pool2d("average").dense(5).model("quantized")
+    one = conv2d_model(channels=3, height=8, width=8, filters=4, kernel=3)
+    for model in (quantized, one):
+        text = tvm_api.tvm.ir.save_json(model.module)
+        (folder / f"{model.name}.json").write_text(text)
+    paths = dict.fromkeys((LANES, NOVA), folder / "quantized.json")
+    return {**paths, VANILLA: folder / f"{one.name}.json"}
+
+
+def copied(name: str, folder: Path) -> Path:
+    """A copy of a backend in a user's folder."""
+    source = next(p for p in (ROOT / "examples" / name, ROOT / "backends" / name) if p.exists())
+    place = folder / name
+    shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_call_that_differs_from_its_declaration(
+    case: str, models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backend, file, old, new, wanted = CASES[case]
+    folder, output = copied(backend, tmp_path), tmp_path / "out"
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new))
+    code = run_command(["compile", str(models[backend]), "-b", str(folder), "-o", str(output)])
+    said = re.sub(r"^(\[|note:).*\n", "", capsys.readouterr().err, flags=re.M)
+    assert code == 2 and not output.exists()
+    assert said.count("\n") == 1 and re.search(wanted, said), said
+
+
+def test_what_a_macro_or_a_header_of_others_may_declare_is_left_to_the_compiler(
+    models: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copied(VANILLA, tmp_path)
+    passes = folder / "passes.py"
+    passes.write_text(passes.read_text().replace(f'"{RUN}"', f'"{RUN}s"'))
+    header = folder / "conv2dnchw.h"
+    before, model = header.read_text(), str(models[VANILLA])
+    for more in (f"#define {RUN}s {RUN}\n", "#include <vendor.h>\n", "#define GLUE(a) a##s\n"):
+        header.write_text(before.replace("#ifdef __cplusplus", f"{more}#ifdef __cplusplus", 1))
+        assert more in header.read_text()
+        assert run_command(["compile", model, "-b", str(folder), "-o", str(tmp_path / "o")]) == 0
