@@ -63,7 +63,8 @@ def project_files(name: str, answers: Answers) -> dict[str, str]:
     values = template_values(name, answers, kind)
     own = _rendered(f"kind_{kind.name}", name, values) | dict(kind.files(answers, name))
     folders = sorted({path.split("/")[0] for path in own if "/" in path})
-    return _rendered(SHARED, name, values | {"folders": folders}) | own
+    texts = _rendered(SHARED, name, values | {"folders": folders}) | own
+    return {path: re.sub(r" +$", "", text, flags=re.MULTILINE) for path, text in texts.items()}
 
 
 def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
