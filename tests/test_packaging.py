@@ -121,6 +121,13 @@ def test_the_wheel_holds_license_and_notice(members: set[str]) -> None:
     assert {"LICENSE", "NOTICE", "METADATA", "entry_points.txt"} <= names
 
 
+def test_the_wheel_registers_the_plugin_of_pytest(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith("/entry_points.txt"))
+        text = archive.read(name).decode()
+    assert "[pytest11]\numakit = umakit.testing.pytest_plugin\n" in text
+
+
 def test_the_wheel_holds_nothing_else(members: set[str]) -> None:
     assert {name.split("/", 1)[0] for name in members} == {
         "umakit",

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fixture `uma_check` of umakit's plugin for pytest."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEST = "def test_layers_are_right(uma_check):\n    assert uma_check().passed\n"
+
+
+def pytest_in(folder: Path, configuration: str, *arguments: str) -> tuple[int, str]:
+    """Run pytest on a test with the fixture; return exit code and output."""
+    (folder / "test_it.py").write_text(TEST, encoding="utf-8")
+    (folder / "pytest.ini").write_text(f"[pytest]\n{configuration}\n", encoding="utf-8")
+    outside = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
+    # Named here, as an environment that was made before the entry point does not know it.
+    command = [sys.executable, "-m", "pytest", "-p", "umakit.testing.pytest_plugin", *arguments]
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env={**outside, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_each_operator_of_the_backend_is_a_test(tmp_path: Path) -> None:
+    code, text = pytest_in(
+        tmp_path, "uma_backend = strawberry_accelerator\numa_draws = 3", "-v", "-k", "qdense"
+    )
+    assert code == 0, text
+    assert "test_layers_are_right[qdense] PASSED" in text
+    assert "1 passed, 2 deselected" in text
+
+
+def test_a_failure_is_told_in_sentences_and_folders_are_relative(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "backends" / "strawberry_accelerator", tmp_path / "mine")
+    patterns = tmp_path / "mine" / "patterns.py"
+    text = patterns.read_text(encoding="utf-8")
+    patterns.write_text(text.replace("if needed > room:", "if True:"), encoding="utf-8")
+    code, text = pytest_in(tmp_path, "uma_backend = mine\numa_draws = 3", "-k", "qdense")
+    assert code == 1, text
+    assert "qdense: none of 0 drawn layers ran on the accelerator" in text
+    assert "Traceback" not in text and "pytest_plugin.py" not in text
+
+
+@pytest.mark.parametrize(
+    "configuration, wanted",
+    [
+        ("", "the fixture uma_check needs a backend: set uma_backend"),
+        ("uma_backend = other", "uma_backend = other: "),
+        ("uma_backend = strawberry_accelerator\numa_seconds = long", "uma_seconds = long"),
+    ],
+)
+def test_mistakes_in_the_configuration_are_told(
+    configuration: str, wanted: str, tmp_path: Path
+) -> None:
+    code, text = pytest_in(tmp_path, configuration, "-x")
+    assert code != 0 and wanted in text, text
+    assert "INTERNALERROR" not in text

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fixture `uma_check` for pytest: `uma check` as one test for each operator of a backend.
+
+In pyproject.toml:
+
+    [tool.pytest.ini_options]
+    uma_backend = "."       # name or folder, relative to the file
+    uma_seconds = "60"      # for all operators together
+
+In a test file:
+
+    def test_layers_are_computed_right(uma_check):
+        uma_check()
+
+pytest loads this module wherever umakit is installed, so it imports nothing that takes time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from umakit.registration.backend import Backend
+    from umakit.testing.check import CheckReport
+
+FIXTURE = "uma_check"
+
+OPTIONS = {
+    "uma_backend": ("Name or folder of the accelerator that uma_check is about.", ""),
+    "uma_seconds": ("Time for uma_check of all operators together, in seconds.", "120"),
+    "uma_seed": ("Equal seeds let uma_check draw equal layers.", "0"),
+    "uma_draws": ("Layers that uma_check draws of all operators together.", "1000"),
+}
+
+BACKEND = pytest.StashKey["Backend"]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the configuration file."""
+    for name, (text, default) in OPTIONS.items():
+        parser.addini(name, text, default=default)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Make one test of each that has the fixture for each operator that the backend claims."""
+    if FIXTURE in metafunc.fixturenames:
+        metafunc.parametrize(FIXTURE, _operators(metafunc.config), indirect=True)
+
+
+@pytest.fixture
+def uma_check(request: pytest.FixtureRequest) -> Callable[[], CheckReport]:
+    """A function that checks one operator of the backend, and returns the report.
+
+    The test fails with the report's sentences if something is wrong.
+    """
+    config, operator = request.config, str(request.param)
+
+    def check() -> CheckReport:
+        from umakit.testing.check import check_backend
+
+        share = len(_operators(config))
+        report = check_backend(
+            _backend(config),
+            seconds=_number(config, "uma_seconds") / share,
+            seed=int(_number(config, "uma_seed")),
+            operators=[operator],
+            draws=max(1, int(_number(config, "uma_draws")) // share),
+        )
+        if not report.passed:
+            pytest.fail("\n".join(_lines(report)), pytrace=False)
+        return report
+
+    return check
+
+
+def _lines(report: CheckReport) -> list[str]:
+    lines = []
+    for failure in report.failures:
+        lines.append(f"{failure.pattern}: {failure.what}")
+        if failure.case is not None:
+            lines.append(f"    uma check {report.backend} --case '{failure.case}'")
+        if failure.fix:
+            lines.append(f"    {failure.fix}")
+    return lines
+
+
+def _operators(config: pytest.Config) -> list[str]:
+    return [pattern.name for pattern in _backend(config).patterns]
+
+
+def _backend(config: pytest.Config) -> Backend:
+    """Return the backend of the configuration file; it is loaded once.
+
+    Raises:
+        pytest.UsageError: none is named, or it cannot be loaded.
+    """
+    if BACKEND not in config.stash:
+        from umakit.backend.registry import find_backend
+        from umakit.errors import UmakitError
+
+        name = str(config.getini("uma_backend"))
+        if not name:
+            raise pytest.UsageError(
+                f"the fixture {FIXTURE} needs a backend: set uma_backend to its name or folder in"
+                " the section [tool.pytest.ini_options] of pyproject.toml"
+            )
+        folder = (config.inipath.parent if config.inipath else config.rootpath) / name
+        try:
+            config.stash[BACKEND] = find_backend(str(folder) if _is_folder(folder) else name)
+        except UmakitError as error:
+            raise pytest.UsageError(f"uma_backend = {name}: {error}") from None
+    return config.stash[BACKEND]
+
+
+def _is_folder(path: Path) -> bool:
+    return (path / "backend.py").is_file()
+
+
+def _number(config: pytest.Config, name: str) -> float:
+    text = str(config.getini(name))
+    try:
+        return float(text)
+    except ValueError:
+        raise pytest.UsageError(f"{name} = {text} in the configuration is no number") from None
