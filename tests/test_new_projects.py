@@ -20,8 +20,10 @@ import warm_python
 from umakit.cli.main import run_command
 
 from umakit.backend.registry import load_backend_folder
+from umakit.devices import HOST
 from umakit.errors import ScaffoldError
 from umakit.testing import QuantizedNetwork, compile_and_run
+from umakit.tools.doctor import Status, examine_backend
 from umakit.tools.scaffold import (
     KINDS,
     OPERATORS,
@@ -105,6 +107,8 @@ def test_a_new_project_runs_all_its_operators(kind: Kind, tmp_path: Path) -> Non
         assert {row.operator for row in report.offload.placements if row.where == "cpu"} <= {
             "reshape"
         }
+    found = examine_backend(str(folder), HOST).checks
+    assert {check.status for check in found} == {Status.OK}, found
 
 
 def check_project(folder: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from umakit.tools.scaffold import TUTORIALS
+from umakit.tools.scaffold import KINDS, TUTORIALS
 from umakit.version import __version__
 
 ROOT = Path(__file__).parents[1]
@@ -213,14 +213,21 @@ def test_the_script_of_a_new_backend_works_from_the_wheel(installed: Path, tmp_p
 LONG = pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
 
 
-@pytest.mark.parametrize("editable", [False, pytest.param(True, marks=LONG)])
+@pytest.mark.parametrize(
+    ("kind", "editable"),
+    [
+        pytest.param(kind, editable, marks=[LONG] if editable or kind != "library" else [])
+        for kind in KINDS
+        for editable in (False, True)
+    ],
+)
 def test_a_project_is_known_by_name_once_it_is_installed(
-    editable: bool, wheel: Path, tmp_path: Path
+    kind: str, editable: bool, wheel: Path, tmp_path: Path
 ) -> None:
     """Written by the wheel, installed by pip, and its tests run."""
     bin_folder = environment_with(wheel, tmp_path / "venv")
     uma, name = bin_folder / "uma", f"npu_{'e' if editable else 'w'}"
-    command(uma, "new", name, "--kind", "library", "--operators", "dense", cwd=tmp_path)
+    command(uma, "new", name, "--kind", kind, "--operators", "dense", cwd=tmp_path)
     place = tmp_path / name
     how = ["--editable"] if editable else []
     python = bin_folder / "python"
@@ -239,7 +246,7 @@ def test_a_project_is_known_by_name_once_it_is_installed(
         place.rename(tmp_path / "elsewhere")
     code = (
         f"import umakit; from umakit.testing import *; b = umakit.find_backend({name!r});"
-        " print(compile_and_run(QuantizedNetwork(2, 3, 4).dense(5).model(), b), b.folder)"
+        " print(compile_and_run(QuantizedNetwork(2, 3, 4).dense(8).model(), b), b.folder)"
     )
     printed = command(python, "-c", code, cwd=tmp_path)
     assert "largest difference from TVM's LLVM build: 0 " in printed

@@ -114,8 +114,7 @@ def write_library(
     sources = dict(code.sources)
     _add(sources, _driver_files(backends), str(destination))
     simulators = own_simulator_files(backends)
-    texts = (content.decode("utf-8", "replace") for content in simulators.values())
-    _add(sources, _inline_headers([*sources.values(), *texts]), str(destination))
+    _add(sources, _inline_headers(sources, simulators), str(destination))
     sources |= _with_found_includes(sources, backends)
     libraries = kernel_libraries(backends, sources)
     metadata["umakit"]["notices"] += driver_notices(
@@ -257,10 +256,11 @@ def files_of_driver(backend: Backend) -> dict[str, str]:
 
     Raises:
         LibraryError: a driver file is missing, or two files would have one path.
+        AcceleratorConfigError: a file of the backend's own simulator is missing.
     """
     backends = {backend.target_name: backend}
     files = _driver_files(backends)
-    _add(files, _inline_headers(files.values()), str(backend.folder))
+    _add(files, _inline_headers(files, own_simulator_files(backends)), str(backend.folder))
     return files | _with_found_includes(files, backends)
 
 
@@ -353,8 +353,10 @@ def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
             )
 
 
-def _inline_headers(texts: Iterable[str]) -> dict[str, str]:
-    """Return the headers of inline functions that C files include."""
+def _inline_headers(sources: Mapping[str, str], simulators: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the headers of inline functions that C files or those of simulators include."""
+    others = (content.decode("utf-8", "replace") for content in simulators.values())
+    texts = [*sources.values(), *others]
     included = {name for text in texts for name in INCLUDED.findall(text)}
     found: dict[str, str] = {}
     for path, others in sim.INLINE_HEADERS.items():
