@@ -58,6 +58,17 @@ class Member:
     damaged: list[str] = field(default_factory=list)
     stopped: str = ""
 
+    @property
+    def title(self) -> str:
+        """Its layers and the shapes that they read, in words."""
+        shapes = " and ".join(by(tensor.shape) for tensor in self.layers[0].inputs)
+        return f"{' then '.join(each.pattern for each in self.case.layers)} of {shapes}"
+
+
+def by(shape: Sequence[int]) -> str:
+    """Return a shape in words."""
+    return "x".join(str(extent) for extent in shape) or "scalar"
+
 
 @dataclass
 class Batch:

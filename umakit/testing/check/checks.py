@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from umakit.partition.report import CPU
-from umakit.testing.check.batch import Batch, Member
+from umakit.testing.check.batch import Batch, Member, by
 from umakit.testing.check.observed import (
     counters_are_consistent,
     faults_are_noticed,
@@ -35,12 +35,10 @@ def _result(member: Member) -> Failure | None:
         return None
     place = found.first
     got, wanted = member.got[place], member.wanted[place]
-    shapes = " and ".join(_by(tensor.shape) for tensor in member.layers[0].inputs)
     return Failure(
         member.case.pattern,
-        f"{' then '.join(each.pattern for each in member.case.layers)} of {shapes}: element"
-        f" {list(place)} of the result {_by(member.wanted.shape)} is {got} instead of {wanted},"
-        f" {found.differing} of {found.elements} are wrong",
+        f"{member.title}: element {list(place)} of the result {by(member.wanted.shape)} is {got}"
+        f" instead of {wanted}, {found.differing} of {found.elements} are wrong",
         member.case,
     )
 
@@ -48,7 +46,7 @@ def _result(member: Member) -> Failure | None:
 def nothing_else_changes(batch: Batch) -> list[Failure]:
     """A layer writes only its result."""
     return [
-        Failure(each.case.pattern, f"it writes {each.damaged[0]}", each.case)
+        Failure(each.case.pattern, f"{each.title}: it writes {each.damaged[0]}", each.case)
         for each in batch.members
         if each.damaged
     ]
@@ -82,10 +80,6 @@ def accepted_layers_run(batch: Batch) -> list[Failure]:
                 )
             )  # fmt: skip
     return found
-
-
-def _by(shape: Sequence[int]) -> str:
-    return "x".join(str(extent) for extent in shape) or "scalar"
 
 
 BATCH_CHECKS: list[BatchCheck] = [

@@ -21,7 +21,7 @@ OTHER_DATA, SAME_DATA = 1, 2
 """Numbers of the rounds behind the first one without faults."""
 
 FIRST_FAULT = 3
-"""Number of the first round with a fault; the one behind each has none."""
+"""Number of the first round that is there for a fault: three for each, see `planned_rounds`."""
 
 MOST_FAULTS = 30
 """Faults that are tried in a batch of many cases."""
@@ -65,8 +65,8 @@ def planned_rounds(
     """Return the rounds for a library.
 
     The first is the one that results are compared with the reference's in, then come one with
-    other data and one with the same data. Behind them each round with a fault is followed by one
-    without.
+    other data and one with the same data. Behind them are, for each fault, a round with other data,
+    so that what a copy leaves out is not in place already, one with the fault, and one without.
 
     Args:
         layers: from the library's metadata.
@@ -85,5 +85,6 @@ def planned_rounds(
         spread = [(places[int(random.integers(len(places)))], FAULTS[int(n)]) for n in chosen]
         pairs = spread
     for (number, device), fault in pairs:
-        rounds += [Round(4, device=device, layer=number, fault=fault), Round(5)]
+        faulty = Round(5, device=device, layer=number, fault=fault)
+        rounds += [Round(4, is_reversed=True), faulty, Round(6)]
     return rounds

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from umakit.testing.check.batch import Batch, Member, member_at
+import numpy as np
+
+from umakit.testing.check.batch import Batch, Member, by, member_at
 from umakit.testing.check.faults import FIRST_FAULT, OTHER_DATA, text_of
 from umakit.testing.check.report import Failure
 from umakit.testing.check.rounds import Event, LayerRun, RoundRun
@@ -18,14 +20,14 @@ def old_data_is_not_read(batch: Batch) -> list[Failure]:
     """Runs with other data before them and other bytes in unused memory give the same results."""
     found = []
     for number, run in enumerate(batch.runs[OTHER_DATA:FIRST_FAULT], OTHER_DATA):
-        for layer, member, observed in _of_members(batch, run):
+        for _, member, observed in _of_members(batch, run):
             if observed.differs:
-                what = f"a second run with the same inputs gives {_differing(layer, observed)}"
+                what = f"a second run with the same inputs: {_differing(batch, member, observed)}"
                 hint = "it reads memory that it has not written, or the accelerator keeps old data"
-                found.append(Failure(member.case.pattern, what, member.case, hint))
+                found.append(_failure(member, what, hint))
             if observed.damaged:
                 what = f"in run {number + 1} it writes {observed.damaged[0]}"
-                found.append(Failure(member.case.pattern, what, member.case))
+                found.append(_failure(member, what))
         if run.status != 0 and batch.runs[0].status == 0:
             found += _stopped(batch, run, f"run {number + 1}")
     return found
@@ -34,8 +36,8 @@ def old_data_is_not_read(batch: Batch) -> list[Failure]:
 def maps_its_own_buffers(batch: Batch) -> list[Failure]:
     """Buffers that drivers give to the device are tensors of the layer, and not more."""
     return [
-        Failure(
-            member.case.pattern, f"the driver maps {observed.mapped[0]}", member.case,
+        _failure(
+            member, f"the driver maps {observed.mapped[0]}",
             "map the bytes of the layer's tensors: what the device may write, and a cache drops,"
             " can be another tensor's",
         )
@@ -57,10 +59,10 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
             written = [sizes[name] for name in layer["outputs"] if name in sizes]
             problems = [
                 *_unknown(layer["where"], counted, known),
-                *_counted(counted, layer["macs"], sum(written)),
-                *_timeline(observed.events, counted),
+                *wrong_counters(counted, layer["macs"], sum(written)),
+                *wrong_events(observed.events, counted),
             ]
-            found += [Failure(member.case.pattern, each, member.case) for each in problems]
+            found += [_failure(member, each) for each in problems]
     return found
 
 
@@ -75,10 +77,12 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
         member = _member(batch, place)
         if member is None:
             continue
+        if each.is_reversed:
+            continue  # for other data in the device; the last run has told whether it works
         what = _ended_wrong(batch, run) if each.device else _next_wrong(batch, run)
         if what:
             words = fault if each.device else f"in the run after one {fault}"
-            found.append(Failure(member.case.pattern, f"{words}, {what}", member.case))
+            found.append(_failure(member, f"{words}, {what}"))
     return found
 
 
@@ -90,9 +94,9 @@ def _ended_wrong(batch: Batch, run: RoundRun) -> str:
         return f"the simulator cannot go on: {run.failure}"
     if run.status != 0:
         return ""
-    for layer, observed in zip(_layers(batch), run.layers, strict=False):
+    for _, member, observed in _of_members(batch, run):
         if observed.differs:
-            return f"the run returns status 0, and {_differing(layer, observed)}"
+            return f"the run returns status 0, and {_differing(batch, member, observed)}"
     return ""
 
 
@@ -101,9 +105,9 @@ def _next_wrong(batch: Batch, run: RoundRun) -> str:
     if run.status != 0:
         ended = run.stopped or f"the run stops with status {run.status}"
         return f"{ended} in {batch.program.place(run)}"
-    for layer, observed in zip(_layers(batch), run.layers, strict=False):
+    for _, member, observed in _of_members(batch, run):
         if observed.differs:
-            return _differing(layer, observed)
+            return _differing(batch, member, observed)
     return ""
 
 
@@ -120,9 +124,16 @@ def _unknown(
                 return
 
 
-def _counted(
+def wrong_counters(
     counted: Mapping[str, tuple[int | None, int | None]], macs: int, written: int
 ) -> Iterator[str]:
+    """Yield what is wrong with the counters of a layer.
+
+    Args:
+        counted: values before and after the layer by name; None if unknown.
+        macs: multiply-accumulates of the layer.
+        written: bytes of its results in memory.
+    """
     passed: dict[str, int] = {}
     for name, (before, after) in counted.items():
         if before is not None and after is not None:
@@ -143,9 +154,15 @@ def _counted(
         yield "it counts no bytes read"
 
 
-def _timeline(
+def wrong_events(
     events: Sequence[Event], counted: Mapping[str, tuple[int | None, int | None]]
 ) -> Iterator[str]:
+    """Yield what is wrong with the events of a layer.
+
+    Args:
+        events: of the layer.
+        counted: values of counters before and after it by name; None if unknown.
+    """
     before, after = counted["clock"]
     cycles = None if before is None or after is None else after - before
     last: dict[tuple[str, str], Event] = {}
@@ -191,12 +208,22 @@ def _stopped(batch: Batch, run: RoundRun, name: str) -> list[Failure]:
         return []
     ended = run.stopped or f"stops with status {run.status}"
     what = f"{name} {ended} in {batch.program.place(run)}"
-    return [Failure(member.case.pattern, what, member.case)]
+    return [_failure(member, what)]
 
 
-def _differing(layer: Layer, observed: LayerRun) -> str:
+def _failure(member: Member, what: str, fix: str = "") -> Failure:
+    return Failure(member.case.pattern, f"{member.title}: {what}", member.case, fix)
+
+
+def _differing(batch: Batch, member: Member, observed: LayerRun) -> str:
+    """Return the first element of a result that is not what it was in the first run."""
     name, offset = observed.differs[0]
-    return f"another result of {layer['name']}: byte {offset} of {name} differs"
+    for output in batch.library.metadata["umakit"]["outputs"]:
+        if output["c_name"] == name:
+            size = np.dtype(output["dtype"]).itemsize
+            place = [int(axis) for axis in np.unravel_index(offset // size, output["shape"])]
+            return f"element {place} of the result {by(output['shape'])} of {member.title} differs"
+    return f"byte {offset} of {name} of {member.title} differs"
 
 
 def _sizes(description: Mapping[str, Any]) -> dict[str, int]:

@@ -69,7 +69,7 @@ class Round:
 
     Attributes:
         seed: of the arbitrary bytes.
-        is_reversed: whether the elements of inputs are in reverse order.
+        is_reversed: whether inputs are others: their elements in reverse order, and int8 inverted.
         device: name of the accelerator that has a fault; empty for none.
         layer: number of the layer before which the fault is injected.
         fault: the fault.
@@ -147,6 +147,7 @@ class _Memory:
     element: int
     is_pool: int
     is_given: int
+    is_inverted: int
 
 
 @dataclass(frozen=True)
@@ -305,7 +306,7 @@ class Rounds:
                 element = item["size_bytes"] // elements if elements else 1
                 self._memory(
                     f"{kind} {item['name']}", item["size_bytes"], alignment, element,
-                    is_given=kind == "input",
+                    is_given=kind == "input", is_inverted=item["dtype"] == "int8",
                 )  # fmt: skip
                 self._arguments.append(c_type(item["dtype"]))
                 first = writer.get(item["c_name"], OUTSIDE)
@@ -334,14 +335,14 @@ class Rounds:
         *,
         is_pool: bool = False,
         is_given: bool = False,
+        is_inverted: bool = False,
     ) -> None:
         data = -(-(self._used + GUARD) // alignment) * alignment
         shadow = data + size + 2 * GUARD
         original = shadow + size + GUARD
         self._used = original + (size if is_given else 0)
-        self._memories.append(
-            _Memory(size, data, shadow, original, max(1, element), int(is_pool), int(is_given))
-        )
+        flags = (int(is_pool), int(is_given), int(is_inverted))
+        self._memories.append(_Memory(size, data, shadow, original, max(1, element), *flags))
         self._memory_names.append(name)
 
     def _tensor(self, name: str, offset: int, size: int, first: int, last: int) -> None:

@@ -17,6 +17,7 @@ from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
 from umakit.registration.backend import Backend
 from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
+from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.checks import BATCH_CHECKS
 from umakit.testing.check.claims import Claim, accepts, claims_of
@@ -142,6 +143,7 @@ def check_backend(
         report.operators = {name: Counts() for name in chosen}
         drawing = _draws(session, chosen, np.random.default_rng(seed))
         left = draws
+        accepted: list[Case] = []
         undrawn = [_undrawn(name) for name in chosen if session.claims[name].drawing is None]
         while left > 0 and time.monotonic() - started < seconds and not report.failures:
             cases = list(itertools.islice(drawing, min(left, BATCH)))
@@ -150,7 +152,14 @@ def check_backend(
             left -= len(cases)
             tell(f"{draws - left} of {draws} layers")
             _count(report, cases, *session.failures_of(cases))
+            accepted += [case for case, is_accepted in cases if is_accepted]
         report.failures = _reduced(report.failures, session, seconds, tell)
+        if accepted and not report.failures:
+            tell("next to another accelerator")
+            beside = folder / "beside"
+            report.failures = fails_beside_another(
+                backend, accepted[::-1], beside, find_device(device)
+            )
     report.failures += undrawn
     _without_runs(report)
     report.seconds = time.monotonic() - started
