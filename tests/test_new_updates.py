@@ -160,12 +160,12 @@ def test_no_line_of_the_users_is_lost(seed: int, project: Path) -> None:
 def test_the_mode_of_a_file_stays_and_links_are_followed(project: Path) -> None:
     (project / "run.py").chmod(0o755)
     moved = project / "elsewhere.py"
-    (project / "test_backend.py").rename(moved)
-    (project / "test_backend.py").symlink_to(moved)
+    (project / "backend.py").rename(moved)
+    (project / "backend.py").symlink_to(moved)
     update = update_backend(project, {"rounding": "ort"}, merge=False)
-    assert {"run.py", "test_backend.py"} <= set(update.replaced)
+    assert {"run.py", "backend.py"} <= set(update.replaced)
     assert os.access(project / "run.py", os.X_OK)
-    assert (project / "test_backend.py").is_symlink() and '"ort"' in moved.read_text("utf-8")
+    assert (project / "backend.py").is_symlink() and '"ort"' in moved.read_text("utf-8")
 
 
 def test_an_edited_register_map_is_an_input(
@@ -200,11 +200,11 @@ def test_exit_codes_and_what_is_shown(project: Path, capsys: pytest.CaptureFixtu
     assert run_command(["new", "--update", str(project)]) == 0
     assert capsys.readouterr().out == f"{project} is up to date\n"
     edit(project / "backend.py", "Kernels of the library my_npu.", "Mine.")
-    command = ["new", "--update", str(project), "--rounding", "both"]
+    command = ["new", "--update", str(project), "--rounding", "ort"]
     assert run_command(command) == 1
     printed = capsys.readouterr().out
-    assert "replaced: test_backend.py\n" in printed and "to merge: backend.py\n" in printed
-    assert '\n  +ROUNDING = ["tflm", "ort"]\n' in printed
+    assert "replaced: run.py\n" in printed and "to merge: backend.py\n" in printed
+    assert '\n  +ROUNDING = "ort"\n' in printed
     assert printed.endswith(f"Next: uma new --update {project} --merge\n")
     assert run_command([*command, "--merge", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["merged"] == ["backend.py"]

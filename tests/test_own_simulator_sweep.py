@@ -20,10 +20,9 @@ import pytest
 from umakit.cli.main import run_command
 
 from umakit import compile_model, find_backend
-from umakit.devices import HOST, Device, build
+from umakit.devices import HOST, Device, build, probe
 from umakit.devices.libraries import CallableLibrary
 from umakit.devices.simulators import Simulator
-from umakit.tools.diff import probe
 
 PROGRAMS = Path(__file__).parent / "programs"
 VARIABLE = "UMAKIT_TEST_SIMULATOR"

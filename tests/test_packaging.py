@@ -253,7 +253,7 @@ def test_a_project_is_known_by_name_once_it_is_installed(
     assert printed.split()[-1].startswith(str(place if editable else tmp_path / "venv"))
     if editable:
         tests = command(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=place)
-        assert "1 passed" in tests
+        assert "2 passed" in tests
 
 
 def test_the_lock_has_a_version_of_every_dependency() -> None:

@@ -18,25 +18,23 @@ class Operator:
         name: of the flag `--operators`; `q` and it are its pattern of `umakit.patterns`.
         layers: Python text behind a `QuantizedNetwork` that appends a layer of it. The layers
             keep the size of the tensor, but for those of pools and fully connected layers.
-        relax: name of the operator in offload tables.
     """
 
     name: str
     layers: str
-    relax: str
 
 
 OPERATORS = {
     operator.name: operator
     for operator in (
-        Operator("conv2d", ".conv2d(8)", "quantized.conv2d"),
-        Operator("depthwise", ".conv2d(8, depthwise=True)", "quantized.conv2d"),
-        Operator("conv2d_add", ".conv2d(8).residual()", "quantized.add"),
-        Operator("add", ".conv2d(8).residual()", "quantized.add"),
-        Operator("multiply", ".conv2d(8).product()", "quantized.multiply"),
-        Operator("avg_pool2d", '.pool2d("average")', "quantized.avg_pool2d"),
-        Operator("max_pool2d", '.pool2d("max")', "quantized.max_pool2d"),
-        Operator("dense", ".dense(10)", "quantized.dense"),
+        Operator("conv2d", ".conv2d(8)"),
+        Operator("depthwise", ".conv2d(8, depthwise=True)"),
+        Operator("conv2d_add", ".conv2d(8).residual()"),
+        Operator("add", ".conv2d(8).residual()"),
+        Operator("multiply", ".conv2d(8).product()"),
+        Operator("avg_pool2d", '.pool2d("average")'),
+        Operator("max_pool2d", '.pool2d("max")'),
+        Operator("dense", ".dense(10)"),
     )
 }
 """In the order in which a network has them."""

@@ -18,7 +18,7 @@ def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object
     """Return the values of the templates of a kind.
 
     `name`, `upper` (`MY_NPU`), `class_prefix` (`MyNpu`), `class_name` (`MyNpuBackend`); `kind`, its
-    `page`; `operators` and `relax_operators` (lists of names, as in `OPERATORS`); `layouts`,
+    `page`; `operators` (names in `OPERATORS`); `layouts`,
     `roundings` (lists), `layout`, `rounding` (their first), `layout_argument`,
     `rounding_argument` (Python text of a pattern's argument); `rows`, `columns`, `scratchpad`
     (bytes), `simulator` (`own` or `none`); `network_size`, `network` (Python text of a
@@ -31,15 +31,12 @@ def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object
         "kind": kind.name,
         "page": kind.page,
         "operators": list(answers.operators),
-        "relax_operators": sorted({OPERATORS[each].relax for each in answers.operators}),
         "layouts": list(answers.layouts),
         "roundings": list(answers.roundings),
         "layout": answers.layouts[0],
         "rounding": answers.roundings[0],
         "layout_argument": _python_names(answers.layouts),
         "rounding_argument": _python_names(answers.roundings),
-        "layouts_list": _python_list(answers.layouts),
-        "roundings_list": _python_list(answers.roundings),
         "rows": answers.rows,
         "columns": answers.columns,
         "scratchpad": answers.scratchpad,
@@ -53,11 +50,6 @@ def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object
     }
 
 
-def _python_list(names: tuple[str, ...]) -> Code:
-    """Return names as a Python list."""
-    return Code(json.dumps(names))
-
-
 def _python_names(names: tuple[str, ...]) -> Code:
     """Return one name, or a list of several, as Python text."""
-    return Code(f'"{names[0]}"') if len(names) == 1 else _python_list(names)
+    return Code(json.dumps(names[0] if len(names) == 1 else names))
