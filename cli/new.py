@@ -11,7 +11,7 @@ import typer
 from umakit.cli.console import print_json, say
 from umakit.cli.options import JsonOption
 
-from umakit.errors import InputError, ScaffoldError
+from umakit.errors import InputError, ScaffoldError, UmakitError
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -235,9 +235,12 @@ def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, s
     missing = {name: text for name, text in kind.flags.items() if name not in flags}
     if on_terminal():
         for name, default in missing.items():
-            missing[name] = prompt(
-                QUESTIONS[name], default, lambda text, name=name: answers_of(kind, {name: text})
-            )
+
+            def check(text: str, name: str = name) -> None:
+                answers_of(kind, {name: text})
+                read_map(text if name == "registers" else "")
+
+            missing[name] = prompt(QUESTIONS[name], default, check)
     return kind, missing
 
 
@@ -247,7 +250,7 @@ def prompt(question: str, default: str, check: Any) -> str:
         answer = str(typer.prompt(question, default=default))
         try:
             check(answer)
-        except ScaffoldError as error:
+        except UmakitError as error:
             typer.echo(f"  {error}")
         else:
             return answer
