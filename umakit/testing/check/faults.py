@@ -23,8 +23,10 @@ OTHER_DATA, SAME_DATA = 1, 2
 FIRST_FAULT = 3
 """Number of the first round that is there for a fault: three for each, see `planned_rounds`."""
 
-MOST_FAULTS = 30
-"""Faults that are tried in a batch of many cases."""
+MOST_FAULTS, MOST_MACS = 30, 300_000_000
+"""Faults that are tried in a batch of many cases, and multiply-accumulates of their runs."""
+
+ROUNDS_OF_FAULT = 3
 
 FAULTS = (
     *(Fault(BUS_ERROR, skip, 1, 0, EVERYWHERE) for skip in (0, 1, 2, 5)),
@@ -79,12 +81,16 @@ def planned_rounds(
         (number, layer["where"]) for number, layer in enumerate(layers) if layer["where"] in devices
     ]
     pairs = [(place, fault) for fault in FAULTS for place in places]
-    if cases > 1 and len(pairs) > MOST_FAULTS:
+    if cases > 1:
+        macs = sum(layer["macs"] for layer in layers)
+        most = min(MOST_FAULTS, MOST_MACS // (ROUNDS_OF_FAULT * max(1, macs)))
         random = np.random.default_rng(len(layers))
-        chosen = random.permutation(len(FAULTS))[:MOST_FAULTS]
-        spread = [(places[int(random.integers(len(places)))], FAULTS[int(n)]) for n in chosen]
-        pairs = spread
+        chosen: list[int] = list(random.permutation(len(FAULTS))[:most]) if places else []
+        pairs = [(places[int(random.integers(len(places)))], FAULTS[n]) for n in chosen]
     for (number, device), fault in pairs:
-        faulty = Round(5, device=device, layer=number, fault=fault)
-        rounds += [Round(4, is_reversed=True), faulty, Round(6)]
+        rounds += [
+            Round(4, is_reversed=True, device=device, fault=fault),
+            Round(5, device=device, fault=fault, layer=number),
+            Round(6, device=device, fault=fault),
+        ]
     return rounds

@@ -69,20 +69,17 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
 def faults_are_noticed(batch: Batch) -> list[Failure]:
     """A fault of the device ends with a status or a right result, and the next run is right."""
     found: list[Failure] = []
-    pairs = list(zip(batch.rounds, batch.runs, strict=False))[FIRST_FAULT:]
-    fault, place = "", -1
-    for each, run in pairs:
-        if each.device:
-            fault, place = f"with {text_of(each.fault)}", each.layer
+    place = -1
+    for run in batch.runs[FIRST_FAULT:]:
+        each = batch.rounds[run.number]
+        place = each.layer if each.layer >= 0 else place
         member = _member(batch, place)
-        if member is None:
-            continue
-        if each.is_reversed:
+        if member is None or each.is_reversed:
             continue  # for other data in the device; the last run has told whether it works
-        what = _ended_wrong(batch, run) if each.device else _next_wrong(batch, run)
+        what = _ended_wrong(batch, run) if each.layer >= 0 else _next_wrong(batch, run)
         if what:
-            words = fault if each.device else f"in the run after one {fault}"
-            found.append(_failure(member, f"{words}, {what}"))
+            words = "with" if each.layer >= 0 else "in the run after one with"
+            found.append(_failure(member, f"{words} {text_of(each.fault)}, {what}"))
     return found
 
 

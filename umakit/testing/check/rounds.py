@@ -70,8 +70,10 @@ class Round:
     Attributes:
         seed: of the arbitrary bytes.
         is_reversed: whether inputs are others: their elements in reverse order, and int8 inverted.
-        device: name of the accelerator that has a fault; empty for none.
-        layer: number of the layer before which the fault is injected.
+        device: name of the accelerator whose fault it is about; empty for none. A device that does
+            not have that fault is left out, with all rounds that are about it.
+        layer: number of the layer before which the fault is injected; -1 for a round before or
+            after that.
         fault: the fault.
     """
 
@@ -124,6 +126,7 @@ class RoundRun:
     """One run.
 
     Attributes:
+        number: position of its `Round`.
         layers: those that began, in order.
         completed: number of layers that returned without a status.
         status: what the run returned; None if the program ended in it.
@@ -131,6 +134,7 @@ class RoundRun:
         stopped: how the program ended in it; empty if it did not.
     """
 
+    number: int
     layers: list[LayerRun] = field(default_factory=lambda: [LayerRun()])
     completed: int = 0
     status: int | None = None
@@ -217,7 +221,7 @@ class Rounds:
             timeout: time limit in seconds of all together.
 
         Returns:
-            What happened in each; none behind one in which the program ended.
+            What happened in each that was made; none behind one in which the program ended.
 
         Raises:
             DeviceError: the program cannot run.
@@ -357,7 +361,7 @@ class Rounds:
         rounds: list[RoundRun] = []
         for tag, content in _records(data):
             if tag == ROUND:
-                rounds.append(RoundRun())
+                rounds.append(RoundRun(struct.unpack("=i", content)[0]))
             else:
                 self._note(rounds[-1], tag, content, len(rounds) == 1)
         return rounds
