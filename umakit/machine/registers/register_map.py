@@ -282,7 +282,7 @@ def read_register_map(text: str, where: str) -> RegisterMap:
     try:
         return RegisterMap.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
         location = [part for part in first["loc"] if part not in ("str", "dict[str,str]")]
         message = first["msg"].removeprefix("Value error, ")
         key = ".".join(str(part) for part in location if not isinstance(part, int))

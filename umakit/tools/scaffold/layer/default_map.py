@@ -36,7 +36,7 @@ ADDRESSES: Sequence[tuple[str, Texts, str]] = (
 )
 
 NUMBERS: Sequence[tuple[str, Texts, str]] = (
-    ("BATCH", {"any": "$batch"}, "Images"),
+    ("BATCH", _dense("1", "$batch"), "Images"),
     ("INPUT_HEIGHT", _dense("$rows", "$height"), "Rows of the data"),
     ("INPUT_WIDTH", _dense("1", "$width"), "Columns of the data"),
     (

@@ -28,6 +28,19 @@ MAY_BE_MISSING: Mapping[str, str] = {
 }  # fmt: skip
 """What an argument is that no register says: patterns take no other layers then."""
 
+DENSE_NUMBERS: Mapping[str, int] = {
+    **{name: int(text) for name, text in MAY_BE_MISSING.items()},
+    "width": 1, "output_width": 1, "kernel_height": 1, "kernel_width": 1, "groups": 1,
+    CHANNELS_FIRST: 0,
+}  # fmt: skip
+"""Arguments of the convolution that a fully connected layer is: an image of one column."""
+
+DENSE_ARGUMENTS: Mapping[str, str] = {
+    "height": "rows", "output_height": "rows", "input_channels": "inputs",
+    "output_channels": "outputs",
+}  # fmt: skip
+"""Arguments of a fully connected layer by those of the convolution."""
+
 
 @dataclass(frozen=True)
 class MockJob:
@@ -242,20 +255,45 @@ def _check_alike(
 ) -> None:
     """Refuse jobs of two functions that the hardware cannot tell, unless they are of one form."""
     same = {"conv2d", "depthwise"}
-    if first.operator == other.operator or {first.operator, other.operator} <= same:
+    says_groups = any(each.argument and each.argument[0] == "groups" for each in mine)
+    is_one_form = {first.operator, other.operator} <= same and says_groups
+    if first.operator == other.operator or is_one_form:
         return
     if first.operator in same and other.operator == "dense":
-        written = {each.place for each in its}
-        lacking = next((each for each in mine if each.place not in written), None)
-        if lacking is None:
-            return
-        raise RegisterMapError(
-            f"{lacking.place} is not written for dense, whose jobs are those of {first.operator}",
-            where=MAP_FILE,
-            fix='say what it is there, such as dense = "1", or let a register tell the operators',
-        )
+        _check_dense(mine, its, first)
+        return
     raise RegisterMapError(
         f"no register tells {other.operator} from {first.operator}",
         where=MAP_FILE,
         fix=f'give one, such as operand = {{ {first.operator} = "0", {other.operator} = "1" }}',
     )
+
+
+def _check_dense(mine: list[Setting], its: list[Setting], convolution: DriverFunction) -> None:
+    """Refuse a map whose fully connected layers are not written as convolutions of one column.
+
+    Args:
+        mine: what a convolution writes.
+        its: what a fully connected layer writes.
+        convolution: whose jobs look the same.
+    """
+    written = {each.place: each for each in its}
+    for each in mine:
+        other = written.get(each.place)
+        if each.argument is None or each.argument[0] in convolution.pointers:
+            continue
+        name, sign, added = each.argument
+        argument, number = DENSE_ARGUMENTS.get(name, name), DENSE_NUMBERS.get(name)
+        if number is not None:
+            wanted = str(sign * number + added)
+            fits = other is not None and other.constant == wanted
+        else:
+            wanted = each.text.text.replace(f"${name}", f"${argument}")
+            fits = other is not None and other.argument == (argument, sign, added)
+        if not fits:
+            raise RegisterMapError(
+                f"{each.place}: no register tells dense from {convolution.operator}, so a fully "
+                "connected layer is a convolution of one column",
+                where=MAP_FILE,
+                fix=f'write dense = "{wanted}", or let a register tell the operators',
+            )

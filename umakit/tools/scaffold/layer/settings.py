@@ -54,10 +54,13 @@ class Setting:
     @property
     def argument(self) -> tuple[str, int, int] | None:
         """The argument that it says as it is: name, sign and what is added; else None."""
-        plain = PLAIN.fullmatch(self.text.text.strip().strip("()"))
+        text = self.text.text.strip()
+        if text.startswith("(") and text.endswith(")"):
+            text = text[1:-1].strip()
+        plain = PLAIN.fullmatch(text)
         if plain is not None:
             return plain[1], 1, int(f"{plain[2] or '+'}{plain[3] or 0}")
-        negated = NEGATED.fullmatch(self.text.text.strip().strip("()"))
+        negated = NEGATED.fullmatch(text)
         return None if negated is None else (negated[1], -1, 0)
 
     @property
