@@ -78,7 +78,9 @@ def test_every_page_with_commands_is_run() -> None:
         "strawberry.md",
         "chocolate.md",
         "arithmetic.md",
+        "kernel-library.md",
         "layouts.md",
+        "new-layer.md",
         "your-cost-model.md",
         "your-simulator.md",
     }

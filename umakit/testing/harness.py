@@ -73,9 +73,12 @@ class AOTReport:
     expected_from: str
 
     def __str__(self) -> str:
+        rows = self.offload.placements
+        operators = max([16, *(len(row.operator) for row in rows)])
+        names = max([16, *(len(row.name) for row in rows)])
         lines = [
-            f"{row.operator:<16} {row.name:<16} {row.where:<24} {row.reason}".rstrip()
-            for row in self.offload.placements
+            f"{row.operator:<{operators}} {row.name:<{names}} {row.where:<24} {row.reason}".rstrip()
+            for row in rows
         ]
         return "\n".join(
             [*lines, f"largest difference from {self.expected_from}: {self.largest_difference:.3g}"]
