@@ -105,17 +105,24 @@ class Drawn:
                 given.append(tvm_api.relax.const(operand, str(operand.dtype)))
         return self.steps[step].make(given)
 
-    def expressions(self, operands: Sequence[tvm_api.Expr]) -> list[tvm_api.Expr]:
-        """Return the calls of all steps, with earlier calls as nested operands.
-
-        Args:
-            operands: Relax expressions of the inputs.
-        """
-        calls: list[tvm_api.Expr] = []
-        builder = tvm_api.relax.BlockBuilder()
-        for step in range(len(self.steps)):
-            calls.append(builder.normalize(self.call(step, operands, calls)))
-        return calls
+    @tvm_api.one_at_a_time
+    def module(self) -> tvm_api.IRModule:
+        """Return the layer as a network of its own."""
+        relax = tvm_api.relax
+        builder = relax.BlockBuilder()
+        operands: list[tvm_api.Expr] = [
+            relax.Var(f"input{number}", relax.TensorType(tensor.shape, tensor.dtype))
+            for number, tensor in enumerate(self.inputs)
+        ]
+        with builder.function("main", operands):
+            with builder.dataflow():
+                results: list[tvm_api.Expr] = []
+                for step in range(len(self.steps)):
+                    results.append(builder.emit(self.call(step, operands, results)))
+                result = builder.emit_output(results[-1])
+            builder.emit_func_output(result)
+        module: tvm_api.IRModule = builder.get()
+        return module
 
 
 Build = Callable[[Settings, "Tensor | None", np.random.Generator], Drawn]

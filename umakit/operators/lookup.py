@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawing import Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -114,12 +116,20 @@ def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
     return kernel([data, table, output], loop("i", math.prod(shape), one))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[Lookup, list[Array]]:
+    low, high = common["clip"]
+    return Lookup(**common), [random.integers(low, high + 1, 256).astype(data.dtype)]
+
+
 register(
     IntegerOperator(
         name="lookup",
         parameters=Lookup,
         kernel=kernel_of_operands(_kernel),
         takes_clip=True,
+        drawing=elements(_drawn, dtype=("int8", "uint8")),
         interface=Interface(
             operands={"data": "", "table": ""},
             names={"function": ()},

@@ -24,6 +24,12 @@ Pair = tuple[int, int]
 PREFIX = "quantized."
 """Prefix of the operators' names, after Relax's own `relax.`."""
 
+BIAS_DTYPES = {"int16": "int64"}
+"""Bias dtype by data dtype, where it is not int32. Accumulators have as many bits; multipliers of
+accumulators of 64 bits have 15 if they are rounded as `tflm`:
+result = (accumulator * multiplier + 2**(14 - shift)) >> (15 - shift);
+else see `umakit_requantize_even`."""
+
 
 class CommonFields(TypedDict):
     """The fields of `Parameters`."""

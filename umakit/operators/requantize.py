@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawing import Array, Settings, Tensor
+from umakit.operators.drawings.families import SCALES, elements, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -72,6 +76,17 @@ def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_ap
     return kernel([data, output], loop("i", math.prod(parameters.output_shape), one))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[Requantize, list[Array]]:
+    multipliers, shifts = factors(settings, 1.0, 1, random)
+    parameters = Requantize(
+        **common, input_zero_point=data.zero_point, multiplier=int(multipliers[0]),
+        shift=int(shifts[0]),
+    )  # fmt: skip
+    return parameters, []
+
+
 register(
     IntegerOperator(
         name="requantize",
@@ -79,6 +94,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("dequantize",), _derive),),
         takes_clip=True,
+        drawing=elements(_drawn, scale=SCALES, dtype=("int8", "uint8", "int16")),
         interface=Interface(rounding=TFLM),
     )
 )

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -149,6 +153,21 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
     return kernel([data, table, output], body, inside=True)
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[Softmax, list[Array]]:
+    if data.shape[-1] >= 2**SUM_INTEGER_BITS:
+        raise NotDrawable("a sum of more exponentials than its integer bits hold")
+    scale = float(np.exp2(random.uniform(-9, 0)))
+    multiplier, shift, radius = fixed_point_of_differences(scale)
+    parameters = Softmax(**common, multiplier=multiplier, shift=shift, diff_min=-radius)
+    return parameters, [exponential_table(scale)]
+
+
+def _least(data: Tensor, zero_point: int) -> int:
+    return int(np.iinfo(data.dtype).min)
+
+
 register(
     IntegerOperator(
         name="softmax",
@@ -156,6 +175,9 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        drawing=elements(
+            _drawn, result=_least, dtype=("int8", "uint8"), rounding=("tflm",), clip=("none",)
+        ),
         interface=Interface(operands={"data": "", "exponentials": "int32"}, sizes=rows),
     )
 )

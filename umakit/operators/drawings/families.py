@@ -22,8 +22,7 @@ from umakit.operators.drawing import (
     parameters_step,
 )
 from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
-from umakit.operators.offload.composite import BIAS_DTYPES
-from umakit.operators.parameters import Parameters
+from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
 FEW = (1, 2, 3, 4, 5)
@@ -323,6 +322,48 @@ def pool(kind: Callable[..., Parameters]) -> Drawing:
         "input_zero_point": ZERO_POINTS,
     }  # fmt: skip
     return Drawing(settings, build, ("height", "width", "channels"))
+
+
+Make = Callable[
+    [dict[str, Any], Tensor, Settings, np.random.Generator], tuple[Parameters, list[Array]]
+]
+"""(common fields, data, settings, random numbers) -> parameters, and constants behind the data."""
+
+
+def elements(
+    make: Make,
+    *,
+    result: Callable[[Tensor, int], int] = lambda data, zero_point: zero_point,
+    **settings: tuple[Setting, ...],
+) -> Drawing:
+    """Return the drawing of an operator whose result has the shape and dtype of its only data.
+
+    Args:
+        make: makes parameters and constants.
+        result: (data, drawn zero point) -> zero point of the result, if it is not the drawn one.
+        settings: that replace those of the family, or are more of them.
+    """
+
+    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        dtype = str(chosen["dtype"])
+        if data is None:
+            sizes = (1, int(chosen["other"]), 2, int(chosen["size"]))
+            shape = sizes[-int(chosen["axes"]) :]
+            data = Tensor(shape, dtype, zero_point_of(chosen, "input_zero_point"))
+        if data.dtype != dtype:
+            raise NotDrawable("another dtype")
+        zero_point = result(data, zero_point_of(chosen, "output_zero_point"))
+        common = common_fields(chosen, data.shape, zero_point)
+        parameters, constants = make(common, data, chosen, random)
+        step = parameters_step(parameters, [Input(0), *constants])
+        made = Tensor(data.shape, dtype, zero_point, data.layout)
+        return Drawn((data,), (step,), made, math.prod(data.shape))
+
+    family: dict[str, tuple[Setting, ...]] = {
+        "axes": (2, 1, 3, 4), "size": SIZES, "other": SIZES, **COMMON,
+        "input_zero_point": ZERO_POINTS, **settings,
+    }  # fmt: skip
+    return Drawing(family, build, ("size", "other"))
 
 
 ELEMENTWISE: Mapping[str, tuple[Setting, ...]] = {

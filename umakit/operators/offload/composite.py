@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import OWN, Arithmetic
-from umakit.operators.parameters import Parameters, Pool2d, WindowParameters
+from umakit.operators.parameters import BIAS_DTYPES, Parameters, Pool2d, WindowParameters
 from umakit.operators.requantize import Requantize
 
 Shape = tuple[int, ...]
@@ -29,13 +29,6 @@ OWN_ROUNDING = len(ROUNDINGS)
 def rounding_number(name: str) -> int:
     """Return the driver's argument `rounding` for the name of a rounding."""
     return OWN_ROUNDING if name.startswith(OWN) else ROUNDINGS.index(name)
-
-
-BIAS_DTYPES = {"int16": "int64"}
-"""Bias dtype by data dtype, where it is not int32. Accumulators have as many bits; multipliers of
-accumulators of 64 bits have 15 if they are rounded as `tflm`:
-result = (accumulator * multiplier + 2**(14 - shift)) >> (15 - shift);
-else see `umakit_requantize_even`."""
 
 
 @dataclass(frozen=True, kw_only=True)

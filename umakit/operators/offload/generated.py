@@ -15,13 +15,13 @@ from umakit.errors import BackendError
 from umakit.operators import registry
 from umakit.operators.interface import BIAS, Interface, Unsuitable, four, image
 from umakit.operators.offload import constraints as _c
-from umakit.operators.offload.composite import BIAS_DTYPES, ROUNDINGS, Composite, Image, Shape
+from umakit.operators.offload.composite import ROUNDINGS, Composite, Image, Shape
 from umakit.operators.offload.constraints import Constraint, Names
 from umakit.operators.offload.matching import Match
 from umakit.operators.offload.pattern import Arrays, OperatorPattern
 from umakit.operators.offload.pattern_families import ElementwisePattern, PoolPattern
 from umakit.operators.offload.rounding import rounding_constraints
-from umakit.operators.parameters import Parameters, Pool2d
+from umakit.operators.parameters import BIAS_DTYPES, Parameters, Pool2d
 
 RESULT = "result"
 """The pointer to the first result."""

@@ -10,17 +10,15 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import InputError
 from umakit.operators import registry
-from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
+from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Result, Tensor
 from umakit.operators.drawings.relax import drawing_of
 from umakit.operators.offload.matching import Match, NotReadable
-from umakit.operators.offload.pattern import OperatorPattern, as_call
+from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.parameters import PREFIX
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend, Pattern
 from umakit.testing.check.cases import Case, LayerSettings
-
-relax = tvm_api.relax
 
 
 @dataclass(frozen=True)
@@ -59,37 +57,22 @@ class Claim:
 
     def accepts(self, drawn: Drawn) -> bool | str:
         """Return what the pattern's constraints and predicate say about a layer."""
-        pattern = self.pattern.predicate
-        operands = [
-            relax.Var(f"input{number}", relax.TensorType(tensor.shape, tensor.dtype))
-            for number, tensor in enumerate(drawn.inputs)
-        ]
+        pattern, module = self.pattern.predicate, drawn.module()
         if not isinstance(pattern, OperatorPattern):
-            return self._partitioned(operands, drawn)
-        calls = [as_call(call) for call in drawn.expressions(operands)]
-        side = 0
-        if len(calls) > 1:
-            side = int(not calls[1].args[0].same_as(calls[0]))
-        match = Match(calls[0], calls[1] if len(calls) > 1 else None, side)
+            found = partition(module, [self.backend], keep_layout=True).report.placements
+            refused = [row.reason or "no pattern matches" for row in found if row.where == CPU]
+            return refused[0] if refused else True
+        calls = [
+            binding.value
+            for binding in tvm_api.bindings_of(module["main"])
+            if isinstance(binding.value, tvm_api.Call)
+        ]
+        addition = calls[1] if len(calls) > 1 else None
+        side = int(addition is not None and not isinstance(drawn.steps[1].operands[0], Result))
         try:
-            return pattern.accepts(pattern.composite_of(match))
+            return pattern.accepts(pattern.composite_of(Match(calls[0], addition, side)))
         except NotReadable as reason:
             return str(reason)
-
-    @tvm_api.one_at_a_time
-    def _partitioned(self, operands: list[tvm_api.Var], drawn: Drawn) -> bool | str:
-        """Return where the partitioner lets a layer run that TVM's pattern matches."""
-        builder = relax.BlockBuilder()
-        with builder.function("main", operands):
-            with builder.dataflow():
-                values: list[tvm_api.Expr] = []
-                for step in range(len(drawn.steps)):
-                    values.append(builder.emit(drawn.call(step, operands, values)))
-                result = builder.emit_output(values[-1])
-            builder.emit_func_output(result)
-        found = partition(builder.get(), [self.backend], keep_layout=True).report.placements
-        refused = [row.reason or "no pattern matches" for row in found if row.where == CPU]
-        return refused[0] if refused else True
 
 
 def claims_of(backend: Backend) -> list[Claim]:
