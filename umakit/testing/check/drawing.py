@@ -22,7 +22,7 @@ from umakit.testing.check.claims import Claim
 TRIES = 4000
 """Number of random layers among which one is looked for that the pattern accepts."""
 
-USUAL_MACS, MOST_MACS = 60_000, 4_000_000
+USUAL_MACS, MOST_MACS = 60_000, 400_000
 """Operations of a usual layer, and of one that is the largest that fits."""
 
 MOST_SIZE = 1 << 16
