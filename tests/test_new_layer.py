@@ -257,3 +257,22 @@ def test_a_fully_connected_layer_may_be_a_convolution_of_one_column(tmp_path: Pa
     other = one.replace('any = "$height", dense = "$rows"', 'any = "$height + 1", dense = "$rows"')
     with pytest.raises(RegisterMapError, match=r'INPUT_HEIGHT: .*write dense = "\$rows \+ 1"'):
         new_backend("my_npu", tmp_path / "two", kind="layer", flags=flags, registers=other)
+
+
+def test_a_computed_number_that_does_not_fit_keeps_a_layer_on_the_cpu(
+    sound: str, tmp_path: Path
+) -> None:
+    """The map is of hardware with more operators than are asked for."""
+    line = '[[register]]\nname = "LINE"\noffset = 0x400\naccess = "wo"\n'
+    line += '[[register.field]]\nname = "BYTES"\nlowest_bit = 0\nwidth = 5\n'
+    line += 'operand = { conv2d = "($width * $input_channels + 7u) / 8" }\n'
+    line += '[[register]]\nname = "PLANE"\noffset = 0x404\naccess = "wo"\n'
+    line += 'operand = { conv2d = "$height * $width" }\n'
+    flags = {"operators": "conv2d"}
+    written = new_backend("my_npu", tmp_path, kind="layer", flags=flags, registers=sound + line)
+    check_strictly(written.folder, "my_npu")
+    model = QuantizedNetwork(8, 31, 8).conv2d(16, 3, 2).conv2d(17).conv2d(4).model()
+    report = compile_and_run(model, load_backend_folder(written.folder))
+    found = [(row.where, row.reason) for row in report.offload.placements]
+    too_long = "(width * input_channels + 7u) / 8 34: its register holds 0 to 31"
+    assert found == [("my_npu", ""), ("cpu", too_long.replace("34", "32")), ("cpu", too_long)]

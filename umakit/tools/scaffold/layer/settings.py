@@ -19,6 +19,7 @@ from umakit.machine.registers.register_map import (
 )
 from umakit.text.c_text import CText, read_expression
 from umakit.tools.scaffold.answers import OPERATORS
+from umakit.tools.scaffold.layer.arithmetic import python_text
 from umakit.tools.scaffold.layer.functions import CHANNELS_FIRST, SIGNED, DriverFunction
 
 PLAIN = re.compile(r"\$(\w+)(?:\s*([+-])\s*(\d+))?")
@@ -208,6 +209,25 @@ def limits_of(function: DriverFunction, settings: list[Setting]) -> dict[str, tu
         for name, (low, high) in found.items()
         if name not in INT8 or low > -128 or high < 127
     }
+
+
+def computed_limits(
+    function: DriverFunction, settings: list[Setting]
+) -> list[tuple[str, str, int, int]]:
+    """Return limits of fields whose operands are computed from several arguments.
+
+    Returns:
+        C text, the same as Python with the arguments in a dictionary `n`, least, largest value.
+    """
+    found = []
+    for each in settings:
+        names = set(each.text.names)
+        if each.field is None or each.argument is not None or not names <= set(function.numbers):
+            continue
+        text = python_text(each.text, "n") if names else None
+        if text is not None:
+            found.append((each.text.text.replace("$", ""), text, *each.range))
+    return found
 
 
 def constraints_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from umakit.errors import RegisterMapError, ScaffoldError
 from umakit.machine.registers.header import register_header
@@ -12,10 +13,12 @@ from umakit.machine.registers.register_map import BitField, Register, RegisterMa
 from umakit.text.c_text import filled
 from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import Answers
+from umakit.tools.scaffold.layer.arithmetic import python_text
 from umakit.tools.scaffold.layer.default_map import default_map
 from umakit.tools.scaffold.layer.functions import (
     CHANNELS_FIRST,
     IMAGES,
+    TENSORS,
     WEIGHTED,
     DriverFunction,
     functions_of,
@@ -25,6 +28,7 @@ from umakit.tools.scaffold.layer.settings import (
     MAP_FILE,
     Setting,
     check_operands,
+    computed_limits,
     constraints_of,
     limits_of,
     settings_of,
@@ -66,15 +70,18 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
         return {
             "functions": [_plain_values(each, answers.roundings) for each in functions],
             "limits": {},
+            "computed": {},
             "has_limits": False,
         }
     registers, text = map_of(answers, name, functions)
-    check_operands(registers, text, functions)
+    every = functions_of(replace(answers, operators=tuple(TENSORS)), name)
+    check_operands(registers, text, every)  # hardware may have more operators than are asked for
     settings = {each: settings_of(registers, text, each) for each in functions}
     prefix = name.upper()
     jobs = mock_of(registers, settings, prefix, answers.roundings[0])
     derived = set(registers.mock)
     limits = {each.pattern: limits_of(each, settings[each]) for each in functions}
+    computed = {each.pattern: computed_limits(each, settings[each]) for each in functions}
     assert registers.job is not None
     return {
         "functions": [
@@ -83,7 +90,7 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
                 "registration": _registration(
                     each,
                     constraints_of(each, settings[each], answers.roundings, derived),
-                    bool(limits[each.pattern]),
+                    bool(limits[each.pattern] or computed[each.pattern]),
                 ),
                 "settings": Code(_settings(settings[each], each, registers, prefix)),
                 "unused": [Code(name) for name in _unused(each, settings[each])],
@@ -96,7 +103,12 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
             for pattern, found in limits.items()
             if found
         },
-        "has_limits": any(limits.values()),
+        "computed": {
+            pattern: [(Code(label), Code(text), *ends) for label, text, *ends in found]
+            for pattern, found in computed.items()
+            if found
+        },
+        "has_limits": any(limits.values()) or any(computed.values()),
         "has_fields": any(each.field for found in settings.values() for each in found),
         "has_signed_fields": any(
             each.field is not None and each.is_signed
@@ -221,7 +233,9 @@ def _value(setting: Setting, function: DriverFunction, prefix: str) -> str:
         if len(sizes) > 65:
             sizes = sizes.replace(PER_GROUP, f"\n{SPACE * 8}{PER_GROUP}")
         return f"map(&job, {pointer}, {direction}{apart}(const int32_t[5]){{{sizes}}})"
-    names = {name: name for name in setting.text.names}
+    is_computed = len(setting.text.names) > 1 and python_text(setting.text, "") is not None
+    wide = "(int64_t)" if is_computed else ""  # products of sizes may need more than 32 bits
+    names = {name: f"{wide}{name}" for name in setting.text.names}
     names[CHANNELS_FIRST] = str(function.channels_first)
     value = filled(setting.text.text, names)
     if setting.field is None:
