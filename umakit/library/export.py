@@ -355,8 +355,8 @@ def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
 
 def _inline_headers(sources: Mapping[str, str], simulators: Mapping[str, bytes]) -> dict[str, str]:
     """Return the headers of inline functions that C files or those of simulators include."""
-    others = (content.decode("utf-8", "replace") for content in simulators.values())
-    texts = [*sources.values(), *others]
+    simulated = (content.decode("utf-8", "replace") for content in simulators.values())
+    texts = [*sources.values(), *simulated]
     included = {name for text in texts for name in INCLUDED.findall(text)}
     found: dict[str, str] = {}
     for path, others in sim.INLINE_HEADERS.items():
