@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that differ from what a driver or a library declares are refused before C is written."""
+"""Faults of a backend are refused with file, line and mend, before C is written."""
 
 from __future__ import annotations
 
@@ -78,6 +78,50 @@ CASES = {
         NOVA, "backend.py", "nova_softmax_s8($data, $rows", "nova_softmax_s8($rows, $data",
         r"backend\.py:71: pattern qsoftmax gives nova_softmax_s8 a pointer to int8 as argument 2 "
         r"\(num_rows\), .* as int32_t",
+    ),
+    "loops that no pass replaced": (
+        VANILLA, "passes.py", f'!= "{VANILLA}.conv2d"', f'!= "{VANILLA}.conv2"',
+        rf"passes\.py:\d+: no TIR pass replaced the loops of composite {VANILLA}\.conv2d by a "
+        rf'driver call; there are VanillaConv2DPass; write "{VANILLA}\.conv2d" instead of "',
+    ),
+    "a header of umakit's devices without a simulator": (
+        VANILLA, "accel.toml", 'simulator = "mac_array"', 'simulator = "none"',
+        r"conv2dnchw\.h:5: includes umakit/device\.h, which needs a simulator; \[device\] in "
+        'accel.toml has simulator = "none"; choose a simulator there, or remove the include',
+    ),
+    "a header that umakit has not": (
+        VANILLA, "conv2dnchw.h", "umakit/device.h", "umakit/devise.h",
+        r"conv2dnchw\.h:5: includes umakit/devise\.h, which umakit has not; write umakit/device\.h",
+    ),
+    "an #error": (
+        VANILLA, "conv2dnchw.c", f"int {RUN}(", f'/*\n#error "a"\n*/\n#error "b"\nint {RUN}(',
+        r'conv2dnchw\.c:\d+: the driver still holds #error "b"; do what the line says, then',
+    ),
+    "a parameter of a layer misspelt": (
+        LANES, "passes.py", "composite.input_zero_point", "composite.input_zeropoint",
+        r"no attribute 'input_zeropoint'\", did you mean input_zero_point\? \(\S+/passes\.py:77\)",
+    ),
+    "an option of a pattern misspelt": (
+        LANES, "patterns.py", "weight_layout=blocks", "weightlayout=blocks",
+        r"unexpected keyword argument 'weightlayout', did you mean weight_layout\? "
+        r"\(\S+/patterns\.py:19\)",
+    ),
+    "a pattern misspelt": (
+        LANES, "patterns.py", "patterns.qdepthwise", "patterns.qdepthwse",
+        r"'qdepthwse', did you mean qdepthwise\? \(\S+/patterns\.py:21\)",
+    ),
+    "a registration misspelt": (
+        LANES, "backend.py", "_register_completion", "_register_complete",
+        r"'_register_complete', did you mean _register_completion\? \(\S+/backend\.py:22\)",
+    ),
+    "an operator misspelt": (
+        VANILLA, "patterns.py", "relax.nn.conv2d", "relax.nn.conv2",
+        r"relax\.nn\.conv2 is not registered, did you mean relax\.nn\.conv2d\? "
+        r"\(\S+/patterns\.py:11\)",
+    ),
+    "a key misspelt": (
+        VANILLA, "accel.toml", "columns", "colums",
+        r"accel\.toml:9: array\.columns: is missing; write columns instead of colums",
     ),
     "a name of the layer misspelt": (
         NOVA, "backend.py", "$diff_min", "$diffmin",

@@ -455,7 +455,7 @@ OWN = '[accelerator]\nname = "x"\n[device]\nsimulator = "own"\n[simulator]\n'
         (OWN.removesuffix("[simulator]\n"), 'simulator = "own" needs a section [simulator]'),
         (OWN.replace('"own"', '"none"') + 'sources = ["a.c"]\n[array]\nrows = 1\ncolumns = 1',
          '[simulator] needs simulator = "own"'),
-        ('[accelerator]\nname = "x"', "array: Field required"),
+        ('[accelerator]\nname = "x"', "array: is missing"),
     ],
 )  # fmt: skip
 def test_sections_that_cannot_be_are_refused_in_a_sentence(

@@ -86,6 +86,8 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
         transform: function that receives each prim func and returns it or its replacement.
     """
 
+    _pass_places[name] = _caller(1)
+
     def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: object) -> Any:
         return transform(function)
 
@@ -197,12 +199,21 @@ def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
         name: name of a C function that returns int.
         arguments: TIR expressions (pointers by `pointer`) and Python integers.
     """
-    _places[name, len(arguments)] = _caller()
+    _places[name, len(arguments)] = _caller(1)
     return tirx.Evaluate(tvm_api.intrinsic_call("int32", DRIVER_CALL, [name, *arguments]))
 
 
 _places: dict[tuple[str, int], str] = {}
 """File and line of the Python that made the last call of a function with a number of arguments."""
+
+
+_pass_places: dict[str, str] = {}
+"""File and line of the Python that made a pass, by the name of the pass."""
+
+
+def place_of_pass(name: str) -> str:
+    """Return file and line of the Python that made a pass; empty if it is not known."""
+    return _pass_places.get(name, "")
 
 
 def place_of_call(name: str, count: int) -> str:
@@ -215,9 +226,9 @@ def place_of_call(name: str, count: int) -> str:
     return _places.get((name, count), "")
 
 
-def _caller() -> str:
+def _caller(depth: int) -> str:
     """Return file and line of the first caller outside of umakit; empty if there is none."""
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1 + depth)
     while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
         frame = frame.f_back
     if frame is None or "site-packages" in frame.f_code.co_filename:  # TVM called a pass of umakit

@@ -582,6 +582,11 @@ def register_intrinsic(name: str, description: str) -> Op:
     return Op.get(name)
 
 
+def operator_names() -> list[str]:
+    """The names of all operators that TVM knows."""
+    return [str(name) for name in Op.list_op_names()]
+
+
 def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
     """A call of a TIR operator.
 

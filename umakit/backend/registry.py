@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import sysconfig
 import traceback
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from umakit import errors
 from umakit.errors import BackendError, UmakitError, short_path
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "umakit.backends"
 
+NOT_OF_TEAMS = re.compile(
+    rf"^{re.escape(str(Path(errors.__file__).parent))}/(?!backends/)|-packages/tvm(_ffi)?/"
+)
+"""Form of the paths of code of umakit and of TVM."""
 
 T = TypeVar("T")
 
@@ -171,10 +177,18 @@ def _import(load: Callable[[], T], where: str) -> T:
         place = f"{short_path(error.filename or where)}:{error.lineno}"
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
     except (Exception, SystemExit) as error:  # a team's code may raise anything
+        from umakit.registration.nearest_names import meant
+        from umakit.registration.tvm_texts import plain_tvm_text
+
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_of_python(f)]
-        place = f"{short_path(frames[-1].filename)}:{frames[-1].lineno}"
+        own = [frame for frame in frames if Path(frame.filename).is_file()]
+        own = [frame for frame in own if not NOT_OF_TEAMS.search(frame.filename)]
+        last = (own or frames)[-1]
+        close = meant(error)
+        text = f"{type(error).__name__}: {plain_tvm_text(str(error))}"
+        text += f", did you mean {close}?" if close else ""
         raise BackendError(
-            f"cannot be imported: {type(error).__name__}: {error} ({place})", where=where
+            f"cannot be imported: {text} ({short_path(last.filename)}:{last.lineno})", where=where
         ) from error
 
 

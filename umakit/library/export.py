@@ -40,6 +40,7 @@ from umakit.library.build_files import build_files
 from umakit.library.compiled import compiled_values, driver_libraries
 from umakit.library.description import constants_size, describe
 from umakit.library.driver_notices import driver_notices, rounding_notices
+from umakit.library.driver_texts import check_driver_texts
 from umakit.library.kernel_libraries import included_names, kernel_libraries, library_values
 from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEADER, RUNTIME
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
@@ -116,6 +117,7 @@ def write_library(
     simulators = own_simulator_files(backends)
     _add(sources, _inline_headers(sources, simulators), str(destination))
     sources |= _with_found_includes(sources, backends)
+    check_driver_texts(backends, sources)
     libraries = kernel_libraries(backends, sources)
     metadata["umakit"]["notices"] += driver_notices(
         program, backends, sources, included_names(libraries)

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 from umakit.lower.checked_kernels import constant_elements, index_checks
 from umakit.lower.composites import lower_composites
 from umakit.lower.cpu import lower_cpu_operators
 from umakit.lower.expansion import expand_requantize
 from umakit.lower.kernels import Kernel, make_kernel
+from umakit.lower.left_over import check_replaced
 from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
 from umakit.machine import Layer, Tiling
@@ -101,6 +102,8 @@ def _lowered(
         equal = (k for f, k in unique if tvm_api.tvm_ffi.structural_equal(f, plain))
         kernel = next(equal, None) if target != CPU else None
         kernels[name] = kernel or make_kernel(name, target, lowered, results[name], backend)
+        if backend is not None and kernel is None:
+            check_replaced(kernels[name], tir.composite_name(function), backend)
         if target != CPU and kernel is None:
             unique.append((plain, kernels[name]))
     return module["main"], kernels

@@ -22,6 +22,7 @@ from pydantic_core import PydanticCustomError
 from umakit import sim
 from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
+from umakit.machine.config_faults import fault_in_file
 from umakit.machine.machine_config import MachineSection, Tensor
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
 from umakit.machine.sources_config import SourcesSection
@@ -346,7 +347,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     except OSError as error:
         raise AcceleratorConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
     except (ValueError, RecursionError) as error:  # TOML, its encoding, or the length of a number
-        raise AcceleratorConfigError(f"is not valid TOML: {error}", where=str(path)) from None
+        raise fault_in_file(path, f"is not valid TOML: {error}", AcceleratorConfig) from None
     try:
         configuration = AcceleratorConfig.model_validate(data, context=path.parent)
     except ValidationError as error:
@@ -356,7 +357,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
         if problem.startswith(f"{key}."):  # names the key itself, in more detail
             key = ""
         message = f"{key}: {problem}" if key else problem
-        raise AcceleratorConfigError(message, where=str(path)) from None
+        raise fault_in_file(path, message, AcceleratorConfig) from None
     section = configuration.filled_simulator
     if section is not None:
         simulator_files(section, path.parent)  # refuses what is missing

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.errors import BackendError, UmakitError
+from umakit.errors import BackendError, UmakitError, short_path
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.partition.own_patterns import check_own_patterns
 from umakit.partition.provenance import Provenance
@@ -110,8 +110,7 @@ def _check(
                 refusals.on_match(backend, pattern, context)
             return True
         if isinstance(answer, str):
-            reason = answer or f"{pattern.name}: refused without a reason"
-            return refusals.refuse(context, reason)
+            return refusals.refuse(context, answer or _no_reason(pattern))
         refusals.error = BackendError(
             f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
             where=backend.target_name,
@@ -120,6 +119,14 @@ def _check(
         return False
 
     return check
+
+
+def _no_reason(pattern: Pattern) -> str:
+    """Return what a predicate that gives no reason is said to have refused for."""
+    code = getattr(pattern.predicate, "__code__", None)
+    place = f" ({short_path(code.co_filename)}:{code.co_firstlineno})" if code is not None else ""
+    what = f"{pattern.name}: refused without a reason"
+    return f"{what}: let its predicate{place} return a sentence instead of False"
 
 
 def _matched_operators(context: tvm_api.PatternCheckContext) -> set[int]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from umakit.errors import BackendError, UmakitError, short_path
 from umakit.registration.board_notes import BoardNotes, DeviceUse
+from umakit.registration.nearest_names import meant
 from umakit.registration.tvm_texts import plain_tvm_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ def raised(error: BaseException, backend: Backend | None) -> str:
     _last_described[:] = [error]
     text = _text(error)
     named = f'{_kind(error)}: "{text}"' if text else _kind(error)
+    close = meant(error)
+    named += f", did you mean {close}?" if close else ""
     place = None if backend is None else _place(error, str(backend.folder))
     return f"{named} ({place})" if place else named
 

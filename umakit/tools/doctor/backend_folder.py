@@ -4,17 +4,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-
-from pydantic import BaseModel
 
 from umakit import tvm_api
 from umakit.backend.registry import LocatedBackend
 from umakit.errors import AcceleratorConfigError, UmakitError, short_path
-from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
+from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.registration.backend import RELAX_PHASES, Backend, PassPhase
-from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, any_error, failed, ok, refused, skipped
 
 BACKEND, CONFIGURATION, PASSES = "backend", "accel.toml", "passes"
@@ -98,51 +94,12 @@ def configuration_check(folder: Path, backend: Backend | None) -> Check:
 
 
 def _configuration_fault(path: Path, error: AcceleratorConfigError) -> Check:
-    where, mend = short_path(path), error.fix
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        mend = mend or "write it: `uma new NAME` shows one with all it needs"
-        return failed(CONFIGURATION, error.what, where=where, mend=mend)
-    parts = error.what.partition(":")[0].split(".")
-    number = _line_of(lines, parts[-1])
-    in_toml = re.search(r"at line (\d+)", error.what)
-    if in_toml:
-        number = int(in_toml[1])
-    what = error.what
-    if "Extra inputs" in what:
-        mend = _spelling(parts)
-        what = f"{'.'.join(parts)}: there is no such key"
-    elif "Field required" in what:
-        what = f"{'.'.join(parts)}: is missing"
-        keys = [match[1] for line in lines if (match := re.match(r"\s*(\w+)\s*=", line))]
-        close = closest(parts[-1], keys)
-        number = _line_of(lines, close) if close else _line_of(lines, [*parts, ""][-3])
-        mend = f"write {parts[-1]} instead of {close}" if close else f"set {parts[-1]}"
-    mend = mend or "correct it; docs/backends-api.md lists the keys and their values"
-    return failed(CONFIGURATION, what, where=f"{where}:{number}" if number else where, mend=mend)
-
-
-def _line_of(lines: Sequence[str], key: str) -> int:
-    """Return the number of the line that sets a key or begins a section, 0 if none does."""
-    form = re.compile(rf"\s*(\[+\s*)?([\w.]+\.)?{re.escape(key)}\s*(=|\])")
-    return next((number for number, line in enumerate(lines, 1) if form.match(line)), 0)
-
-
-def _spelling(parts: Sequence[str]) -> str:
-    """Return the keys that are close to an unknown one, or all of its section."""
-    section: type[BaseModel] = AcceleratorConfig
-    for part in parts[:-1]:
-        if part.isdigit() or part not in section.model_fields:
-            continue
-        annotation = section.model_fields[part].annotation
-        inner = getattr(annotation, "__args__", (annotation,))[0]
-        section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else section
-    keys = list(section.model_fields)
-    close = closest(parts[-1], keys)
-    if close:
-        return f"remove it, or write {close}"
-    return f"remove it; the keys here are {', '.join(keys)}"
+    place, _, number = error.where.rpartition(":")
+    where = f"{short_path(path)}:{number}" if place == str(path) else short_path(path)
+    mend = "correct it; docs/backends-api.md lists the keys and their values"
+    if not path.is_file():
+        mend = "write it: `uma new NAME` shows one with all it needs"
+    return failed(CONFIGURATION, error.what, where=where, mend=error.fix or mend)
 
 
 def pass_checks(backend: Backend) -> list[Check]:
