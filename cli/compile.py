@@ -11,6 +11,7 @@ from umakit.cli import tables
 from umakit.cli.console import print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
+    ChooseOption,
     ForceOption,
     IndexChecksOption,
     JsonOption,
@@ -70,6 +71,7 @@ def compile_(
     overlap: OverlapOption = "free",
     index_checks: IndexChecksOption = True,
     keep_layout: KeepLayoutOption = False,
+    choose: ChooseOption = "order",
     memory_map: MemoryMapOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -86,7 +88,7 @@ def compile_(
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
 
         options = export_options(
-            pool, planner, weights, records, overlap, force, index_checks, keep_layout
+            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose
         )
         found = find_backends(backend)
         inputs = input_files(records, backends=found, model=model_files(model))

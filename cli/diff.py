@@ -13,6 +13,7 @@ from umakit.cli import diff_text
 from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     BackendOption,
+    ChooseOption,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -139,6 +140,7 @@ def diff(
     planner: SamePlannerOption = None,
     weights: SameWeightsOption = None,
     keep_layout: KeepLayoutOption = False,
+    choose: ChooseOption = "order",
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -151,7 +153,7 @@ def diff(
         )
     compiling = {
         "--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights,
-        "--keep-layout": keep_layout,
+        "--keep-layout": keep_layout, "--choose": choose != "order",
     }  # fmt: skip
     _check_library(library, compiling)
     with progress() as tell:
@@ -175,7 +177,7 @@ def diff(
             model,
             found,
             library=library,
-            options=_options(pool, planner, weights, keep_layout),
+            options=_options(pool, planner, weights, keep_layout, choose),
             device=device,
             inputs=None if inputs is None else load_inputs(inputs),
             reference=reference,
@@ -205,13 +207,17 @@ def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
 
 
 def _options(
-    pool: list[str] | None, planner: str | None, weights: str | None, keep_layout: bool
+    pool: list[str] | None,
+    planner: str | None,
+    weights: str | None,
+    keep_layout: bool,
+    choose: str,
 ) -> ExportOptions | None:
     """Return the export options; None if no option is given."""
-    if not (pool or planner or weights or keep_layout):
+    if not (pool or planner or weights or keep_layout or choose != "order"):
         return None
     given = planner or DEFAULT_PLANNER, weights or "c"
-    return export_options(pool, *given, keep_layout=keep_layout)
+    return export_options(pool, *given, keep_layout=keep_layout, choose=choose)
 
 
 def _print(result: DiffResult, written: dict[str, str], context: typer.Context) -> None:

@@ -25,6 +25,7 @@ from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.faults import answered
 from umakit.cli.options import (
     BackendOption,
+    ChooseOption,
     JsonOption,
     KeepLayoutOption,
     ModelArgument,
@@ -85,27 +86,29 @@ def partition(
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
     keep_layout: KeepLayoutOption = False,
+    choose: ChooseOption = "order",
     as_json: JsonOption = False,
 ) -> None:
     """Show what an accelerator takes of a network, and why not the rest."""
     shapes = parse_shapes(input_shapes)
     with progress() as tell:
         tell("loading TVM")
-        from umakit.pipeline import partition_model
+        from umakit.library.options import parse_choose
+        from umakit.pipeline import ExportOptions, partition_model
 
         network, partitioned = partition_model(
             model,
             find_backends(backend),
             input_shapes=shapes,
             rounding=rounding,
-            keep_layout=keep_layout,
+            options=ExportOptions(keep_layout=keep_layout, choose=parse_choose(choose)),
             progress=tell,
         )
     report = partitioned.report
     for notice in network.model.notices:
         say(f"note: {notice}", error=True)
     if as_json:
-        print_json(report.as_json())
+        print_json(report.with_decisions_as_json())
     else:
         console().print(tables.offload_table(report.placements))
         say_wrapped(tables.offload_summary(report))

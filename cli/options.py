@@ -96,6 +96,13 @@ KeepLayoutOption = Annotated[
         help="Do not transpose regions of the network to the layout that an accelerator takes.",
     ),
 ]
+ChooseOption = Annotated[
+    str,
+    typer.Option(
+        help="Which of several accelerators gets a layer: order (the first one that takes it) or "
+        "cycles (that with the fewest, as measured in runs of the network)."
+    ),
+]
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
@@ -149,14 +156,20 @@ def export_options(
     force: bool = False,
     index_checks: bool = True,
     keep_layout: bool = False,
+    choose: str = "order",
 ) -> ExportOptions:
     """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
     Raises:
         UmakitError: an option is invalid.
     """
+    from umakit.library.options import (
+        ExportOptions,
+        parse_choose,
+        parse_overlap,
+        parse_weights,
+    )
     from umakit.memory.pools import parse_pool
-    from umakit.pipeline import ExportOptions, parse_overlap, parse_weights
 
     return ExportOptions(
         planner,
@@ -167,4 +180,5 @@ def export_options(
         force=force,
         index_checks=index_checks,
         keep_layout=keep_layout,
+        choose=parse_choose(choose),
     )

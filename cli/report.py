@@ -10,6 +10,7 @@ import typer
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
+    ChooseOption,
     ForceOption,
     JsonOption,
     KeepLayoutOption,
@@ -69,6 +70,7 @@ def report(
     rounding: RoundingOption = None,
     records: RecordsOption = None,
     keep_layout: KeepLayoutOption = False,
+    choose: ChooseOption = "order",
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,6 +83,7 @@ def report(
         tell("loading TVM")
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
+        from umakit.library.options import parse_choose
         from umakit.pipeline import ExportOptions
         from umakit.registration.inputs import input_files
         from umakit.tools.page import make_page
@@ -97,7 +100,9 @@ def report(
             seed=seed,
             input_shapes=shapes,
             rounding=rounding,
-            options=ExportOptions(records=records, keep_layout=keep_layout),
+            options=ExportOptions(
+                records=records, keep_layout=keep_layout, choose=parse_choose(choose)
+            ),
             progress=tell,
         )
     if destination is not None:

@@ -17,6 +17,7 @@ from umakit.text.escaping import shown
 if TYPE_CHECKING:
     from umakit.backend.registry import BackendSource
     from umakit.devices.run import LayerProfile
+    from umakit.partition.choice import Decision
     from umakit.partition.report import OffloadReport, OperatorPlacement
 
 
@@ -53,12 +54,20 @@ def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
-    """Return a table of all operators with their targets and reasons."""
+    """Return a table of all operators with their targets and reasons.
+
+    The reason of an operator that several accelerators could take says how it was decided.
+    """
     table = new_table("operator", "name", "MACs", "where", "reason", right=["MACs"])
+    decided: dict[Decision, str] = {}
     for row in placements:
         style = "" if row.where == CPU else "bold green"
         macs = f"{row.macs:,}" if row.macs else ""
-        table.add_row(row.operator, row.name, macs, row.where, row.reason, style=style)
+        said = row.reason
+        if row.decision is not None and not said:
+            first = decided.setdefault(row.decision, row.name)
+            said = str(row.decision) if first == row.name else f"as {first}"
+        table.add_row(row.operator, row.name, macs, row.where, said, style=style)
     return table
 
 

@@ -213,7 +213,7 @@ def output_name(library: Path) -> str:
 
 
 def test_an_unknown_form_of_weights_is_refused() -> None:
-    from umakit.pipeline import parse_weights
+    from umakit.library.options import parse_weights
 
     with pytest.raises(LibraryError, match="weights cannot be written as 'floppy'"):
         parse_weights("floppy")

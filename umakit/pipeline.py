@@ -21,28 +21,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from umakit import tvm_api
+from umakit.choosing.choose import choose_by_cycles
 from umakit.codegen.driver_interface import check_driver_calls
 from umakit.codegen.driver_names import names_taken_by
-from umakit.errors import InputError, LibraryError, LoweringError, MemoryPlanError
+from umakit.errors import InputError, LoweringError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library.export import Library, check_destination, write_library
+from umakit.library.options import ExportOptions as ExportOptions
 from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
-from umakit.machine import Layer, Tiling
-from umakit.memory.planners import DEFAULT_PLANNER
-from umakit.memory.planning import check_planner, plan_memory
-from umakit.memory.pools import MemoryPool, memory_pools
-from umakit.memory.scratchpads import scratchpads_hold
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import memory_pools, scratchpad_names
+from umakit.memory.scratchpads import in_own_scratchpads, scratchpads_hold
 from umakit.memory.validator import validate_plan
+from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
 from umakit.program.building import build_program
-from umakit.program.overlap import Overlap, overlap_with_cpu
+from umakit.program.overlap import overlap_with_cpu
 from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend
@@ -50,99 +51,6 @@ from umakit.registration.inputs import input_files
 from umakit.text.escaping import shown
 
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Options of a compilation.
-
-    Attributes:
-        planner: memory planner, a name of `umakit.memory.planners.PLANNERS`.
-        pools: memory pools of the board in order of preference, after those of the backends.
-        weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
-        keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
-            can; else every layer loads and stores its tensors.
-        overlap: when the CPU runs in parallel with accelerators, see `umakit.program.overlap`.
-        index_checks: whether the library checks indices that are computed at run time; without,
-            an index out of range reads or writes outside of its tensor.
-        records: a file of `uma tune`, whose tilings are used; None for the default ones.
-        tilings: tilings by target and layer that take precedence over records and defaults.
-        force: whether files of the output folder that were changed since umakit wrote them, or a
-            tar file that umakit did not write, are replaced too; inputs never are.
-        keep_layout: whether all tensors keep the model's layout; else regions get that of the
-            accelerators' patterns where that pays, see `umakit.partition.layouts.choose`.
-    """
-
-    planner: str = DEFAULT_PLANNER
-    pools: tuple[MemoryPool, ...] = ()
-    weights: Literal["c", "blob"] = "c"
-    keep_in_scratchpads: bool = True
-    overlap: Overlap = "free"
-    records: str | os.PathLike[str] | None = None
-    tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
-    force: bool = False
-    index_checks: bool = True
-    keep_layout: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse values that do not exist.
-
-        Raises:
-            LibraryError: there is no such form of the weights, or no such overlap.
-            MemoryPlanError: there is no such planner, or a pool is not a `MemoryPool`.
-        """
-        parse_weights(self.weights)
-        parse_overlap(self.overlap)
-        check_planner(self.planner)
-        for pool in self.pools:
-            if not isinstance(pool, MemoryPool):
-                raise MemoryPlanError(
-                    f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
-                    fix="write it as umakit.MemoryPool, or use --pool of uma compile",
-                )
-
-    def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
-        """Return the names of the C interface that no tensor may have.
-
-        Raises:
-            MemoryPlanError: a pool has the name of another parameter of the interface.
-        """
-        if self.weights == "blob" and any(pool.name == "weights" for pool in pools):
-            raise MemoryPlanError(
-                "a memory pool cannot be called 'weights' where the weights are a blob",
-                fix="choose another name for it, or --weights c",
-            )
-        names = [name for pool in pools for name in (pool.name, f"{pool.name}_size")]
-        return [*names, "weights"] if self.weights == "blob" else names
-
-
-def parse_weights(form: str) -> Literal["c", "blob"]:
-    """Return a form of the weights by name.
-
-    Raises:
-        LibraryError: there is no such form.
-    """
-    if form == "c":
-        return "c"
-    if form == "blob":
-        return "blob"
-    raise LibraryError(f"weights cannot be written as {form!r}", fix="choose c or blob")
-
-
-def parse_overlap(when: str) -> Overlap:
-    """Return a value of `Overlap` by name.
-
-    Raises:
-        LibraryError: there is no such value.
-    """
-    for overlap in get_args(Overlap):
-        if when == overlap:
-            found: Overlap = overlap
-            return found
-    raise LibraryError(
-        f"there is no overlap {when!r}",
-        fix=f"choose {', '.join(get_args(Overlap))}",
-    )
 
 
 @dataclass(frozen=True)
@@ -191,6 +99,7 @@ def partition_model(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
     keep_layout: bool = False,
+    options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
     notice: Progress = lambda sentence: None,
 ) -> tuple[Network, Partitioned]:
@@ -200,6 +109,8 @@ def partition_model(
         source, backends, name, parameters, input_shapes, rounding, progress, notice: as in
             `compile_model`.
         keep_layout: as in `ExportOptions`.
+        options: options of the compilation, whose `choose` and `keep_layout` count here; default:
+            those of `ExportOptions`.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
@@ -213,7 +124,46 @@ def partition_model(
     for sentence in notices:
         notice(sentence)
     progress("partitioning")
-    return network, partition(network.model.module, backends, keep_layout=keep_layout)
+    options = options or ExportOptions(keep_layout=keep_layout)
+    partitioned = partition_network(network.model, backends, options, progress)
+    for sentence in partitioned.notices:
+        notice(sentence)
+    model = replace(network.model, notices=(*network.model.notices, *partitioned.notices))
+    return replace(network, model=model), partitioned
+
+
+@tvm_api.one_at_a_time
+def partition_network(
+    model: Model,
+    backends: Sequence[Backend],
+    options: ExportOptions,
+    progress: Progress = lambda stage: None,
+) -> Partitioned:
+    """Run the stage `partition`; with `choose="cycles"` also all others, to count cycles.
+
+    Args:
+        model: the network with integer operators.
+        backends, progress: as in `compile_model`.
+        options: options of the compilation.
+
+    Raises:
+        UmakitError: a predicate of a backend failed, or records cannot be used.
+    """
+
+    def stage(order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
+        return partition(model.module, order, keep_layout=options.keep_layout, costs=costs)
+
+    if options.choose == "order" or len({each.target_name for each in backends}) < 2:
+        return stage(backends)
+    given = options
+    if options.records is not None:
+        tilings = read_tilings(Path(options.records), model, backends)
+        given = replace(options, records=None, tilings={**options.tilings, **tilings})
+
+    def export(partitioned: Partitioned, folder: Path) -> Library:
+        return export_program(model, partitioned, backends, folder, given)
+
+    return choose_by_cycles(backends, stage, export, progress)
 
 
 def compile_model(
@@ -258,7 +208,7 @@ def compile_model(
     check_destination(destination, inputs, force=options.force)
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
-        rounding=rounding, keep_layout=options.keep_layout, progress=progress, notice=notice,
+        rounding=rounding, options=options, progress=progress, notice=notice,
     )  # fmt: skip
     library = export_program(
         network.model, partitioned, backends, destination, options, progress, inputs
@@ -326,6 +276,7 @@ def export_program(
         reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
         program = build_program(model, lowered, partitioned.report, reserved)
         program = replace(program, index_checks=options.index_checks)
+        program = in_own_scratchpads(program, scratchpad_names(list(by_target.values())))
         program = overlap_with_cpu(program, by_target, options.overlap)
         check_driver_calls(program.kernels, by_target)
         progress("planning memory")

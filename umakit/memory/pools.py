@@ -8,7 +8,7 @@ pools in `accel.toml`; options of a compilation add pools of the board, or overr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from umakit.errors import MemoryPlanError
@@ -96,17 +96,22 @@ def memory_pools(
 
     Args:
         backends: backends whose `accel.toml` may declare pools; pools with equal names are one
-            memory.
+            memory, but a scratchpad belongs to one backend, see `scratchpad_names`.
         requested: pools of the board. A pool that a backend declared too gets this size and the
             stricter alignment; the backend's `reachable_by` stays.
 
     Raises:
-        MemoryPlanError: two backends disagree about a pool, or a pool is requested twice.
+        MemoryPlanError: two backends disagree about a pool, or a pool is requested twice or by a
+            name that several scratchpads have.
     """
     pools: dict[str, MemoryPool] = {}
+    others = scratchpad_names(backends)
     for backend in backends:
-        for pool in _declared_pools(backend):
+        for declared in _declared_pools(backend):
+            name = others.get((backend.target_name, declared.name), declared.name)
+            pool = replace(declared, name=name)
             pools[pool.name] = _united(pools.get(pool.name, pool), pool)
+    _check_requested(requested, others)
     for name in pools.keys() | {pool.name for pool in requested}:
         if f"{name}_size" in pools.keys() | {pool.name for pool in requested}:
             raise MemoryPlanError(
@@ -135,6 +140,40 @@ def memory_pools(
     return tuple(pools.values())
 
 
+def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
+    """Return other names for scratchpads whose name several backends have given to one of theirs.
+
+    Args:
+        backends: backends of one build.
+
+    Returns:
+        `TARGET_NAME` by target and name; empty if all names differ.
+    """
+    declared = [
+        (backend.target_name, pool.name)
+        for backend in backends
+        for pool in _declared_pools(backend)
+        if pool.by_offset
+    ]
+    names = [name for _, name in declared]
+    return {
+        (target, name): f"{target}_{name}" for target, name in declared if names.count(name) > 1
+    }
+
+
+def _check_requested(
+    requested: Iterable[MemoryPool], others: Mapping[tuple[str, str], str]
+) -> None:
+    """Refuse a request for a scratchpad by a name that several backends have given to theirs."""
+    for pool in requested:
+        names = [other for (_, name), other in others.items() if name == pool.name]
+        if names:
+            raise MemoryPlanError(
+                f"memory pool {pool.name} is the name of scratchpads of several accelerators",
+                fix=f"write {' or '.join(names)}",
+            )
+
+
 def _declared_pools(backend: Backend) -> list[MemoryPool]:
     """Return the pools in a backend's `accel.toml`."""
     targets = {"cpu": CPU, "accelerator": backend.target_name}
@@ -154,8 +193,8 @@ def _united(one: MemoryPool, other: MemoryPool) -> MemoryPool:
     """Merge the declarations of one memory by two backends; a scratchpad belongs to one backend."""
     if one is not other and (one.by_offset or other.by_offset):
         raise MemoryPlanError(
-            f"memory pool {one.name} is a scratchpad, and declared by two backends",
-            fix="give the scratchpads of two accelerators two names in accel.toml",
+            f"memory pool {one.name} is a scratchpad of one backend and a memory of another one",
+            fix="give it another name in the accel.toml of one of them",
         )
     if (one.size, one.alignment) != (other.size, other.alignment):
         raise MemoryPlanError(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check whether the tensors that a program keeps in scratchpads fit."""
+"""Tensors in scratchpads: the names of these memories, and whether all tensors fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from umakit.memory.planners import PLANNERS, arena_size
@@ -11,6 +11,22 @@ from umakit.memory.pools import MemoryPool
 from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import live_set_bound
 from umakit.program.program import Program
+
+
+def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -> Program:
+    """Return a program whose tensors lie in the scratchpads of their own accelerators.
+
+    Args:
+        program: the program, whose tensors name scratchpads as their backends do.
+        names: names of scratchpads in the build, by target and the backend's name.
+    """
+    tensors = dict(program.tensors)
+    for call in program.calls if names else ():
+        for name in call.scratch:
+            pool = names.get((call.target, tensors[name].pool))
+            if pool is not None:
+                tensors[name] = replace(tensors[name], pool=pool)
+    return replace(program, tensors=tensors)
 
 
 def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str) -> bool:

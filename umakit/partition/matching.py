@@ -7,7 +7,7 @@ say about operators that they refuse is kept for the offload report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +28,14 @@ class Refusals:
 
     `on_match` is called with each match that a predicate accepts.
     `accepted` has the rounding of the accelerator's own by accepted row, or an empty text.
+    `assigned` has by row the only accelerator that may take it; others may be taken by any.
     """
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
     accepted: dict[int, str] = field(default_factory=dict)
     error: UmakitError | None = None
     on_match: Callable[[Backend, Pattern, tvm_api.PatternCheckContext], None] | None = None
+    assigned: Mapping[int, str] = field(default_factory=dict)
 
     def refuse(self, context: tvm_api.PatternCheckContext, reason: str) -> bool:
         for number in _matched_operators(context):
@@ -41,6 +43,13 @@ class Refusals:
             if reason not in reasons:
                 reasons.append(reason)
         return False
+
+    def given_to_other(self, target: str, context: tvm_api.PatternCheckContext) -> str:
+        """Return the accelerator that an operator of a match is assigned to; else an empty text."""
+        if not self.assigned:
+            return ""
+        found = (self.assigned.get(row, target) for row in sorted(_matched_operators(context)))
+        return next((other for other in found if other != target), "")
 
 
 def fuse_all(
@@ -103,6 +112,8 @@ def _check(
             return False
         if isinstance(answer, (bool, np.bool_)):
             answer = bool(answer) or ""
+        if answer is True and (other := refusals.given_to_other(backend.target_name, context)):
+            return refusals.refuse(context, f"{pattern.name}: was given to {other} for its cycles")
         if answer is True:
             rounding = getattr(pattern.predicate, "own_rounding", "")
             refusals.accepted.update(dict.fromkeys(_matched_operators(context), rounding))

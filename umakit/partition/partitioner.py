@@ -14,6 +14,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError
 from umakit.operators.registry import name_for_readers
+from umakit.partition.choice import Decision, Key, LayerCosts, by_cycles, by_order
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
 from umakit.partition.kept_names import with_kept_names
 from umakit.partition.layouts.choose import Fitted, fit_layouts
@@ -35,16 +36,31 @@ class Partitioned:
         report: the offload report.
         provenance: maps calls of the module to rows of the report; None if unknown.
         roles: what constants are for their operators.
+        keys: operators by row of the report, as `umakit.partition.choice` names them; None for
+            transposes that the model has not.
+        transposed: elements that transposes move which the model has not.
     """
 
     module: tvm_api.IRModule
     report: OffloadReport
     provenance: Provenance | None = None
     roles: ConstantRoles = field(default_factory=ConstantRoles)
+    keys: tuple[Key | None, ...] = ()
+    transposed: int = 0
+
+    @property
+    def notices(self) -> list[str]:
+        """What was decided for the user, one sentence each."""
+        comparison = self.report.comparison
+        return [] if comparison is None else [str(comparison)]
 
 
 def partition(
-    module: tvm_api.IRModule, backends: Sequence[Backend], *, keep_layout: bool = False
+    module: tvm_api.IRModule,
+    backends: Sequence[Backend],
+    *,
+    keep_layout: bool = False,
+    costs: LayerCosts | None = None,
 ) -> Partitioned:
     """Partition a Relax module onto backends; earlier backends have precedence.
 
@@ -52,30 +68,94 @@ def partition(
         module: a Relax module with a function `main`.
         backends: backends in order of priority.
         keep_layout: whether no region gets another layout, as `layouts.choose` describes.
+        costs: cycles of layers; each layer that several backends could take goes to the one with
+            the fewest. None for the first one in order.
 
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
     """
     module = _prepare(module, backends)
-    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends)
+    keys = operator_keys(module)
+    decisions = {}
+    if costs is not None:
+        decided = by_cycles(costs, [backend.target_name for backend in backends])
+        decisions = {row: decided[key] for row, key in enumerate(keys) if key in decided}
+    assigned = {row: decision.target for row, decision in decisions.items()}
+    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends, assigned)
     if fitted.target:
-        found = _partitioned(fitted, backends)
+        found = _partitioned(fitted, backends, keys, decisions)
         if found.report.offloaded_macs >= fitted.macs:
             return found
         fitted = Fitted(module)  # a predicate answers otherwise than it did before
-    return _partitioned(fitted, backends)
+    return _partitioned(fitted, backends, keys, decisions)
 
 
-def _partitioned(fitted: Fitted, backends: Sequence[Backend]) -> Partitioned:
+def operator_keys(module: tvm_api.IRModule) -> list[Key]:
+    """Return the key of each operator of `main`, in execution order."""
+    seen: dict[str, int] = {}
+    keys = []
+    for binding in tvm_api.bindings_of(module["main"]):
+        if isinstance(binding.value, tvm_api.Call) and tvm_api.operator_name(binding.value):
+            name = tvm_api.name_of(binding.value) or str(binding.var.name)
+            keys.append((name, seen.setdefault(name, 0)))
+            seen[name] += 1
+    return keys
+
+
+def _partitioned(
+    fitted: Fitted,
+    backends: Sequence[Backend],
+    keys: Sequence[Key],
+    given: Mapping[int, Decision],
+) -> Partitioned:
+    """Partition a network with its layouts.
+
+    Args:
+        fitted: the network.
+        backends: backends in order of priority.
+        keys: operators by row of the network before layouts were changed.
+        given: decisions by row of that network.
+    """
     module, operators = _number_operators(fitted.module)
+    origins = fitted.origins or {row: row for row in range(len(operators))}
+    decisions = {row: given[origin] for row, origin in origins.items() if origin in given}
+    assigned = {row: decision.target for row, decision in decisions.items()}
     provenance = Provenance(module["main"], lambda _, binding: tvm_api.rows_of(binding.value))
     roles = constant_roles(module["main"])
-    refusals = {backend.target_name: Refusals() for backend in backends}
-    module = fuse_all(module, backends, refusals)
-    where = offloaded_rows(module, provenance)
-    placements = _final_placements(operators, where, refusals)
-    report = OffloadReport(tuple(fitted.noted(placements)))
-    return Partitioned(_finish(module, backends), report, provenance, roles)
+    refusals = {backend.target_name: Refusals(assigned=assigned) for backend in backends}
+    fused = fuse_all(module, backends, refusals)
+    where = offloaded_rows(fused, provenance)
+    placements = tuple(fitted.noted(_final_placements(operators, where, refusals)))
+    decisions = _decided_by_order(module, backends, provenance) | decisions
+    report = OffloadReport(
+        tuple(replace(each, decision=decisions.get(n)) for n, each in enumerate(placements))
+    )
+    return Partitioned(
+        _finish(fused, backends),
+        report,
+        provenance,
+        roles,
+        tuple(keys[origins[row]] if row in origins else None for row in range(len(operators))),
+        sum(
+            size // tvm_api.element_bytes(operators[row].dtype)
+            for row, size in fitted.transposed.items()
+        ),
+    )
+
+
+def _decided_by_order(
+    module: tvm_api.IRModule, backends: Sequence[Backend], provenance: Provenance
+) -> dict[int, Decision]:
+    """Return by row how operators that several backends would take alone are decided."""
+    if len(backends) < 2:
+        return {}
+    taken = {
+        each.target_name: offloaded_rows(
+            fuse_all(module, [each], {each.target_name: Refusals()}), provenance
+        )
+        for each in backends
+    }
+    return by_order(taken)
 
 
 def partition_module(

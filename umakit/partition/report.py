@@ -7,6 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from umakit.partition.choice import Decision
+from umakit.partition.comparison import Comparison
+
 CPU = "cpu"
 
 CONVERSIONS = ("quantize", "dequantize")
@@ -36,6 +39,7 @@ class OperatorPlacement:
         changes_layout: whether it is a transpose that the model has not, between two layouts.
         transposes: row whose first result this transpose reads; -1 for the model's first input, -2
             for its second, and so on; None for other operators, and if there is no such row.
+        decision: how it was decided if several accelerators could take it; None for others.
     """
 
     operator: str
@@ -51,6 +55,7 @@ class OperatorPlacement:
     axes: tuple[int, ...] = ()
     changes_layout: bool = False
     transposes: int | None = None
+    decision: Decision | None = field(default=None, compare=False)
 
     @property
     def yields(self) -> str:
@@ -74,9 +79,16 @@ class OperatorPlacement:
 
 @dataclass(frozen=True)
 class OffloadReport:
-    """Placements of all operators of a network, in execution order."""
+    """Placements of all operators of a network, in execution order.
+
+    Attributes:
+        placements: one for each operator.
+        comparison: the ways to give layers to accelerators that were compared; None if the order
+            of the accelerators decided.
+    """
 
     placements: tuple[OperatorPlacement, ...]
+    comparison: Comparison | None = None
 
     @property
     def total_macs(self) -> int:
@@ -121,3 +133,11 @@ class OffloadReport:
     def as_json(self) -> list[dict[str, Any]]:
         """Return a list of {operator, name, where, reason}, in execution order."""
         return [placement.as_json() for placement in self.placements]
+
+    def with_decisions_as_json(self) -> list[dict[str, Any]]:
+        """Return the list of `as_json`, with `candidates` and `decided` in rows of operators that
+        several accelerators could take."""
+        return [
+            {**row.as_json(), **({} if row.decision is None else row.decision.as_json())}
+            for row in self.placements
+        ]

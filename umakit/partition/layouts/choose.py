@@ -31,7 +31,7 @@ from umakit.partition.layouts.predictions import Predictions
 from umakit.partition.layouts.rewriting import Rewritten, rewrite
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.matching import Refusals, fuse_all, offloaded_rows
-from umakit.partition.provenance import Provenance
+from umakit.partition.provenance import Provenance, note_rows
 from umakit.partition.report import CPU, OperatorPlacement
 from umakit.registration.backend import Backend
 
@@ -50,6 +50,7 @@ class Fitted:
         sources: what they read, as `OperatorPlacement.transposes`, by row.
         refused: why operators keep a layout that no accelerator takes, by row.
         macs: multiply-accumulates that accelerators took without any change; -1 if unknown.
+        origins: rows before the change by row; empty if nothing was changed.
     """
 
     module: tvm_api.IRModule
@@ -59,6 +60,7 @@ class Fitted:
     sources: Mapping[int, int] = field(default_factory=dict)
     refused: Mapping[int, str] = field(default_factory=dict)
     macs: int = -1
+    origins: Mapping[int, int] = field(default_factory=dict)
 
     def noted(self, placements: Iterable[OperatorPlacement]) -> Iterator[OperatorPlacement]:
         """Yield the rows of the offload report with what is known of their layouts."""
@@ -81,19 +83,22 @@ class Fitted:
         return f"to {layout}, {moved:,} B" if moved else f"to {layout}, moves nothing"
 
 
-def fit_layouts(module: tvm_api.IRModule, backends: Sequence[Backend]) -> Fitted:
+def fit_layouts(
+    module: tvm_api.IRModule, backends: Sequence[Backend], assigned: Mapping[int, str] | None = None
+) -> Fitted:
     """Change layouts of a network where that pays; most networks stay as they are.
 
     Args:
         module: a Relax module whose `main` has dataflow blocks, before matching.
         backends: backends in order of priority.
+        assigned: the only accelerator that may take a row, by row; others may be taken by any.
     """
     main = module["main"]
     blocks = [block for block in main.body.blocks if len(block.bindings)]
     for target in _targets(backends) if len(blocks) == 1 else ():
         graph = Graph(main, Flip(target))
         if graph.anchors():
-            fitted = _Choice(module, backends, graph).fitted()
+            fitted = _Choice(module, backends, graph, assigned or {}).fitted()
             if fitted is not None:
                 return fitted
     return Fitted(module)
@@ -108,10 +113,18 @@ def _targets(backends: Iterable[Backend]) -> list[str]:
 class _Choice:
     """The choice between two layouts for one network."""
 
-    def __init__(self, module: tvm_api.IRModule, backends: Sequence[Backend], graph: Graph) -> None:
+    def __init__(
+        self,
+        module: tvm_api.IRModule,
+        backends: Sequence[Backend],
+        graph: Graph,
+        assigned: Mapping[int, str],
+    ) -> None:
         self._module = module
         self._backends = backends
         self._graph = graph
+        rows = _rows(module)
+        self._assigned = {v: assigned[rows[v]] for v in graph.calls if rows.get(v) in assigned}
         self._work = {
             variable: multiply_accumulates(tvm_api.operator_name(call), call, variable)
             for variable, call in graph.calls.items()
@@ -139,7 +152,10 @@ class _Choice:
             return Fitted(self._module, refused=by_row, macs=macs)
         made = rewrite(self._module, self._graph, chosen)
         parameters = list(self._module["main"].params)
-        return _described(made, parameters, self._graph.flip.target, refused, macs)
+        fitted = _described(made, parameters, self._graph.flip.target, refused, macs)
+        before_rows, rows = _rows(self._module), _rows(made.module)
+        found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
+        return replace(fitted, origins=found)
 
     def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
         """Return the operators that backends take, each with its cycles, 0 if they are not known.
@@ -159,12 +175,21 @@ class _Choice:
 
         provenance = Provenance(module["main"], rows_for)
         predictions = Predictions()
-        refusals = {b.target_name: Refusals(on_match=predictions.note) for b in self._backends}
-        values = {
-            origins[binding.var]: binding.value
-            for binding in tvm_api.bindings_of(module["main"])
-            if binding.var in origins
+        assigned = {numbers[variable]: target for variable, target in self._assigned.items()}
+        refusals = {
+            backend.target_name: Refusals(on_match=predictions.note, assigned=assigned)
+            for backend in self._backends
         }
+        bindings = list(tvm_api.bindings_of(module["main"]))
+        values = {origins[each.var]: each.value for each in bindings if each.var in origins}
+        if assigned:  # matches are told by the rows of their calls
+            calls = (each for each in bindings if isinstance(each.value, tvm_api.Call))
+            module = note_rows(module, [rows_for(0, each) for each in calls])
+            values = {
+                variables[row]: binding.value
+                for binding in tvm_api.bindings_of(module["main"])
+                for row in tvm_api.rows_of(binding.value)
+            }
         try:
             fused = fuse_all(module, self._backends, refusals)
         except UmakitError:  # what the user has to see is said for the network itself

@@ -18,7 +18,7 @@ from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.rounding import function_of
-from umakit.pipeline import ExportOptions, import_network
+from umakit.pipeline import ExportOptions, import_network, partition_network
 from umakit.testing.differences import DEFAULT_TOLERANCE, TensorDifference, Tolerance, worst_of
 from umakit.tools.diff.blame import find_blame, layer_results
 from umakit.tools.diff.libraries import (
@@ -121,7 +121,9 @@ def diff_model(
     with temporary_folder("umakit-diff-") as folder:
         if library is None:
             progress("compiling the library")
-            made = compiled_library(model, backends, folder / "library", options)
+            partitioned = partition_network(model, backends, options or ExportOptions(), progress)
+            notices += partitioned.notices
+            made = compiled_library(model, partitioned, backends, folder / "library", options)
         else:
             made = written_library(library, model)
         progress("compiling the reference")
@@ -151,7 +153,9 @@ def diff_model(
             else:
                 progress("compiling a library whose layers store their results")
                 path = folder / "stored"
-                stored = compiled_library(model, backends, path, storing(options, made))
+                stored = compiled_library(
+                    model, partitioned, backends, path, storing(options, made)
+                )
                 result = _unhidden(result, compare(stored, "stored_probe", [result.inputs]))
     return replace(
         result, name=model.name, seeds=inputs is None, nodes=nodes_of(source, every.operators),

@@ -12,25 +12,28 @@ from umakit.errors import InputError, LibraryError
 from umakit.frontend import Model
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
-from umakit.partition.partitioner import partition
+from umakit.partition.partitioner import Partitioned
 from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
 from umakit.tools.diff.session import form_of_weights
 
 
 def compiled_library(
-    model: Model, backends: Sequence[UMABackend], path: Path, options: ExportOptions | None
+    model: Model,
+    partitioned: Partitioned,
+    backends: Sequence[UMABackend],
+    path: Path,
+    options: ExportOptions | None,
 ) -> Library:
-    """Compile a network like `compile_model`.
+    """Compile a partitioned network like `compile_model`.
 
     Args:
         model: the network with integer operators.
+        partitioned: the partitioned network.
         backends: backends in order of priority.
         path: the folder to write.
         options: None for the defaults with large weights in a blob.
     """
-    keep_layout = options is not None and options.keep_layout
-    partitioned = partition(model.module, backends, keep_layout=keep_layout)
     options = options or ExportOptions(weights=form_of_weights(partitioned.module))
     return export_program(model, partitioned, backends, path, options)
 

@@ -65,9 +65,8 @@ def make_page(
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: its subclass says which other stage refused and why.
     """
-    keep_layout = options is not None and options.keep_layout
     network, partitioned = partition_model(
-        source, backends, input_shapes=input_shapes, rounding=rounding, keep_layout=keep_layout,
+        source, backends, input_shapes=input_shapes, rounding=rounding, options=options,
         progress=progress,
     )  # fmt: skip
     with temporary_folder("umakit-report-") as temporary:

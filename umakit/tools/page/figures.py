@@ -427,9 +427,12 @@ class Page:
             "cycle_totals": self.cycles.as_json(),
             "moved_bytes": self.moved_bytes,
             "operators": [
-                {**row.as_json(), "macs": row.macs, "shape": list(row.shape), "dtype": row.dtype}
-                for row in self.offload.placements
+                {**said, "macs": row.macs, "shape": list(row.shape), "dtype": row.dtype}
+                for said, row in zip(
+                    self.offload.with_decisions_as_json(), self.offload.placements, strict=True
+                )
             ],
+            **({"choice": self.offload.comparison.as_json()} if self.offload.comparison else {}),
             "layers": [layer.as_json() for layer in self.layers],
             "totals": [total.as_json() for total in self.totals],
             "memory": dict(self.memory),

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a compilation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from umakit.errors import LibraryError, MemoryPlanError
+from umakit.machine import Layer, Tiling
+from umakit.memory.planners import DEFAULT_PLANNER
+from umakit.memory.planning import check_planner
+from umakit.memory.pools import MemoryPool
+from umakit.program.overlap import Overlap
+from umakit.text.escaping import shown
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Options of a compilation.
+
+    Attributes:
+        planner: memory planner, a name of `umakit.memory.planners.PLANNERS`.
+        pools: memory pools of the board in order of preference, after those of the backends.
+        weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
+        keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
+            can; else every layer loads and stores its tensors.
+        overlap: when the CPU runs in parallel with accelerators, see `umakit.program.overlap`.
+        index_checks: whether the library checks indices that are computed at run time; without,
+            an index out of range reads or writes outside of its tensor.
+        records: a file of `uma tune`, whose tilings are used; None for the default ones.
+        tilings: tilings by target and layer that take precedence over records and defaults.
+        force: whether files of the output folder that were changed since umakit wrote them, or a
+            tar file that umakit did not write, are replaced too; inputs never are.
+        keep_layout: whether all tensors keep the model's layout; else regions get that of the
+            accelerators' patterns where that pays, see `umakit.partition.layouts.choose`.
+        choose: how a layer that several accelerators could take is decided: `order`, by their
+            order; `cycles`, by runs of the network, see `umakit.choosing.choose`.
+    """
+
+    planner: str = DEFAULT_PLANNER
+    pools: tuple[MemoryPool, ...] = ()
+    weights: Literal["c", "blob"] = "c"
+    keep_in_scratchpads: bool = True
+    overlap: Overlap = "free"
+    records: str | os.PathLike[str] | None = None
+    tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
+    force: bool = False
+    index_checks: bool = True
+    keep_layout: bool = False
+    choose: Literal["order", "cycles"] = "order"
+
+    def __post_init__(self) -> None:
+        """Refuse values that do not exist.
+
+        Raises:
+            LibraryError: there is no such form of the weights, no such overlap, or no such rule
+                to choose by.
+            MemoryPlanError: there is no such planner, or a pool is not a `MemoryPool`.
+        """
+        parse_weights(self.weights)
+        parse_overlap(self.overlap)
+        parse_choose(self.choose)
+        check_planner(self.planner)
+        for pool in self.pools:
+            if not isinstance(pool, MemoryPool):
+                raise MemoryPlanError(
+                    f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
+                    fix="write it as umakit.MemoryPool, or use --pool of uma compile",
+                )
+
+    def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
+        """Return the names of the C interface that no tensor may have.
+
+        Raises:
+            MemoryPlanError: a pool has the name of another parameter of the interface.
+        """
+        if self.weights == "blob" and any(pool.name == "weights" for pool in pools):
+            raise MemoryPlanError(
+                "a memory pool cannot be called 'weights' where the weights are a blob",
+                fix="choose another name for it, or --weights c",
+            )
+        names = [name for pool in pools for name in (pool.name, f"{pool.name}_size")]
+        return [*names, "weights"] if self.weights == "blob" else names
+
+
+def parse_weights(form: str) -> Literal["c", "blob"]:
+    """Return a form of the weights by name.
+
+    Raises:
+        LibraryError: there is no such form.
+    """
+    if form == "c":
+        return "c"
+    if form == "blob":
+        return "blob"
+    raise LibraryError(f"weights cannot be written as {form!r}", fix="choose c or blob")
+
+
+def parse_overlap(when: str) -> Overlap:
+    """Return a value of `Overlap` by name.
+
+    Raises:
+        LibraryError: there is no such value.
+    """
+    for overlap in get_args(Overlap):
+        if when == overlap:
+            found: Overlap = overlap
+            return found
+    raise LibraryError(
+        f"there is no overlap {when!r}",
+        fix=f"choose {', '.join(get_args(Overlap))}",
+    )
+
+
+def parse_choose(rule: str) -> Literal["order", "cycles"]:
+    """Return a rule to choose between accelerators by name.
+
+    Raises:
+        LibraryError: there is no such rule.
+    """
+    if rule == "order":
+        return "order"
+    if rule == "cycles":
+        return "cycles"
+    raise LibraryError(
+        f"accelerators cannot be chosen by {shown(rule, 60)!r}", fix="choose order or cycles"
+    )
