@@ -37,7 +37,7 @@ from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
 from umakit.memory.planning import plan_memory
-from umakit.memory.pools import memory_pools, scratchpad_names
+from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
 from umakit.memory.scratchpads import in_own_scratchpads, scratchpads_hold
 from umakit.memory.validator import validate_plan
 from umakit.partition.choice import LayerCosts
@@ -272,11 +272,13 @@ def export_program(
             for backend in backends
             if backend.target_name in used or calls_rounding(lowered.kernels.values(), backend)
         }
-        pools = memory_pools(list(by_target.values()), options.pools)
+        used_backends = list(by_target.values())
+        requested = requested_pools(options.pools, backends, used_backends)
+        pools = memory_pools(used_backends, requested)
         reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
         program = build_program(model, lowered, partitioned.report, reserved)
         program = replace(program, index_checks=options.index_checks)
-        program = in_own_scratchpads(program, scratchpad_names(list(by_target.values())))
+        program = in_own_scratchpads(program, scratchpad_names(used_backends))
         program = overlap_with_cpu(program, by_target, options.overlap)
         check_driver_calls(program.kernels, by_target)
         progress("planning memory")

@@ -161,6 +161,29 @@ def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
     }
 
 
+def requested_pools(
+    requested: Iterable[MemoryPool], backends: Sequence[Backend], used: Sequence[Backend]
+) -> list[MemoryPool]:
+    """Return the pools of the board with the names that they have in a build.
+
+    Args:
+        requested: pools as the user names them. `TARGET_NAME` is a scratchpad of an accelerator
+            that has its name in common with one of another accelerator, used or not.
+        backends: all backends that were given.
+        used: those that the build needs; what is requested for the others is left out.
+    """
+    owners = {other: place for place, other in scratchpad_names(backends).items()}
+    targets, others = {each.target_name for each in used}, scratchpad_names(used)
+    found = []
+    for pool in requested:
+        place = owners.get(pool.name)
+        if place is None:
+            found.append(pool)
+        elif place[0] in targets:
+            found.append(replace(pool, name=others.get(place, place[1])))
+    return found
+
+
 def _check_requested(
     requested: Iterable[MemoryPool], others: Mapping[tuple[str, str], str]
 ) -> None:

@@ -70,10 +70,12 @@ class Candidate:
     source: Source = NOT_COMPARED
     left_to_cpu: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def text(self, *, with_source: bool) -> str:
+        """Return its name, its cycles, and where they come from if that is wanted."""
         if self.source == NOT_COMPARED:
             return self.target
-        figure = self.source if self.cycles is None else f"{self.cycles:,} {self.source}"
+        figure = self.source if self.cycles is None else f"{self.cycles:,}"
+        figure += f" {self.source}" if with_source and self.cycles is not None else ""
         left = f" (leaves {', '.join(self.left_to_cpu)} to the CPU)" if self.left_to_cpu else ""
         return f"{self.target} {figure}{left}"
 
@@ -100,7 +102,11 @@ class Decision:
     target: str
 
     def __str__(self) -> str:
-        return f"{self.decided}: {', '.join(map(str, self.candidates))}"
+        sources = {each.source for each in self.candidates}
+        is_one = len(sources) == 1 and sources <= {"measured", "predicted"}
+        source = f", {sources.pop()}" if is_one else ""
+        texts = (each.text(with_source=not is_one) for each in self.candidates)
+        return f"{self.decided}{source}: {', '.join(texts)}"
 
     def as_json(self) -> dict[str, Any]:
         """Return `candidates` and `decided`."""

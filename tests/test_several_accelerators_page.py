@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`docs/several-accelerators.md` can be typed along; `--update-golden` writes what is printed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from console import type_along
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "several-accelerators.md"
+
+
+def test_a_reader_who_types_along_sees_what_the_page_shows(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
+    update = bool(request.config.getoption("--update-golden"))
+    assert type_along(PAGE, tmp_path, update=update) == 4
+
+
+def test_the_python_of_the_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(code, {})
+    assert re.fullmatch(r"[1-9]\d+ cycles saved\n", capsys.readouterr().out)
