@@ -534,3 +534,21 @@ def test_a_cost_that_has_no_such_form_is_not_called_exact() -> None:
     choices = [("described",), ("macs",), ("m", "n", "k")]
     formula = fitted(samples, choices)
     assert any(formula.of(sizes) != cycles for sizes, cycles in samples)
+
+
+@pytest.mark.parametrize("percent", [0.0, 5.0, 63.8])
+def test_formulas_that_are_far_off_are_named(
+    percent: float, calibrated: tuple[Path, Answers], capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = read_calibration(calibrated[0] / "calibration.json")
+    first, *others = found.copies
+    exact = first.evidence.held_out if percent == 0 else 0
+    evidence = replace(first.evidence, exact=exact, worst_percent=percent)
+    outcome = Outcome(replace(found, copies=(replace(first, evidence=evidence), *others)), 1, ())
+    _say_layers(outcome)
+    warning = "note: do not rely on these formulas"
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (warning in printed) == (percent > 5)
+    if percent > 5:
+        assert f"{first.name} (63.8 %)" in printed and "--tiles, default 120" in printed
+        assert outcome.as_json()["notes"][-1].startswith("do not rely on")

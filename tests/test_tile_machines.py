@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from comparisons import examples
@@ -34,6 +35,7 @@ from umakit.machine import (
     TileSizes,
     Tiling,
     misfit,
+    tiled_layer_pass,
     tiles_on,
 )
 from umakit.machine.commands import commands_of
@@ -330,3 +332,14 @@ def test_convolutions_in_groups_are_refused_whatever_the_pattern_takes(tmp_path:
     assert (row.where, row.reason) == (
         "cpu", "4 groups: tiles are of one group, or of a depthwise convolution",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("option", "names"), [("configure", ["kernel_size"]), ("copy", ["tensor", "kernel_height"])]
+)
+def test_an_argument_that_a_tiled_layer_does_not_have_is_refused(
+    option: str, names: list[str]
+) -> None:
+    planner: Any = None
+    with pytest.raises(BackendError, match=f"{option} has no argument '{names[-1]}'.*choose from"):
+        tiled_layer_pass(planner, "some_npu", **{option: names})

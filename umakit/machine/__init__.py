@@ -12,6 +12,7 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     requirements.py Transfer, Job what a tile requires: transfers and a job of the array
     tilings.py    PlannedLayers tilings that are given to a compilation, and the layers it cut
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
+    layer_pass.py tiled_layer_pass tiles as driver calls: the TIR pass of a backend
     commands.py   commands_of   the commands of a tiled layer for the device
     costs.py      Cost          cycles of a command, and the sizes that they depend on
     tile_machine.py TileMachine what cutting layers into tiles asks of a machine
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from umakit.machine.description import Command, Engine, Machine, Memory, Queue, Stream
     from umakit.machine.hardware import Hardware
     from umakit.machine.layer import Kind, Layer
+    from umakit.machine.layer_pass import tiled_layer_pass
     from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
     from umakit.machine.schedules import (
         loops_of,
@@ -80,6 +82,7 @@ __all__ = [
     "misfit",
     "placed_schedule",
     "tile_schedule",
+    "tiled_layer_pass",
     "tiles_on",
     "with_calls",
 ]
@@ -112,6 +115,7 @@ __getattr__ = imported_on_use(
         "misfit": "umakit.machine.space",
         "placed_schedule": "umakit.machine.schedules",
         "tile_schedule": "umakit.machine.schedules",
+        "tiled_layer_pass": "umakit.machine.layer_pass",
         "tiles_on": "umakit.machine.space",
         "with_calls": "umakit.machine.schedules",
     },

@@ -39,6 +39,9 @@ NOT_A_COST = (
 )
 """Where to look if the costs of commands are right, and the cycles of layers are not."""
 
+MOST_PERCENT = 5.0
+"""A formula that is further off on a command that was held out is not to be relied on."""
+
 
 @dataclass(frozen=True)
 class Calibrating:
@@ -85,7 +88,15 @@ class Outcome:
 
     @property
     def hint(self) -> str:
-        """Where to look if all commands are exact and whole layers are not; empty otherwise."""
+        """What to do about costs that are off, or about whole layers that are; empty otherwise."""
+        off = [each for each in self.costs if each.evidence.worst_percent > MOST_PERCENT]
+        if off:
+            named = ", ".join(f"{each.name} ({each.evidence.worst_percent:.1f} %)" for each in off)
+            return (
+                f"do not rely on these formulas, which are off on commands that were held out: "
+                f"{named}; measure more layers (--tiles, default {TILES}), and if that does not "
+                "help, say in accel.toml what the cost depends on (docs/your-cost-model.md)"
+            )
         layers = self.calibration.layers
         is_off = any(each.predicted_cycles != each.clock_cycles for each in layers)
         return NOT_A_COST if is_off and self.exact == self.held_out > 0 else ""

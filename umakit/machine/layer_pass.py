@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The TIR pass of a backend whose layers are cut into tiles: loops over tiles, of driver calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from umakit import patterns, tir, tvm_api
+from umakit.errors import BackendError
+from umakit.machine.layer import Kind
+from umakit.machine.planner import TilePlanner
+from umakit.machine.schedules import placed_schedule, with_calls
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tiles import Position, Tiles
+
+TENSORS = ("data", "addend", "weights", "bias", "multipliers", "shifts", "result")
+"""Numbers of tensors in calls of a driver are places in this order."""
+
+PARAMETERS = ("bias", "multipliers", "shifts")
+
+OPERATIONS = (Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.MAX_POOL, Kind.AVERAGE_POOL)
+"""Numbers of operations in calls of a driver are places in this order."""
+
+OPERANDS = ("data", "weights", "parameters", "result", "addend")
+"""Tensors whose buffers a job is given, in this order; those that a layer lacks are 0."""
+
+CONFIGURE = (
+    "operation", "rounding", "channels_first", "kernel_height", "kernel_width", "stride_y",
+    "stride_x", "dilation_y", "dilation_x", "input_zero_point", "output_zero_point", "lowest",
+    "highest",
+)  # fmt: skip
+"""Arguments of `NAME_configure`; `dataflow` is known too."""
+
+COPY = (
+    "tensor", "buffer", "offset", "place", "planes", "rows", "row_bytes", "plane_stride",
+    "row_stride",
+)  # fmt: skip
+"""Arguments of `NAME_load` and `NAME_store`; `engine`, `by_planes` and `line` are known too."""
+
+TRANSFER = COPY[2:]
+
+Call = tuple[str, list[Any]]
+"""A C function's name and its arguments."""
+
+
+@dataclass(frozen=True)
+class _Driver:
+    """The C functions that a pass calls, and the names of their arguments."""
+
+    name: str
+    begin: Sequence[int]
+    configure: Sequence[str]
+    copy: Sequence[str]
+    load: str
+    store: str
+    schedule: Callable[[Tiles], tvm_api.Schedule] = field(repr=False)
+
+
+def tiled_layer_pass(
+    planner: TilePlanner,
+    driver: str,
+    *,
+    begin: Sequence[int] = (),
+    configure: Sequence[str] = CONFIGURE,
+    copy: Sequence[str] = COPY,
+    load: str = "load",
+    store: str = "store",
+    schedule: Callable[[Tiles], tvm_api.Schedule] = placed_schedule,
+) -> Any:
+    """Return a pass for `_register_tir_pass` that cuts layers into tiles, as driver calls.
+
+    A layer becomes these calls, where NAME is `driver`:
+
+    - `NAME_begin(begin...)`, once;
+    - `NAME_bind(tensor, memory, bytes)` for each tensor in shared memory;
+    - `NAME_load(copy...)` for each tile of data, weights and addend;
+    - `NAME_configure(configure...)`, `NAME_configure_add(...)` if the layer adds a tensor, and
+      loads of bias, multipliers and shifts as single rows, once, before the first job;
+    - `NAME_compute(buffers of data, weights, parameters, result, addend, Tiles.job...)`;
+    - `NAME_store(copy...)` for each tile of the result;
+    - `NAME_finish()`, once. The backend names it in `_register_completion`.
+
+    Tensors are numbered data 0, addend 1, weights 2, bias 3, multipliers 4, shifts 5, result 6.
+
+    Args:
+        planner: says how a layer is cut.
+        driver: what the names of the driver's functions begin with.
+        begin: numbers that the driver compares with its device, such as the lanes of weights.
+        configure: which numbers of a layer are arguments, in their order: `operation`
+            (convolution 0, depthwise 1, max pool 2, average pool 3), `dataflow` (a place in
+            `Dataflow`), `rounding` (an `enum umakit_rounding`), `channels_first`,
+            `kernel_height`, `kernel_width`, `stride_y`, `stride_x`, `dilation_y`, `dilation_x`,
+            `input_zero_point`, `output_zero_point`, `lowest`, `highest`.
+        copy: which numbers of a copy are arguments, in their order: `tensor`; `engine`, the place
+            of the engine that copies it among those that copy; `by_planes`, 1 for an image in
+            channels x rows x columns; `line`, the bytes of a position (of weights: of a row of
+            a block, of parameters: 0); `buffer`, of its tiles; and `offset`, `place`, `planes`,
+            `rows`, `row_bytes`, `plane_stride`, `row_stride` of `Tiles.load`.
+        load, store: what follows `NAME_` in the functions that copy; they may be the same.
+        schedule: order of loops and copies: from tiles to a schedule that `tile_schedule` made.
+
+    Raises:
+        BackendError: there is no argument of a name.
+    """
+    known = {"configure": {*CONFIGURE, "dataflow"}, "copy": {*COPY, "engine", "by_planes", "line"}}
+    for option, names in (("configure", configure), ("copy", copy)):
+        for name in names:
+            if name not in known[option]:
+                raise BackendError(
+                    f"tiled_layer_pass of {driver}: {option} has no argument {name!r}",
+                    fix=f"choose from {', '.join(sorted(known[option]))}",
+                )
+    called = _Driver(driver, begin, configure, copy, load, store, schedule)
+    return tir.prim_func_pass(
+        f"{driver}_tiled_layer_pass", lambda function: _tiled(function, planner, called)
+    )
+
+
+def _tiled(function: Any, planner: TilePlanner, driver: _Driver) -> Any:
+    """Return the prim func of a layer with loops over tiles as its body; others as they are."""
+    composite = patterns.parameters_of(function)
+    return function if composite is None else _Layer(function, composite, planner, driver).tiled()
+
+
+class _Layer:
+    """The driver calls of one layer."""
+
+    def __init__(
+        self, function: Any, composite: Any, planner: TilePlanner, driver: _Driver
+    ) -> None:
+        self._function, self._composite, self._driver = function, composite, driver
+        self._tiles, self._machine = planner.tiles_of(composite), planner.machine
+        self._tensors = dict(zip(composite.POINTERS, function.params, strict=True))
+        self._buffers = {
+            name: tir.scratchpad_buffer(name, buffer.size, "int8", self._machine.memory_of(name))
+            for name, buffer in self._tiles.buffers.items()
+        }
+
+    def tiled(self) -> Any:
+        """Return the prim func with loops over tiles as its body."""
+        before = [self._call("begin", self._driver.begin)]
+        before += [
+            self._call("bind", [TENSORS.index(name), tir.pointer(tensor), tir.buffer_bytes(tensor)])
+            for name, tensor in self._tensors.items()
+        ]
+        calls = {f"load_{name}": self._copies(name) for name in ("data", "weights", "addend")}
+        calls |= {"compute": self._compute, "store": self._copies("result")}
+        loops = with_calls(self._driver.schedule(self._tiles), self._tiles, calls)
+        finish = tir.driver_calls([self._call("finish", [])])
+        body = tir.sequence([tir.driver_calls(before), loops, finish])
+        return tir.with_body(self._function, tir.allocate(list(self._buffers.values()), body))
+
+    def _call(self, name: str, arguments: Sequence[Any]) -> Call:
+        return f"{self._driver.name}_{name}", list(arguments)
+
+    def _copy(self, tensor: str, line: Any, transfer: Sequence[Any]) -> Call:
+        buffer = "parameters" if tensor in PARAMETERS else tensor
+        is_image = tensor in ("data", "addend", "result")
+        values = dict(zip(TRANSFER, transfer, strict=True)) | {
+            "tensor": TENSORS.index(tensor),
+            "engine": self._engine_of(buffer),
+            "by_planes": int(self._tiles.layer.channels_first and is_image),
+            "line": line,
+            "buffer": tir.pointer(self._buffers[buffer]),
+        }
+        name = self._driver.store if tensor == "result" else self._driver.load
+        return self._call(name, [values[each] for each in self._driver.copy])
+
+    def _engine_of(self, buffer: str) -> int:
+        """Return the place of an engine among those that copy, in the order of the machine."""
+        copied = ("data", "addend", "weights", "parameters", "result")
+        copying = {self._machine.engine_of(each).name for each in copied}
+        engines = [each.name for each in self._machine.machine.engines if each.name in copying]
+        return engines.index(self._machine.engine_of(buffer).name)
+
+    def _copies(self, tensor: str) -> Callable[[Position], Any]:
+        layer, block = self._tiles.layer, self._machine.block_channels
+
+        def call(position: Position) -> Any:
+            job = self._tiles.job(position)
+            line = job.input_channels if tensor == "data" else job.output_channels
+            if tensor == "weights" and not layer.per_channel:
+                line = block
+            is_store = tensor == "result"
+            tiles = self._tiles
+            moved = tiles.store(position) if is_store else tiles.load(tensor, position)
+            return tir.driver_calls([self._copy(tensor, line, moved.arguments)])
+
+        return call
+
+    def _compute(self, position: Position) -> Any:
+        buffers = self._buffers
+        places = [tir.pointer(buffers[name]) if name in buffers else 0 for name in OPERANDS]
+        arguments = [*places, *self._tiles.job(position).arguments]
+        job = tir.driver_call(*self._call("compute", arguments))
+        # Behind the loads of the first tile, which are on their way meanwhile.
+        first: list[Any] = [position[axis] == 0 for axis in self._tiles.loops]
+        return tir.sequence([tir.only_if(first, tir.driver_calls(self._common())), job])
+
+    def _common(self) -> list[Call]:
+        """Return what is done once before the first tile is computed."""
+        values = self._values()
+        calls = [self._call("configure", [values[name] for name in self._driver.configure])]
+        if isinstance(self._composite, patterns.QConv2dAdd):
+            added = self._composite.addition
+            scales = [n for pair in zip(added.multipliers, added.shifts, strict=True) for n in pair]
+            sums = [added.output_zero_point, *added.clip]
+            arguments = [added.zero_points[1], added.left_shift, *scales, *sums]
+            calls.append(self._call("configure_add", arguments))
+        place = 0
+        for name in PARAMETERS:
+            if name in self._tensors:
+                size = tir.buffer_bytes(self._tensors[name])
+                calls.append(self._copy(name, 0, [0, place, 1, 1, size, 0, 0]))
+                place += size
+        return calls
+
+    def _values(self) -> dict[str, int]:
+        """Return the numbers of the layer that all of its tiles have in common."""
+        layer, composite = self._tiles.layer, self._composite
+        pairs = {"kernel_": layer.kernel, "stride_": layer.strides, "dilation_": layer.dilation}
+        ends = {"kernel_": ("height", "width")}
+        rounding = 0 if layer.is_pool else patterns.ROUNDINGS.index(composite.rounding)
+        return {
+            **{
+                f"{name}{end}": value
+                for name, values in pairs.items()
+                for end, value in zip(ends.get(name, ("y", "x")), values, strict=True)
+            },
+            "operation": OPERATIONS.index(layer.kind),
+            "dataflow": tuple(Dataflow).index(self._tiles.tiling.dataflow),
+            "rounding": rounding,
+            "channels_first": int(layer.channels_first),
+            "input_zero_point": getattr(composite, "input_zero_point", 0),
+            "output_zero_point": composite.output_zero_point,
+            "lowest": composite.clip[0],
+            "highest": composite.clip[1],
+        }
