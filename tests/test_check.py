@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from console import type_along
 from umakit.cli.main import run_command
 
 from umakit import find_backend
@@ -109,3 +110,10 @@ def test_sizes_of_more_bits_than_registers_have_are_cut(width: int, stride: int)
     case = f"qmax_pool2d width={width} stride_x={stride}"
     report = check_layer(find_backend("chocolate_accelerator"), case)
     assert report.passed and report.operators["qmax_pool2d"].ran == 1
+
+
+def test_the_page_prints_what_the_commands_print(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    update = bool(request.config.getoption("--update-golden"))
+    assert type_along(ROOT / "docs" / "check.md", tmp_path, update=update) == 3

@@ -78,6 +78,7 @@ def test_every_page_with_commands_is_run() -> None:
         "strawberry.md",
         "chocolate.md",
         "arithmetic.md",
+        "check.md",
         "kernel-library.md",
         "layouts.md",
         "new-layer.md",
