@@ -83,7 +83,7 @@ nova_status nova_softmax_s8(const int8_t *input, int32_t num_rows, int32_t row_s
             const int32_t diff = input[i] - largest;
             int32_t result = -128;
 
-            if (diff >= diff_min) {
+            if (diff >= diff_min && bits < 32) { /* else below one half */
                 const int32_t scaled = nova_doubling_high_mult(diff * (1 << shift), mult);
                 const int32_t product =
                     nova_doubling_high_mult(reciprocal, exp_on_negative(scaled));
