@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak soak-onnx soak-mutants soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
+.PHONY: help demo test quick soak soak-onnx soak-mutants soak-bugs soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate bench-m3
 
 help:
@@ -18,8 +18,9 @@ help:
 	@echo "make test       lint, type check, C tests and all Python tests"
 	@echo "make quick      each Python test with its first parameters and one drawn example"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
-	@echo "                for SOAK_MINUTES; soak-tests: comparisons again, with SOAK_EXAMPLES networks"
-	@echo "                each and SOAK_INFERENCES inputs"
+	@echo "                for SOAK_MINUTES; soak-bugs: bugs in copies of backends, which uma check finds;"
+	@echo "                soak-tests: comparisons again, with SOAK_EXAMPLES networks each and"
+	@echo "                SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "                make bench-m3 BASE=REVISION: size, stack and instructions on the Cortex-M3 beside"
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
@@ -79,7 +80,7 @@ SOAK_EXAMPLES ?= 200
 SOAK_INFERENCES ?= 1000
 SOAK_MINUTES ?= 30
 
-soak: soak-onnx soak-mutants soak-tests
+soak: soak-onnx soak-mutants soak-bugs soak-tests
 
 # Every node test of ONNX, in five columns.
 soak-onnx: install-test
@@ -93,6 +94,10 @@ soak-mutants: install-test
 	  PYTHONPATH=tests $(BIN)/python -m mutators $$format \
 	    --seconds $$(($(SOAK_MINUTES) * 60 / $(words $(MUTATED)))) || failed=1; \
 	done; exit $$failed
+
+# Bugs in copies of backends, each of which `uma check` has to find.
+soak-bugs: install-test
+	PYTHONPATH=tests $(BIN)/python tests/planted_bugs.py
 
 soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \

@@ -90,6 +90,8 @@ BATCH_CHECKS: list[BatchCheck] = [
     old_data_is_not_read,
     maps_its_own_buffers,
     counters_are_consistent,
-    faults_are_noticed,
 ]
 """Checks of every batch, in order; the first failure of a case is reported."""
+
+LAST_CHECKS: list[BatchCheck] = [faults_are_noticed]
+"""Checks of batches in which nothing is wrong: they compare further runs with the first one."""

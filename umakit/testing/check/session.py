@@ -19,7 +19,7 @@ from umakit.registration.backend import Backend
 from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
 from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
-from umakit.testing.check.checks import BATCH_CHECKS
+from umakit.testing.check.checks import BATCH_CHECKS, LAST_CHECKS
 from umakit.testing.check.claims import Claim, accepts, claims_of
 from umakit.testing.check.drawing import Walk
 from umakit.testing.check.report import CheckReport, Counts, Failure
@@ -67,9 +67,12 @@ class Session:
         batch = build_batch(members, [self.backend], folder, self._device)
         run_batch(batch)
         failures: dict[int, Failure] = {}
-        for check in BATCH_CHECKS:
-            for failure in check(batch):
+        for checks in (BATCH_CHECKS, LAST_CHECKS):
+            found = [failure for each in checks for failure in each(batch)]
+            for failure in found:
                 failures.setdefault(id(failure.case), failure)
+            if failures:
+                break
         shutil.rmtree(folder, ignore_errors=True)
         return batch, list(failures.values())
 
