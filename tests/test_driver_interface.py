@@ -7,10 +7,12 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from umakit.cli.main import run_command
 
 from umakit import tvm_api
+from umakit.devices import execution
 from umakit.testing import QuantizedNetwork, conv2d_model
 
 ROOT = Path(__file__).parents[1]
@@ -179,3 +181,27 @@ def test_what_a_macro_or_a_header_of_others_may_declare_is_left_to_the_compiler(
         header.write_text(before.replace("#ifdef __cplusplus", f"{more}#ifdef __cplusplus", 1))
         assert more in header.read_text()
         assert run_command(["compile", model, "-b", str(folder), "-o", str(tmp_path / "o")]) == 0
+
+
+def test_a_driver_that_polls_for_ever_ends_by_default_and_names_the_layer(
+    models: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(execution, "DEFAULT_TIMEOUT", 0.5)
+    folder = copied(VANILLA, tmp_path)
+    driver = folder / "conv2dnchw.c"
+    loop = "{\n    for (volatile int turn = 0;; turn = 1) {}\n"
+    begin = re.compile(rf"(int {RUN}\([^)]*\))\n\{{\n")
+    driver.write_text(begin.sub(rf"\1\n{loop}", driver.read_text()))
+    assert loop in driver.read_text()
+    library, inputs = tmp_path / "out", tmp_path / "in.npz"
+    np.savez(inputs, data=np.ones((1, 3, 8, 8), np.float32))
+    command = ["compile", str(models[VANILLA]), "-b", str(folder), "-o", str(library)]
+    assert run_command(command) == 0
+    capsys.readouterr()
+    assert run_command(["run", str(library), "-i", str(inputs)]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    wanted = rf"layer 0, \S+ \({VANILLA}\): the program did not end within 0.5 s"
+    assert re.search(wanted, said), said

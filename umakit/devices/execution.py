@@ -8,14 +8,16 @@ import re
 import resource
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from umakit.devices.device import Device
 from umakit.errors import BuildError, DeviceError
 
 DEFAULT_TIMEOUT = 600.0
-"""Time limit in seconds of emulated programs; programs of the host have none by default."""
+"""Time limit in seconds of emulated programs, and on the host of each inference with an
+accelerator, whose driver may wait for ever; other programs of the host have none by default."""
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
@@ -28,6 +30,9 @@ TIMEOUT_HINT = (
     "the accelerator raised no interrupt within the cycles that its driver gives to "
     "umakit_device_wait: let it be raised when the work is done, or raise that limit"
 )
+
+TIME_LIMIT = "the program did not end within"
+"""Start of the sentence of a program that took too long."""
 
 SILENT = "([simulator] timeout in accel.toml)"
 """In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
@@ -51,6 +56,19 @@ class TimeLimitError(DeviceError):
 
 class UnansweredError(DeviceError):
     """A function of a linked simulator did not return in time."""
+
+
+def default_limit(device: Device, description: Mapping[str, Any], inferences: int) -> float | None:
+    """Return the time limit in seconds of a run for which the user chose none; None for no limit.
+
+    Args:
+        device: the device that runs it.
+        description: section `umakit` of the library's `metadata.json`.
+        inferences: number of inferences of the run.
+    """
+    if device.emulator:
+        return DEFAULT_TIMEOUT
+    return DEFAULT_TIMEOUT * inferences if description["backends"] else None
 
 
 def execute(
@@ -95,7 +113,7 @@ def execute(
         )
     except subprocess.TimeoutExpired:
         raise TimeLimitError(
-            f"the program did not end within {timeout:g} s",
+            f"{TIME_LIMIT} {timeout:g} s",
             where=device.name,
             fix="if it is only slow, give it more time with --timeout",
         ) from None

@@ -20,7 +20,7 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, library_sources
-from umakit.devices.execution import CRASH_HINT, LINE_HINT, stop_hint
+from umakit.devices.execution import CRASH_HINT, LINE_HINT, default_limit, stop_hint
 from umakit.devices.libraries import libraries_of
 from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError
@@ -132,6 +132,7 @@ class Probe:
     ) -> None:
         device.check_emulator()
         self._device = device
+        self._limit = default_limit(device, description, inferences=1)
         self._inputs = description["inputs"]
         self._outputs = description["outputs"]
         self._layers: Sequence[Mapping[str, Any]] = description["layers"]
@@ -155,7 +156,7 @@ class Probe:
         Args:
             inputs: arrays by name, of the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after it has run.
-            timeout: time limit in seconds; default: 600 under emulation, none on the host.
+            timeout: time limit in seconds; default: as of `run_library`.
 
         Returns:
             The trace of each layer, in order.
@@ -174,7 +175,8 @@ class Probe:
                         stream.write(b"\0" if value is None else b"\1" + value.tobytes())
             try:
                 arguments = ["inputs", "outputs"]
-                ended = execute(self._device, self._program, arguments, folder, timeout)
+                limit = self._limit if timeout is None else timeout
+                ended = execute(self._device, self._program, arguments, folder, limit)
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
                 fix = LINE_HINT if error.fix == CRASH_HINT else error.fix

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
-from umakit.devices.execution import stop_hint
+from umakit.devices.execution import default_limit, stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.statuses import stopped
 from umakit.devices.totals import LayerCycles
@@ -196,7 +196,8 @@ def run_library(
             accelerator is simulated and reports them; needs `profile`. A number is the maximum for
             each layer, for devices with little memory.
         device: name of the device in `umakit.devices.DEVICES`.
-        timeout: time limit in seconds; default: 600 under emulation, none on the host.
+        timeout: time limit in seconds; default: 600 under emulation, and on the
+            host 600 for each inference of a library with an accelerator.
 
     Raises:
         LibraryError: the library is missing or damaged.
@@ -215,6 +216,8 @@ def run_library(
         check_memory(_memory_of(description))
     most_commands = MOST_COMMANDS if record_commands is True else int(record_commands)
     most_commands = most_commands if profile else 0
+    if timeout is None:
+        timeout = default_limit(machine, description, count * repeat)
     runner = build_runner(library, description["interface"], profile, machine, most_commands)
     with temporary_folder("umakit-run-") as folder:
         with (folder / INPUTS).open("wb") as stream:

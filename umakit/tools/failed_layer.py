@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices import find_device
-from umakit.devices.execution import CRASH_HINT, LINE_HINT, TimeLimitError
+from umakit.devices.execution import CRASH_HINT, LINE_HINT, TIME_LIMIT, TimeLimitError
 from umakit.devices.inputs import check_inputs
 from umakit.devices.probe import Probe
 from umakit.errors import DeviceError, UmakitError
@@ -40,8 +40,6 @@ def with_layer(
         device: name of the device.
         timeout: time limit of each run in seconds, if the user chose one.
     """
-    if isinstance(error, TimeLimitError) and timeout is None:
-        return error  # as long again, by a limit that nobody chose
     description = load_metadata(library)["umakit"]
     inputs = _inputs_of(description["inputs"], arrays, error.inference or 0)
     if inputs is None:
@@ -52,7 +50,8 @@ def with_layer(
                 inputs, {}, timeout
             )
         except DeviceError as again:
-            if again.what == error.what or error.status == again.status != 0:
+            both_waited = isinstance(error, TimeLimitError) and TIME_LIMIT in again.what
+            if both_waited or again.what == error.what or error.status == again.status != 0:
                 where = error.where if error.inference is None else f"inference {error.inference}"
                 return DeviceError(
                     error.what,
