@@ -55,6 +55,7 @@ PURPOSES = {
     "tflite": "reading TensorFlow Lite files",
     "torch": "reading PyTorch files and programs",
     "onnxruntime": "`uma diff` with ONNX Runtime as reference",
+    "tflite_micro": "`uma diff` with TensorFlow Lite Micro as reference",
     "distributed": "tuning on several machines",
 }
 """What optional packages are for."""
@@ -117,7 +118,8 @@ def optional_checks() -> Iterator[Check]:
     for package, purpose in PURPOSES.items():
         found = _version(package)
         if found is None:
-            mend = f"pip install 'umakit[{EXTRAS[package]}]'"
+            wanted = f"'umakit[{EXTRAS[package]}]'" if package in EXTRAS else package
+            mend = f"pip install {wanted.replace('_', '-')}"
             yield doubtful(package, f"is not installed, which {purpose} needs", mend=mend)
         else:
             yield ok(package, found)
