@@ -17,6 +17,7 @@ from umakit.testing import QuantizedNetwork, conv2d_model
 
 ROOT = Path(__file__).parents[1]
 VANILLA, LANES, NOVA = "vanilla_accelerator", "lane_npu", "nova_nn"
+CHOCOLATE = "chocolate_accelerator"
 RUN = f"{VANILLA}_conv2dnchw"
 
 CASES = {
@@ -49,11 +50,11 @@ CASES = {
     ),
     "no status": (
         LANES, "lane_npu.h", "int lane_npu_finish", "void lane_npu_finish",
-        r"passes\.py:70: .* takes the status of lane_npu_finish, .* as void; let it return int32_t",
+        r"backend\.py:\d+: .* takes the status of lane_npu_finish, .* as void; let it return",
     ),
     "a pointer for an offset": (
         LANES, "lane_npu.h", "uint32_t data_buffer", "const int8_t *data_buffer",
-        r"passes\.py:53: .* an offset in data \(uint32_t\) as argument 1 \(data_buffer\), "
+        r"lane_npu: .* an offset in data \(uint32_t\) as argument 1 \(data_buffer\), "
         r"and \S+/lane_npu\.h:55 declares it as int8_t \*; declare it as uint32_t",
     ),
     "a function that the library lacks": (
@@ -86,6 +87,11 @@ CASES = {
         rf"passes\.py:\d+: no TIR pass replaced the loops of composite {VANILLA}\.conv2d by a "
         rf'driver call; there are VanillaConv2DPass; write "{VANILLA}\.conv2d" instead of "',
     ),
+    "a pass that returns nothing": (
+        VANILLA, "passes.py", "    return tir.with_body(", "    tir.with_body(",
+        r"passes\.py:\d+: the pass VanillaConv2DPass returned NoneType, which is no prim func; "
+        "return the function itself",
+    ),
     "a header of umakit's devices without a simulator": (
         VANILLA, "accel.toml", 'simulator = "mac_array"', 'simulator = "none"',
         r"conv2dnchw\.h:5: includes umakit/device\.h, which needs a simulator; \[device\] in "
@@ -100,8 +106,8 @@ CASES = {
         r'conv2dnchw\.c:\d+: the driver still holds #error "b"; do what the line says, then',
     ),
     "a parameter of a layer misspelt": (
-        LANES, "passes.py", "composite.input_zero_point", "composite.input_zeropoint",
-        r"no attribute 'input_zeropoint'\", did you mean input_zero_point\? \(\S+/passes\.py:77\)",
+        CHOCOLATE, "passes.py", "composite.output_zero_point", "composite.output_zeropoint",
+        r"no attribute 'output_zeropoint'\", .* mean output_zero_point\? \(\S+/passes\.py:\d+\)",
     ),
     "an option of a pattern misspelt": (
         LANES, "patterns.py", "weight_layout=blocks", "weightlayout=blocks",
@@ -142,7 +148,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for model in (quantized, one):
         text = tvm_api.tvm.ir.save_json(model.module)
         (folder / f"{model.name}.json").write_text(text)
-    paths = dict.fromkeys((LANES, NOVA), folder / "quantized.json")
+    paths = dict.fromkeys((LANES, NOVA, CHOCOLATE), folder / "quantized.json")
     return {**paths, VANILLA: folder / f"{one.name}.json"}
 
 

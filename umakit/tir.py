@@ -89,7 +89,14 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
     _pass_places[name] = _caller(1)
 
     def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: object) -> Any:
-        return transform(function)
+        result = transform(function)
+        if not isinstance(result, tirx.PrimFunc):
+            raise BackendError(
+                f"the pass {name} returned {type(result).__name__}, which is no prim func",
+                where=place_of_pass(name),
+                fix="return the function itself, or tir.with_body(function, ...)",
+            )
+        return result
 
     return tvm_api.tirx_transform.prim_func_pass(apply, opt_level=0, name=name)
 
