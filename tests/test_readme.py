@@ -82,6 +82,7 @@ def test_every_page_with_commands_is_run() -> None:
         "kernel-library.md",
         "layouts.md",
         "new-layer.md",
+        "new-tiles.md",
         "your-cost-model.md",
         "your-simulator.md",
     }

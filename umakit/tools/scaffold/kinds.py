@@ -6,6 +6,7 @@ from __future__ import annotations
 from umakit.tools.scaffold.answers import DEFAULTS, OPERATORS, Kind
 from umakit.tools.scaffold.layer.values import layer_files, layer_values
 from umakit.tools.scaffold.library import library_files
+from umakit.tools.scaffold.tiles import tiles_values
 
 
 def flags(*names: str, **defaults: str) -> dict[str, str]:
@@ -34,6 +35,14 @@ KINDS = {
             page="docs/new-layer.md",
             values=layer_values,
             files=layer_files,
+        ),
+        Kind(
+            name="tiles",
+            summary="an array with a scratchpad, for which layers are cut into tiles",
+            operators=("conv2d", "depthwise", "conv2d_add", "dense"),
+            flags=flags("operators", "layout", "rounding", "array", "scratchpad"),
+            page="docs/new-tiles.md",
+            values=tiles_values,
         ),
     )
 }

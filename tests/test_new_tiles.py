@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backends of `uma new --kind tiles`: the page of them, and predicted cycles."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from accelerators import check_predictions, same_as_the_cpu
+from console import type_along
+
+from umakit.backend import load_backend_folder
+from umakit.testing import QuantizedNetwork
+from umakit.tools.scaffold import new_backend
+
+pytestmark = pytest.mark.optimized_simulators
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_reader_who_types_along_sees_what_the_page_shows(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
+    update = bool(request.config.getoption("--update-golden"))
+    assert type_along(ROOT / "docs" / "new-tiles.md", tmp_path, update=update) == 4
+
+
+@pytest.mark.parametrize(
+    ("layout", "rounding", "array", "scratchpad"),
+    [
+        ("NCHW", "ort", "16x8", "16000"),
+        pytest.param("NHWC", "tflm", "3x5", "4K", marks=pytest.mark.soak),
+    ],
+)
+def test_layers_are_exact_and_take_the_predicted_cycles(
+    layout: str, rounding: str, array: str, scratchpad: str, tmp_path: Path
+) -> None:
+    flags = {
+        "layout": layout, "rounding": rounding, "array": array, "scratchpad": scratchpad,
+        "operators": "conv2d,depthwise,conv2d_add,dense",
+    }  # fmt: skip
+    folder = new_backend("tiled_npu", tmp_path, kind="tiles", flags=flags).folder
+    network = QuantizedNetwork(13, 11, 3, layout=layout, rounding=rounding, batch=2)
+    network.conv2d(21, (3, 5), (2, 1)).conv2d(42, 3, depthwise=True, per_channel=False)
+    network.conv2d(17, 1).conv2d(17, 3, dilation=2, per_channel=False).residual()
+    network.conv2d(1, (2, 3), padding="valid").dense(33, per_channel=True)
+    backend = load_backend_folder(folder)
+    library, ran = same_as_the_cpu(network, backend, tmp_path)
+    assert {layer.where for layer in ran.layers} == {"tiled_npu"}
+    assert check_predictions(library, ran, backend, rel=0) == len(ran.layers)
