@@ -83,6 +83,7 @@ def test_every_page_with_commands_is_run() -> None:
         "layouts.md",
         "new-layer.md",
         "new-tiles.md",
+        "several-accelerators.md",
         "your-cost-model.md",
         "your-simulator.md",
     }
