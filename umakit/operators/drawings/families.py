@@ -47,7 +47,7 @@ WINDOW: Mapping[str, tuple[Setting, ...]] = {
     "stride_x": (1, 2, 3),
     "padding": ("valid", "same", "top", "left", "bottom", "right", "all"),
 }
-SCALES = ("usual", "tie", "small", "large")
+SCALES = ("usual", "tie", "half", "small", "large")
 WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     **COMMON,
     "scales": (1, 0),
@@ -174,7 +174,8 @@ def factors(
 
     Args:
         settings: `scale` is `usual`, `tie` for powers of two, so that many products lie halfway
-            between two integers, or very `small` or `large`.
+            between two integers, `half`, which is that of the first rounding of TensorFlow Lite,
+            where a multiplier less by one shows, or very `small` or `large`.
         divisor: what a usual sum is divided by.
         count: number of factors.
         random: source of random numbers.
@@ -183,6 +184,8 @@ def factors(
     found = random.uniform(0.5, 1.5, count) / divisor
     if kind == "tie":
         found = np.exp2(np.floor(np.log2(found)))
+    elif kind == "half":
+        found = np.full(count, 0.5)
     elif kind == "small":
         found = found / random.choice([16, 256, 4096], count)
     elif kind == "large":
@@ -414,7 +417,8 @@ def sum_of(
     if settings["scale"] == "tie":
         scales = np.exp2(np.floor(np.log2(scales)))
     twice = 2 * float(max(scales))
-    total = {"usual": 1.1, "tie": 1.0, "small": 0.1, "large": 1.9}[str(settings["scale"])]
+    totals = {"usual": 1.1, "tie": 1.0, "half": 0.5, "small": 0.1, "large": 1.9}
+    total = totals[str(settings["scale"])]
     scaled = fixed_point([*(float(each) / twice for each in scales), total / 2**left_shift])
     name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
     zero_point = zero_point_of(settings, name)
