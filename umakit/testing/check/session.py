@@ -37,6 +37,9 @@ CHAINED = 0.15
 
 Tell = Callable[[str], None]
 
+LEAST_SECONDS = 20.0
+"""Time for reducing failures that are found late."""
+
 
 class Session:
     """Draws, builds, runs and checks batches for one backend.
@@ -88,11 +91,17 @@ class Session:
             found = self.failures_of(pairs[:ALONE])[1]
         return {str(failure.case): failure for failure in found if failure.case is not None}
 
-    def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[list[Member], list[Failure]]:
+    def failures_of(
+        self, cases: Sequence[tuple[Case, bool]], *, again: bool = True
+    ) -> tuple[list[Member], list[Failure]]:
         """Return the members of a batch and what is wrong with them.
 
-        A case that stops the run, or that the compiler refuses, is taken out, and the rest runs
-        again.
+        Cases behind one that stops the run are run again without it, once; of cases that the
+        compiler refuses together, halves are tried until one is found that it refuses.
+
+        Args:
+            cases: with what the patterns say about their last layers.
+            again: whether the rest runs again.
         """
         if not cases:
             return [], []
@@ -103,15 +112,21 @@ class Session:
                 case = cases[0][0]
                 return [], [Failure(case.pattern, str(error), case)]
             half = len(cases) // 2
-            first, second = self.failures_of(cases[:half]), self.failures_of(cases[half:])
-            return first[0] + second[0], first[1] + second[1]
+            members, failures = self.failures_of(cases[:half], again=again)
+            if failures:
+                return members, failures
+            more, failures = self.failures_of(cases[half:], again=again)
+            return members + more, failures
         stopped = [number for number, each in enumerate(batch.members) if each.stopped]
         if not stopped:
             return batch.members, found
-        rest = [pair for number, pair in enumerate(cases) if number not in stopped]
-        members, others = self.failures_of(rest)
         ended = {id(cases[number][0]) for number in stopped}
-        return members, [each for each in found if id(each.case) in ended] + others
+        found = [each for each in found if id(each.case) in ended]
+        if not again:
+            return [], found
+        rest = [pair for number, pair in enumerate(cases) if number not in stopped]
+        members, others = self.failures_of(rest, again=False)
+        return members, found + others
 
 
 def check_backend(
@@ -128,7 +143,8 @@ def check_backend(
 
     Args:
         backend: the backend.
-        seconds: after which no further batch begins.
+        seconds: after which no further batch begins; what is left of them, and some seconds at
+            least, is for reducing failures.
         seed: equal seeds draw equal cases.
         operators: names of the patterns to check; default: all.
         draws: number of cases of all patterns together.
@@ -156,7 +172,8 @@ def check_backend(
             tell(f"{draws - left} of {draws} layers")
             _count(report, cases, *session.failures_of(cases))
             accepted += [case for case, is_accepted in cases if is_accepted]
-        report.failures = _reduced(report.failures, session, seconds, tell)
+        left_seconds = max(LEAST_SECONDS, seconds - (time.monotonic() - started))
+        report.failures = _reduced(report.failures, session, left_seconds, tell)
         if accepted and not report.failures:
             tell("next to another accelerator")
             beside = folder / "beside"
