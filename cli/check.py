@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, JsonOption, find_backends
+from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_backends
 from umakit.cli.tables import new_table
 
 from umakit.devices import HOST
-from umakit.files.outputs import check_parent
+from umakit.files.outputs import JUNIT, check_file, check_parent
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def check(
     draws: DrawsOption = 1000,
     case: CaseOption = None,
     junit: JunitOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
@@ -77,9 +78,14 @@ def check(
         check_parent(junit)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.files.staging import write_file
+        from umakit.registration.inputs import input_files
         from umakit.testing.check import check_backend, check_layer
 
         (found,) = find_backends([backend])
+        read = input_files(backends=[found])
+        if junit is not None:
+            check_file(junit, JUNIT, read, force=force)
         if case is not None:
             report = check_layer(found, case, device=device)
         else:
@@ -88,7 +94,7 @@ def check(
                 device=device, tell=tell,
             )  # fmt: skip
     if junit is not None:
-        junit.write_text(report.as_junit(), encoding="utf-8")
+        write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
     if as_json:
         print_json(report.as_json())
     else:

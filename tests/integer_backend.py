@@ -106,6 +106,7 @@ DECLARED = {
     "npu_qdense": patterns.qdense(),
     "npu_qadd": patterns.qadd(),
     "npu_qsubtract": patterns.qsubtract(),
+    "npu_lstm": patterns.qlstm(),
     "npu_qadd_broadcast": patterns.qadd(broadcast=True),
     "npu_qmultiply": patterns.qmultiply(),
     "npu_qavg_pool2d": patterns.qavg_pool2d(),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import re
 import shutil
 import subprocess
@@ -64,8 +65,13 @@ def network(backend: str, folder: Path) -> Path:
     return path
 
 
+SOAK = pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [BACKENDS[0], *(pytest.param(each, marks=SOAK) for each in BACKENDS[1:])]
+)
 def test_every_fault_is_one_sentence(backend: str, tmp_path: Path) -> None:
     source = ROOT / backend
     folders = {}

@@ -30,6 +30,7 @@ from umakit.errors import AcceleratorConfigError
 from umakit.library.packages.formats import FORMATS
 from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.machine.calibration import Calibration
+from umakit.testing.check.report import CheckReport
 from umakit.tools.calibration import Outcome
 from umakit.version import __version__
 
@@ -107,10 +108,12 @@ READING = {
     "sim": "sim --gemm 1,2,3",
     "backends": "backends",
     "doctor": "doctor",
+    "check": "check vanilla_accelerator --draws 1",
 }
 NOTHING_MEASURED = Outcome(
     Calibration("chocolate_accelerator", "host", datetime.now(UTC), __version__, {}, (), ()), 0, ()
 )
+NOTHING_DRAWN = CheckReport("vanilla_accelerator", 0)
 EACH = {**WRITING, **READING}
 """Command lines of all commands: those that write files, and those that print only."""
 
@@ -308,7 +311,7 @@ def test_numbers_in_accel_toml(place: Path) -> None:
     text = path.read_text()
     for number in NUMBERS:
         path.write_text(re.sub(r"rows = \d+", f"rows = {number}", text))
-        with pytest.raises(AcceleratorConfigError, match=r"accel\.toml: "):
+        with pytest.raises(AcceleratorConfigError, match=r"accel\.toml(:\d+)?: "):
             load_accelerator_config(path)
 
 
@@ -411,6 +414,7 @@ def test_an_output_that_takes_nothing(
         "umakit.pipeline.lower",
     )
     monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
+    monkeypatch.setattr("umakit.testing.check.check_backend", lambda *_, **__: NOTHING_DRAWN)
     code = None
     with (
         contextlib.suppress(OSError),  # when it is closed

@@ -24,35 +24,44 @@ READ, WRITTEN, NEITHER = "read", "written", "neither"
 
 NETWORK = {"model": READ, "backend": READ, "input_shapes": NEITHER}
 MODEL = {**NETWORK, "rounding": NEITHER}
+CHOICE = {"choose": NEITHER}
 DECIDED: dict[str, dict[str, str]] = {
     # Where a backend is made nothing may be.
-    "new": {"name": NEITHER, "tutorial": NEITHER, "directory": NEITHER},
+    "new": dict.fromkeys(
+        ("name", "tutorial", "directory", "kind", "operators", "layout", "rounding", "array",
+         "scratchpad", "simulator", "registers", "update"), NEITHER,
+    ),
     "backends": {},
-    "partition": MODEL,
+    "partition": {**MODEL, **CHOICE},
     "compile": {
-        **MODEL, "output": WRITTEN, "memory_map": WRITTEN, "records": READ, "name": NEITHER,
+        **MODEL, **CHOICE, "output": WRITTEN, "memory_map": WRITTEN, "records": READ,
+        "name": NEITHER,
         "pool": NEITHER, "planner": NEITHER, "weights": NEITHER, "overlap": NEITHER,
     },
     "run": {"library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER},
     "package": {"library": READ, "form": NEITHER, "output": WRITTEN},
     "diff": {
-        **NETWORK, "library": READ, "inputs": READ, "output": WRITTEN, "reference": NEITHER,
+        **NETWORK, **CHOICE, "library": READ, "inputs": READ, "output": WRITTEN,
+        "reference": NEITHER,
         "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
         "rounding": NEITHER,
     },
-    "report": {**MODEL, "output": WRITTEN, "inputs": READ, "records": READ},
+    "report": {**MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ},
     "sim": {"gemm": NEITHER, "dataflow": NEITHER},
     # Records that exist are read as well, and replaced by more of them.
     "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
     "size": {"library": READ, "device": NEITHER},
     "doctor": {"backend": READ, "device": NEITHER},
+    "check": {
+        "backend": READ, "operator": NEITHER, "case": NEITHER, "device": NEITHER, "junit": WRITTEN,
+    },
     "calibrate": {"backend": READ, "output": WRITTEN, "device": NEITHER},
 }  # fmt: skip
 """By command, every argument and option that is a path or a text."""
 
 PATHS_AND_TEXTS = (Path, Path | None, str, str | None, list[str] | None, list[Path] | None)
 SUFFIXES = {("compile", "memory_map"): ".svg", ("package", "output"): ".tar"}
-FIXED = {"package": ["--format", "tar"], "report": ["--seed", "1"]}
+FIXED = {"check": ["--draws", "1"], "package": ["--format", "tar"], "report": ["--seed", "1"]}
 
 
 def test_every_path_and_text_is_decided_about() -> None:

@@ -327,6 +327,7 @@ def test_layers_with_states_have_those_of_the_cpu(kind: str, tmp_path: Path) -> 
                                tmp_path / "driven")  # fmt: skip
         text = (driven.path / "codegen/host/src/tvmgen_layer.c").read_text(encoding="utf-8")
         call = " ".join(text.partition("return npu_lstm(")[2].partition(");")[0].split())
+        call = re.sub(r"/\*\w+=\*/", "", call)
         assert call.startswith("data, input_weights, input_bias, recurrent_weights, ")
         assert ", 2, 3, 4, 5, 0, " in call, "batch, steps, inputs, units, time_major"
         assert re.search(r", outputs_?, \w+, \w+, 2, ", call), "three results"

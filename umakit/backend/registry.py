@@ -230,6 +230,13 @@ def _create(backend_class: Callable[[], object], where: str) -> UMABackend:
     backend = _import(backend_class, where)
     if not isinstance(backend, UMABackend):
         raise BackendError(f"is a {type(backend).__name__}, not a UMABackend", where=where)
+    name: object = _import(lambda: backend.target_name, where)
+    if not isinstance(name, str):
+        raise BackendError(
+            f"target_name of {type(backend).__name__} is a {type(name).__name__}, not a text",
+            where=where,
+            fix="write @property above it, and return the name",
+        )
     return backend
 
 

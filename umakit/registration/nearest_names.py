@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable
 from types import FrameType
 
-from umakit import tvm_api
 from umakit.text.spelling import closest
 
 KEYWORD = re.compile(r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'")
@@ -45,12 +44,19 @@ def _attribute(error: AttributeError) -> str:
     found = ATTRIBUTE.search(str(error))
     if found is None:
         operator = OPERATOR.search(str(error))
-        return closest(operator[1], tvm_api.operator_names()) if operator else ""
+        return _operator(operator[1]) if operator else ""
     module = sys.modules.get(found[1])
     for owner in (module, *(_member(place, found[1]) for place in PLACES)):
         if owner is not None:
             return _close(found[2], _attributes_of(owner))
     return ""
+
+
+def _operator(name: str) -> str:
+    """Return the close name of an operator; imports TVM, which raised the exception."""
+    from umakit import tvm_api
+
+    return closest(name, tvm_api.operator_names())
 
 
 def _attributes_of(owner: object) -> set[str]:
