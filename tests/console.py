@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import warm_python
 
 from umakit.devices import find_device
@@ -110,6 +111,20 @@ def check_commands(
     if update:
         page.write_text(new, encoding="utf-8")
     return count
+
+
+def type_with_digits(
+    page: Path,
+    folder: Path,
+    request: pytest.FixtureRequest,
+    *,
+    saved: Callable[[str], None] = lambda file: None,
+) -> int:
+    """Type a page along, as `type_along`, in a folder that has the network of digits."""
+    digits = Path(__file__).parents[1] / "examples" / "digits"
+    shutil.copytree(digits, folder / "examples" / "digits")
+    update = bool(request.config.getoption("--update-golden"))
+    return type_along(page, folder, update=update, saved=saved)
 
 
 def type_along(

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
-from console import type_along
+from console import type_with_digits
 
 from umakit.partition.layouts.graph import RULES
 
@@ -18,9 +17,7 @@ PAGE = ROOT / "docs" / "layouts.md"
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
-    update = bool(request.config.getoption("--update-golden"))
-    assert type_along(PAGE, tmp_path, update=update) == 3
+    assert type_with_digits(PAGE, tmp_path, request) == 3
 
 
 def test_the_page_shows_the_line_of_vanilla() -> None:

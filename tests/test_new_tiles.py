@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from accelerators import check_predictions, same_as_the_cpu
-from console import type_along
+from console import type_with_digits
 
 from umakit.backend import load_backend_folder
 from umakit.testing import QuantizedNetwork
@@ -22,9 +21,7 @@ ROOT = Path(__file__).parents[1]
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
-    update = bool(request.config.getoption("--update-golden"))
-    assert type_along(ROOT / "docs" / "new-tiles.md", tmp_path, update=update) == 4
+    assert type_with_digits(ROOT / "docs" / "new-tiles.md", tmp_path, request) == 4
 
 
 @pytest.mark.parametrize(

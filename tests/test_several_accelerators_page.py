@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from console import type_along
+from console import type_with_digits
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "several-accelerators.md"
@@ -17,9 +17,7 @@ PAGE = ROOT / "docs" / "several-accelerators.md"
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
-    update = bool(request.config.getoption("--update-golden"))
-    assert type_along(PAGE, tmp_path, update=update) == 4
+    assert type_with_digits(PAGE, tmp_path, request) == 4
 
 
 def test_the_python_of_the_page_runs(

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
-from console import run, type_along
+from console import run, type_with_digits
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "your-cost-model.md"
@@ -17,15 +16,12 @@ PAGE = ROOT / "docs" / "your-cost-model.md"
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    shutil.copytree(ROOT / "examples" / "digits", tmp_path / "examples" / "digits")
-
     tried = []
 
     def saved(file: str) -> None:
         if file == "npu/backend.py" and not tried:  # there is no driver yet
             tried.append(run("uma doctor ./npu", tmp_path))
 
-    update = bool(request.config.getoption("--update-golden"))
-    count = type_along(PAGE, tmp_path, update=update, saved=saved)
+    count = type_with_digits(PAGE, tmp_path, request, saved=saved)
     assert count == 9 and PAGE.read_text("utf-8").count("```") == 2 * (count + 8)
     assert "error: " not in tried[0] and re.search(r"^ok +accel.toml", tried[0], re.MULTILINE)
