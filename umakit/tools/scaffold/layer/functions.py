@@ -102,6 +102,22 @@ class DriverFunction:
         return [*self.arguments, *([CHANNELS_FIRST] if self.operator in IMAGES else [])]
 
     @property
+    def is_convolution(self) -> bool:
+        """Whether it computes convolutions of images."""
+        return self.operator in ("conv2d", "depthwise")
+
+    @property
+    def is_pool(self) -> bool:
+        """Whether it computes pools."""
+        return self.operator.endswith("pool2d")
+
+    @property
+    def unneeded(self) -> frozenset[str]:
+        """Arguments without which the reference loops compute the layer."""
+        pools = ("output_zero_point", "rounding") if self.is_pool else ()
+        return frozenset({"pad_bottom", "pad_right", *pools})
+
+    @property
     def channels_first(self) -> int:
         """What `$channels_first` stands for."""
         return int(self.layout == "NCHW")

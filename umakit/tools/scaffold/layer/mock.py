@@ -17,11 +17,6 @@ from umakit.tools.scaffold.layer.functions import (
 )
 from umakit.tools.scaffold.layer.settings import MAP_FILE, Setting
 
-NOT_NEEDED = frozenset({"pad_bottom", "pad_right"})
-"""Arguments that follow from others."""
-
-POOLS_IGNORE = frozenset({"output_zero_point", "rounding"})
-
 MAY_BE_MISSING: Mapping[str, str] = {
     "batch": "1", "stride_y": "1", "stride_x": "1", "pad_top": "0", "pad_left": "0",
     "dilation_y": "1", "dilation_x": "1",
@@ -175,8 +170,7 @@ def _job(
         raise _missing(CHANNELS_FIRST, first)
     numbers: dict[str, str] = {}
     for name in [*first.numbers, *([CHANNELS_FIRST] if CHANNELS_FIRST in first.operands else [])]:
-        is_ignored = name in POOLS_IGNORE and first.operator.endswith("pool2d")
-        if name not in NOT_NEEDED and name not in registers.mock and not is_ignored:
+        if name not in first.unneeded and name not in registers.mock:
             numbers[name] = _number(name, first, said, words, rounding)
     for name, text in registers.mock.items():
         if name in first.numbers:
@@ -254,12 +248,11 @@ def _check_alike(
     first: DriverFunction, other: DriverFunction, mine: list[Setting], its: list[Setting]
 ) -> None:
     """Refuse jobs of two functions that the hardware cannot tell, unless they are of one form."""
-    same = {"conv2d", "depthwise"}
     says_groups = any(each.argument and each.argument[0] == "groups" for each in mine)
-    is_one_form = {first.operator, other.operator} <= same and says_groups
+    is_one_form = first.is_convolution and other.is_convolution and says_groups
     if first.operator == other.operator or is_one_form:
         return
-    if first.operator in same and other.operator == "dense":
+    if first.is_convolution and other.operator == "dense":
         _check_dense(mine, its, first)
         return
     raise RegisterMapError(

@@ -20,7 +20,12 @@ from umakit.machine.registers.register_map import (
 from umakit.text.c_text import CText, read_expression
 from umakit.tools.scaffold.answers import OPERATORS
 from umakit.tools.scaffold.layer.arithmetic import python_text
-from umakit.tools.scaffold.layer.functions import CHANNELS_FIRST, SIGNED, DriverFunction
+from umakit.tools.scaffold.layer.functions import (
+    CHANNELS_FIRST,
+    SIGNED,
+    WEIGHTED,
+    DriverFunction,
+)
 
 PLAIN = re.compile(r"\$(\w+)(?:\s*([+-])\s*(\d+))?")
 """An argument, or the sum of an argument and a number."""
@@ -244,7 +249,7 @@ def constraints_of(
     says = named(settings) | derived
     quoted = [f'"{each}"' for each in roundings]
     several = f"({', '.join(quoted)})" if "rounding" in says and len(quoted) > 1 else quoted[0]
-    weighted = function.operator in ("conv2d", "depthwise", "dense")
+    weighted = function.operator in WEIGHTED
     found = []
     if function.pattern != f"q{function.operator}":
         found.append(f'name="{function.pattern}"')

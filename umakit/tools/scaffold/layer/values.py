@@ -177,12 +177,7 @@ def _plain_values(function: DriverFunction, roundings: tuple[str, ...]) -> dict[
     return {
         **_names(function),
         "registration": _registration(function, constraints, False),
-        "unused": [
-            Code(each)
-            for each in function.numbers
-            if each in ("pad_bottom", "pad_right")
-            or (function.operator.endswith("pool2d") and each in ("output_zero_point", "rounding"))
-        ],
+        "unused": [Code(each) for each in function.numbers if each in function.unneeded],
     }
 
 
@@ -269,8 +264,8 @@ def _job_values(job: MockJob) -> dict[str, object]:
     return {
         **_names(function),
         "condition": Code(job.condition),
-        "is_convolution": function.operator in ("conv2d", "depthwise"),
-        "is_pool": function.operator.endswith("pool2d"),
+        "is_convolution": function.is_convolution,
+        "is_pool": function.is_pool,
         "channels": CHANNELS.get(function.operator, ""),
         "macs": Code(MACS.get(function.operator, "0u")),
         "numbers": {name: Code(text) for name, text in job.numbers.items()},
