@@ -46,6 +46,15 @@ def command(*arguments: str | Path, cwd: Path) -> str:
     return result.stdout
 
 
+def built_by_pip(*arguments: str | Path, cwd: Path) -> None:
+    """Let pip build a project; it fetches setuptools if this environment's is too old."""
+    pip = (sys.executable, "-m", "pip", *arguments)
+    try:
+        command(*pip, "--no-build-isolation", cwd=cwd)
+    except AssertionError:
+        command(*pip, cwd=cwd)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of what Git would ship, built in a copy: building leaves traces."""
@@ -58,13 +67,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
-    flags = ["--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", "dist"]
-    try:
-        command(sys.executable, "-m", "pip", "wheel", *flags, "./source", cwd=folder)
-    except AssertionError:
-        # An environment without a setuptools that is new enough: let pip fetch one.
-        flags.remove("--no-build-isolation")
-        command(sys.executable, "-m", "pip", "wheel", *flags, "./source", cwd=folder)
+    built_by_pip("wheel", "--no-deps", "--quiet", "--wheel-dir", "dist", "./source", cwd=folder)
     (built,) = (folder / "dist").glob("*.whl")
     return built
 
@@ -231,11 +234,7 @@ def test_a_project_is_known_by_name_once_it_is_installed(
     place = tmp_path / name
     how = ["--editable"] if editable else []
     python = bin_folder / "python"
-    command(
-        *(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--quiet"),
-        *("--no-index", "--no-build-isolation", *how, place),
-        cwd=tmp_path,
-    )
+    built_by_pip("--python", python, "install", "--no-deps", "--quiet", *how, place, cwd=tmp_path)
     (found,) = (
         backend
         for backend in json.loads(command(uma, "backends", "--json", cwd=tmp_path))
