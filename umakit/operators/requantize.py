@@ -11,7 +11,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.drawing import Array, Settings, Tensor
-from umakit.operators.drawings.families import SCALES, elements, factors
+from umakit.operators.drawings.families import elements
+from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands

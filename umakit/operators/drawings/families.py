@@ -21,7 +21,14 @@ from umakit.operators.drawing import (
     Tensor,
     parameters_step,
 )
-from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
+from umakit.operators.drawings.scales import (
+    SCALES,
+    SPREAD,
+    WEIGHTED_SCALES,
+    factors,
+    weights_of,
+)
+from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
@@ -47,18 +54,14 @@ WINDOW: Mapping[str, tuple[Setting, ...]] = {
     "stride_x": (1, 2, 3),
     "padding": ("valid", "same", "top", "left", "bottom", "right", "all"),
 }
-SCALES = ("usual", "tie", "half", "small", "large")
 WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     **COMMON,
     "scales": (1, 0),
-    "scale": SCALES,
+    "scale": WEIGHTED_SCALES,
     "input_zero_point": ZERO_POINTS,
     "weights": ("random", "extreme", "lowest"),
 }
 """`scales` is 1 for one of the tensor, 0 for one of each output channel."""
-
-SPREAD = 75
-"""Standard deviation of random int8 values, about."""
 
 
 def common_fields(settings: Settings, shape: tuple[int, ...], zero_point: int) -> dict[str, Any]:
@@ -136,62 +139,6 @@ def window_of(
     if sizes["W"] + left + right < reach[1]:
         raise NotDrawable("the window is larger than the image")
     return (top, left, bottom, right), strides, (rows, columns)
-
-
-def weights_of(
-    settings: Settings, shape: tuple[int, ...], random: np.random.Generator
-) -> list[Array]:
-    """Return weights with output channels first, bias, multipliers and shifts."""
-    outputs, terms = shape[0], math.prod(shape[1:])
-    kind = str(settings["weights"])
-    weights: Array = random.integers(-127, 128, shape)
-    if kind == "extreme":
-        weights = random.choice([-128, 127], shape)
-    elif kind == "lowest":
-        weights = np.full(shape, -128)
-    dtype = str(settings["dtype"])
-    wide = dtype in BIAS_DTYPES
-    spread = SPREAD * (256 if wide else 1) * SPREAD * math.sqrt(terms)
-    largest = max(2, int(spread))
-    bias = random.integers(-largest, largest, outputs)
-    count = 1 if settings["scales"] == 1 else outputs
-    multipliers, shifts = factors(settings, spread / (100 * (256 if wide else 1)), count, random)
-    if wide and settings["rounding"] == Arithmetic.TFLM.value:  # sums of 64 bits: 15 bits
-        multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
-    bias_dtype = BIAS_DTYPES.get(dtype, "int32")
-    return [
-        weights.astype(np.int8),
-        bias.astype(bias_dtype),
-        multipliers.astype(np.int32),
-        shifts,
-    ]
-
-
-def factors(
-    settings: Settings, divisor: float, count: int, random: np.random.Generator
-) -> tuple[Array, Array]:
-    """Return multipliers and shifts of factors by which a sum becomes a result.
-
-    Args:
-        settings: `scale` is `usual`, `tie` for powers of two, so that many products lie halfway
-            between two integers, `half`, which is that of the first rounding of TensorFlow Lite,
-            where a multiplier less by one shows, or very `small` or `large`.
-        divisor: what a usual sum is divided by.
-        count: number of factors.
-        random: source of random numbers.
-    """
-    kind = str(settings["scale"])
-    found = random.uniform(0.5, 1.5, count) / divisor
-    if kind == "tie":
-        found = np.exp2(np.floor(np.log2(found)))
-    elif kind == "half":
-        found = np.full(count, 0.5)
-    elif kind == "small":
-        found = found / random.choice([16, 256, 4096], count)
-    elif kind == "large":
-        found = found * random.choice([4, 16, 64], count)
-    scaled = fixed_point([float(factor) for factor in found])
-    return scaled.multipliers, scaled.shifts
 
 
 def _convolution(kind: Callable[..., Parameters]) -> Any:

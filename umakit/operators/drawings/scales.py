@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawings of scales, and of the weights and biases that go with them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from umakit.operators.drawing import Array, Settings
+from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
+from umakit.operators.parameters import BIAS_DTYPES
+
+SCALES = ("usual", "tie", "half", "small", "large")
+"""Scales of operators without weights."""
+
+WEIGHTED_SCALES = ("usual", "tie", "threshold", "small", "large")
+"""Scales of operators with weights."""
+
+SPREAD = 75
+"""Standard deviation of random int8 values, about."""
+
+MULTIPLIER_BITS = 31
+LARGEST_MULTIPLIER = 2**MULTIPLIER_BITS - 1
+
+
+def weights_of(
+    settings: Settings, shape: tuple[int, ...], random: np.random.Generator
+) -> list[Array]:
+    """Return weights with output channels first, bias, multipliers and shifts."""
+    outputs, terms = shape[0], math.prod(shape[1:])
+    kind = str(settings["weights"])
+    weights: Array = random.integers(-127, 128, shape)
+    if kind == "extreme":
+        weights = random.choice([-128, 127], shape)
+    elif kind == "lowest":
+        weights = np.full(shape, -128)
+    dtype = str(settings["dtype"])
+    wide = dtype in BIAS_DTYPES
+    spread = SPREAD * (256 if wide else 1) * SPREAD * math.sqrt(terms)
+    largest = max(2, int(spread))
+    bias = random.integers(-largest, largest, outputs)
+    count = 1 if settings["scales"] == 1 else outputs
+    multipliers, shifts = factors(settings, spread / (100 * (256 if wide else 1)), count, random)
+    if wide and settings["rounding"] == Arithmetic.TFLM.value:  # sums of 64 bits: 15 bits
+        multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
+    elif settings["scale"] == "threshold":
+        _put_on_thresholds(settings, weights, bias, multipliers, shifts, random)
+    bias_dtype = BIAS_DTYPES.get(dtype, "int32")
+    return [
+        weights.astype(np.int8),
+        bias.astype(bias_dtype),
+        multipliers.astype(np.int32),
+        shifts,
+    ]
+
+
+def factors(
+    settings: Settings, divisor: float, count: int, random: np.random.Generator
+) -> tuple[Array, Array]:
+    """Return multipliers and shifts of factors by which a sum becomes a result.
+
+    Args:
+        settings: `scale` is `usual` or `threshold`, `tie` for powers of two, so that many products
+            lie halfway between two integers, `half`, which is that of the first rounding of
+            TensorFlow Lite, where a multiplier less by one shows, or very `small` or `large`.
+        divisor: what a usual sum is divided by.
+        count: number of factors.
+        random: source of random numbers.
+    """
+    kind = str(settings["scale"])
+    found = random.uniform(0.5, 1.5, count) / divisor
+    if kind == "tie":
+        found = np.exp2(np.floor(np.log2(found)))
+    elif kind == "half":
+        found = np.full(count, 0.5)
+    elif kind == "small":
+        found = found / random.choice([16, 256, 4096], count)
+    elif kind == "large":
+        found = found * random.choice([4, 16, 64], count)
+    scaled = fixed_point([float(factor) for factor in found])
+    return scaled.multipliers, scaled.shifts
+
+
+def _put_on_thresholds(
+    settings: Settings,
+    weights: Array,
+    bias: Array,
+    multipliers: Array,
+    shifts: Array,
+    random: np.random.Generator,
+) -> None:
+    """Make multipliers the least or largest ones that yield a result: one LSB more or less shows.
+
+    A channel whose weights become 0 has the sum of its bias, whatever the data are. Its
+    multiplier becomes the least one whose product with the bias rounds to the result, or the one
+    below it. Changes all arrays in place.
+
+    Args:
+        settings: of the layer.
+        weights: output channels first.
+        bias: for each output channel.
+        multipliers, shifts: one, or one for each output channel; of usual scales.
+        random: source of random numbers.
+    """
+    single = len(multipliers) == 1
+    outputs = len(bias)
+    channels = [int(random.integers(outputs))] if single else range(0, outputs, 2)
+    for channel in channels:
+        place = 0 if single else channel
+        right = -int(shifts[place])
+        if right < 0:
+            continue
+        result = int(random.integers(1, 100)) * int(random.choice([-1, 1]))
+        total, multiplier = _threshold(settings, result, int(multipliers[place]), right)
+        if multiplier <= LARGEST_MULTIPLIER:
+            weights[channel] = 0
+            bias[channel] = total
+            multipliers[place] = multiplier - int(random.integers(2))
+
+
+def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> tuple[int, int]:
+    """Return a sum, and the least multiplier that makes a result of it.
+
+    TensorFlow Lite rounds the product to an integer (halves up), then its right shift (halves
+    away from zero); others round once.
+
+    Args:
+        settings: `rounding` is read.
+        result: of the layer, without zero point; not 0.
+        multiplier: an approximate one.
+        right: number of bits of the right shift that follows.
+    """
+    size = abs(result)
+    if settings["rounding"] == Arithmetic.TFLM.value:
+        product = (((2 * size << right) - (1 << right) + 1) // 2 << MULTIPLIER_BITS) - (
+            1 << (MULTIPLIER_BITS - 1)
+        )
+    else:
+        product = ((2 * size - 1) << (MULTIPLIER_BITS + right - 1)) + 1
+    total = product // multiplier
+    if result < 0:
+        return -total, product // total + 1
+    return total, -(-product // total)
