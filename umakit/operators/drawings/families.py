@@ -364,7 +364,9 @@ def sum_of(
     if settings["scale"] == "tie":
         scales = np.exp2(np.floor(np.log2(scales)))
     twice = 2 * float(max(scales))
-    totals = {"usual": 1.1, "tie": 1.0, "half": 0.5, "small": 0.1, "large": 1.9}
+    totals = {
+        "usual": 1.1, "tie": 1.0, "half": 0.5, "threshold": 0.5, "small": 0.1, "large": 1.9,
+    }  # fmt: skip
     total = totals[str(settings["scale"])]
     scaled = fixed_point([*(float(each) / twice for each in scales), total / 2**left_shift])
     name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
