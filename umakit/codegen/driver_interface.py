@@ -278,20 +278,19 @@ def check_call(call: Call, declared: Declared, backend: Backend) -> None:
     if parameters is None:
         _check_existence(call, declared, backend)
         return
-    where, line = _place(call, backend), declared.line_of(call.function)
-    at = f"{line} declares it" if line else "it is declared"
     count, given = len(parameters), len(call.arguments)
     if count != given and not (given < count and _may_be_more(call.arguments)):
         raise BackendError(
-            f"{call.caller} calls {call.function} with {_counted(given)}, and {at} with {count}"
-            f"{_names(parameters)}",
-            where=where,
+            f"{call.caller} calls {call.function} with {_counted(given)}, and "
+            f"{_declaration(call, declared)} with {count}{_names(parameters)}",
+            where=_place(call, backend),
             fix="give it what the declaration says, or correct the declaration and the definition",
         )
     if call.takes_result and call.function in declared.returns_nothing:
         raise BackendError(
-            f"{call.caller} takes the status of {call.function}, and {at} as void",
-            where=where,
+            f"{call.caller} takes the status of {call.function}, and "
+            f"{_declaration(call, declared)} as void",
+            where=_place(call, backend),
             fix="let it return int32_t, 0 for success"
             + (", or write (void) in front of the call" if call.place and _is_text(call) else ""),
         )
@@ -302,8 +301,8 @@ def check_call(call: Call, declared: Declared, backend: Backend) -> None:
                 name = f" ({parameter.name})" if parameter.name else ""
                 raise BackendError(
                     f"{call.caller} gives {call.function} {argument.words} as argument "
-                    f"{number}{name}, and {at} as {parameter.c_text}",
-                    where=where,
+                    f"{number}{name}, and {_declaration(call, declared)} as {parameter.c_text}",
+                    where=_place(call, backend),
                     fix=_mend_of_type(parameter, argument),
                 )
 
@@ -331,6 +330,11 @@ def _check_existence(call: Call, declared: Declared, backend: Backend) -> None:
         where=place_of(name, backend.folder) or _place(call, backend),
         fix=f"{mend}, or {other}" if mend else other,
     )
+
+
+def _declaration(call: Call, declared: Declared) -> str:
+    line = declared.line_of(call.function)
+    return f"{line} declares it" if line else "it is declared"
 
 
 def _place(call: Call, backend: Backend) -> str:

@@ -21,7 +21,7 @@ from umakit.machine.configured import ConfiguredMachine
 from umakit.machine.estimate import Estimates
 from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Kind, Layer
-from umakit.machine.selection import Candidate, best_tilings, search_space
+from umakit.machine.selection import Candidate, best_tilings, search_space, some_tiling_fits
 from umakit.machine.space import SIZED, axis_unit, misfit, refusal, tiles_on
 from umakit.machine.tile_machine import TileMachine, WithoutQueues
 from umakit.machine.tiles import (
@@ -201,9 +201,9 @@ class TilePlanner:
         refused = refusal(layer, self.machine)
         if refused:
             return refused
-        if self.default(layer) is None:
-            return self._too_large(layer)
-        return True
+        if layer in self._given or some_tiling_fits(layer, self.machine, self.most_buffers):
+            return True
+        return self._too_large(layer)
 
     @property
     def judge(self) -> Callable[[Composite], bool | str]:

@@ -111,6 +111,24 @@ def search_space(
     return Subspace(dataflows_of(layer, hardware), sizes, buffers)
 
 
+def some_tiling_fits(layer: Layer, hardware: TileMachine, most_buffers: int) -> bool:
+    """Return whether a layer can be cut into tiles that fit; without a search for the best ones.
+
+    Args:
+        layer: the layer that is cut.
+        hardware: parameters of the accelerator.
+        most_buffers: largest number of buffers per tensor.
+    """
+    for buffers in BUFFERS:
+        if buffers <= max(most_buffers, BUFFERS[0]):
+            space = search_space(layer, hardware, buffers)
+            smallest_first = {axis: sizes[::-1] for axis, sizes in space.sizes.items()}
+            for cut in replace(space, sizes=smallest_first).cuts():
+                if not misfit(tiles_on(layer, cut, hardware), hardware):
+                    return True
+    return False
+
+
 def best_tilings(
     space: Subspace,
     layer: Layer,

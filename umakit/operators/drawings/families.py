@@ -26,9 +26,9 @@ from umakit.operators.drawings.scales import (
     SPREAD,
     WEIGHTED_SCALES,
     factors,
+    scaled,
     weights_of,
 )
-from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
@@ -368,7 +368,8 @@ def sum_of(
         "usual": 1.1, "tie": 1.0, "half": 0.5, "threshold": 0.5, "small": 0.1, "large": 1.9,
     }  # fmt: skip
     total = totals[str(settings["scale"])]
-    scaled = fixed_point([*(float(each) / twice for each in scales), total / 2**left_shift])
+    wanted = [*(float(each) / twice for each in scales), total / 2**left_shift]
+    multipliers, shifts = scaled(settings, wanted)
     name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
     zero_point = zero_point_of(settings, name)
     shape = tuple(max(pair) for pair in zip(sides[0].shape, sides[1].shape, strict=True))
@@ -376,8 +377,8 @@ def sum_of(
         **common_fields(settings, shape, zero_point),
         zero_points=(sides[0].zero_point, sides[1].zero_point),
         left_shift=left_shift,
-        multipliers=tuple(int(each) for each in scaled.multipliers),
-        shifts=tuple(int(each) for each in scaled.shifts),
+        multipliers=tuple(int(each) for each in multipliers),
+        shifts=tuple(int(each) for each in shifts),
     )
 
 

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from umakit.operators.drawing import Array, Settings
-from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
+from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point, float32_multipliers
 from umakit.operators.parameters import BIAS_DTYPES
 
 SCALES = ("usual", "tie", "half", "small", "large")
@@ -78,8 +79,15 @@ def factors(
         found = found / random.choice([16, 256, 4096], count)
     elif kind == "large":
         found = found * random.choice([4, 16, 64], count)
-    scaled = fixed_point([float(factor) for factor in found])
-    return scaled.multipliers, scaled.shifts
+    return scaled(settings, [float(factor) for factor in found])
+
+
+def scaled(settings: Settings, factors: Sequence[float]) -> tuple[Array, Array]:
+    """Return multipliers and shifts of factors; those of ONNX Runtime are of float32."""
+    found = fixed_point(factors)
+    if settings["rounding"] == Arithmetic.ORT.value:
+        return float32_multipliers(found.multipliers), found.shifts
+    return found.multipliers, found.shifts
 
 
 def _put_on_thresholds(
@@ -103,6 +111,7 @@ def _put_on_thresholds(
         multipliers, shifts: one, or one for each output channel; of usual scales.
         random: source of random numbers.
     """
+    lsb = 2**7 if settings["rounding"] == Arithmetic.ORT.value else 1
     single = len(multipliers) == 1
     outputs = len(bias)
     channels = [int(random.integers(outputs))] if single else range(0, outputs, 2)
@@ -112,11 +121,12 @@ def _put_on_thresholds(
         if right < 0:
             continue
         result = int(random.integers(1, 100)) * int(random.choice([-1, 1]))
-        total, multiplier = _threshold(settings, result, int(multipliers[place]), right)
+        total, least = _threshold(settings, result, int(multipliers[place]), right)
+        multiplier = -(-least // lsb) * lsb
         if multiplier <= LARGEST_MULTIPLIER:
             weights[channel] = 0
             bias[channel] = total
-            multipliers[place] = multiplier - int(random.integers(2))
+            multipliers[place] = multiplier - lsb * int(random.integers(2))
 
 
 def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> tuple[int, int]:
