@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +56,17 @@ CaseOption = Annotated[
     str | None,
     typer.Option("--case", help="Run only this case, as a report prints it.", show_default=False),
 ]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--jobs",
+        "-j",
+        min=1,
+        help="Processes that compile and run layers, which changes nothing that is drawn; default: "
+        "one for each core.",
+        show_default=False,
+    ),
+]
 JunitOption = Annotated[
     Path | None,
     typer.Option("--junit", help="Also write a report in JUnit XML.", show_default=False),
@@ -68,6 +80,7 @@ def check(
     seed: SeedOption = 0,
     operator: OperatorOption = None,
     draws: DrawsOption = 1000,
+    jobs: JobsOption = None,
     case: CaseOption = None,
     junit: JunitOption = None,
     force: ForceOption = False,
@@ -91,7 +104,7 @@ def check(
         else:
             report = check_backend(
                 found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
-                device=device, tell=tell,
+                device=device, jobs=jobs or usable_cores(), tell=tell,
             )  # fmt: skip
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
@@ -100,6 +113,13 @@ def check(
     else:
         _print(report, backend)
     return 0 if report.passed else 1
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _print(report: CheckReport, backend: str) -> None:

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of a check, one after the other or in several processes.
+
+TVM works in one thread at a time, so that batches in parallel take processes. They are started
+anew, load the backend from its folder, and get and return plain data.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from umakit.errors import DeviceError
+from umakit.registration.backend import Backend
+from umakit.testing.check.cases import Case
+from umakit.testing.check.report import Failure
+from umakit.testing.check.session import Session
+
+Cases = Sequence[tuple[Case, bool]]
+"""Cases with what the patterns say about their last layers."""
+
+END_SECONDS = 5.0
+"""Time in which a process that is told to end does so, before it is killed."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a batch found.
+
+    Attributes:
+        ran: the pattern of each case that was compiled, and whether it ran on the accelerator.
+        failures: what is wrong.
+    """
+
+    ran: list[tuple[str, bool]]
+    failures: list[Failure]
+
+
+def outcome_of(session: Session, cases: Cases) -> Outcome:
+    """Build, run and check a batch."""
+    members, failures = session.failures_of(cases)
+    return Outcome([(each.case.pattern, each.ran) for each in members], failures)
+
+
+class Workers:
+    """Runs batches in the order in which they are given; a context manager.
+
+    Args:
+        session: that runs batches of this process.
+        jobs: number of processes; 1 for this one. So it is for backends that no folder holds.
+        folder: for files of the processes; deleted by who made it.
+        device: name of the device that libraries run on.
+    """
+
+    def __init__(self, session: Session, jobs: int, folder: Path, device: str) -> None:
+        self._session = session
+        self._jobs = jobs if (session.backend.folder / "backend.py").is_file() else 1
+        self._given = (session.backend.folder, folder, device)
+        self._pool: ProcessPoolExecutor | None = None
+        self._before: set[int | None] = set()
+
+    def __enter__(self) -> Workers:
+        if self._jobs > 1:
+            self._before = {each.pid for each in multiprocessing.active_children()}
+            spawn = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(self._jobs, spawn, _begin, self._given)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is None:
+            return
+        own = [each for each in multiprocessing.active_children() if each.pid not in self._before]
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in own:
+            process.terminate()
+        for process in own:
+            process.join(END_SECONDS)
+            if process.is_alive():
+                process.kill()
+
+    def outcomes(self, batches: Iterable[Cases]) -> Iterator[tuple[Cases, Outcome]]:
+        """Yield batches with what they found, in their order.
+
+        Raises:
+            DeviceError: a process ended.
+        """
+        if self._pool is None:
+            for cases in batches:
+                yield cases, outcome_of(self._session, cases)
+            return
+        running: deque[tuple[Cases, Future[Outcome]]] = deque()
+        for cases in batches:
+            running.append((cases, self._pool.submit(_run, cases)))
+            if len(running) == self._jobs:
+                yield _done(*running.popleft())
+        while running:
+            yield _done(*running.popleft())
+
+
+def _done(cases: Cases, future: Future[Outcome]) -> tuple[Cases, Outcome]:
+    try:
+        return cases, future.result()
+    except BrokenProcessPool:
+        raise DeviceError(
+            "a process of the check ended", fix="--jobs 1 shows what it prints"
+        ) from None
+
+
+# --- in a process of its own ---------------------------------------------------------------------
+
+_own_session: Session | None = None
+
+
+def _begin(backend_folder: Path, folder: Path, device: str) -> None:
+    from umakit.backend.registry import find_backend
+
+    global _own_session
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began it tells it to end
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # which ends what it runs
+    own = Path(tempfile.mkdtemp(dir=folder))
+    tempfile.tempdir = str(own)
+    backend: Backend = find_backend(backend_folder)
+    _own_session = Session(backend, own, device)
+
+
+def _run(cases: Cases) -> Outcome:
+    assert _own_session is not None
+    return outcome_of(_own_session, cases)
