@@ -75,6 +75,7 @@ def check_commands(
     update: bool,
     block: re.Pattern[str] = CONSOLE,
     on_other: Callable[[re.Match[str]], None] | None = None,
+    before: str | None = None,
 ) -> int:
     """Run the console blocks of a page in order; they print what the page shows.
 
@@ -84,6 +85,7 @@ def check_commands(
         block: finds console blocks by the groups `command` and `output`, and what else is to be
             dealt with between them.
         on_other: gets each match without a command.
+        before: the line of the page at which to stop; None for all of it.
 
     Returns:
         How many commands were run.
@@ -107,7 +109,8 @@ def check_commands(
         return f"```console\n$ {command}\n{output}```"
 
     text = page.read_text(encoding="utf-8")
-    new = block.sub(printed, text)
+    end = len(text) if before is None else text.index(f"\n{before}\n")
+    new = block.sub(printed, text[:end]) + text[end:]
     if update:
         page.write_text(new, encoding="utf-8")
     return count
@@ -119,12 +122,13 @@ def type_with_digits(
     request: pytest.FixtureRequest,
     *,
     saved: Callable[[str], None] = lambda file: None,
+    before: str | None = None,
 ) -> int:
     """Type a page along, as `type_along`, in a folder that has the network of digits."""
     digits = Path(__file__).parents[1] / "examples" / "digits"
     shutil.copytree(digits, folder / "examples" / "digits")
     update = bool(request.config.getoption("--update-golden"))
-    return type_along(page, folder, update=update, saved=saved)
+    return type_along(page, folder, update=update, saved=saved, before=before)
 
 
 def type_along(
@@ -133,6 +137,7 @@ def type_along(
     *,
     update: bool,
     saved: Callable[[str], None] = lambda file: None,
+    before: str | None = None,
 ) -> int:
     """Type a page along: save its files, run its commands, and compare what they print.
 
@@ -141,6 +146,7 @@ def type_along(
         folder: where the reader is; folders of files are made there.
         update: as in `check_commands`.
         saved: called with the path of each file that was saved, as the page has it.
+        before: the line of the page at which the reader stops; None for all of it.
 
     Returns:
         The number of commands.
@@ -155,4 +161,4 @@ def type_along(
     def execute(command: str) -> str:
         return run(command, folder).replace(f"{folder}/", "")
 
-    return check_commands(page, execute, update=update, block=TYPED, on_other=save)
+    return check_commands(page, execute, update=update, block=TYPED, on_other=save, before=before)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,39 @@ from umakit.tools.scaffold import new_backend
 pytestmark = pytest.mark.optimized_simulators
 
 ROOT = Path(__file__).parents[1]
+LONG = (
+    pytest.mark.soak,
+    pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="some seconds more"),
+)
 
 
+@pytest.mark.parametrize(
+    ("before", "count"),
+    [
+        ("## Tilings and costs", 4),
+        pytest.param(None, 11, marks=LONG, id="whole"),
+    ],
+)
 def test_a_reader_who_types_along_sees_what_the_page_shows(
-    tmp_path: Path, request: pytest.FixtureRequest
+    before: str | None, count: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    assert type_with_digits(ROOT / "docs" / "new-tiles.md", tmp_path, request) == 4
+    page = ROOT / "docs" / "new-tiles.md"
+    assert type_with_digits(page, tmp_path, request, before=before) == count
+
+
+def every_operator(layout: str, rounding: str) -> QuantizedNetwork:
+    """A network whose layers are larger than the scratchpads of these tests."""
+    network = QuantizedNetwork(13, 11, 3, layout=layout, rounding=rounding, batch=2)
+    network.conv2d(21, (3, 5), (2, 1)).conv2d(42, 3, depthwise=True, per_channel=False)
+    network.conv2d(17, 1).conv2d(17, 3, dilation=2, per_channel=False).residual()
+    return network.conv2d(1, (2, 3), padding="valid").dense(33, per_channel=True)
 
 
 @pytest.mark.parametrize(
     ("layout", "rounding", "array", "scratchpad"),
     [
         ("NCHW", "ort", "16x8", "16000"),
-        pytest.param("NHWC", "tflm", "3x5", "4K", marks=pytest.mark.soak),
+        pytest.param("NHWC", "tflm", "3x5", "4K", marks=LONG),
     ],
 )
 def test_layers_are_exact_and_take_the_predicted_cycles(
@@ -39,11 +60,28 @@ def test_layers_are_exact_and_take_the_predicted_cycles(
         "operators": "conv2d,depthwise,conv2d_add,dense",
     }  # fmt: skip
     folder = new_backend("tiled_npu", tmp_path, kind="tiles", flags=flags).folder
-    network = QuantizedNetwork(13, 11, 3, layout=layout, rounding=rounding, batch=2)
-    network.conv2d(21, (3, 5), (2, 1)).conv2d(42, 3, depthwise=True, per_channel=False)
-    network.conv2d(17, 1).conv2d(17, 3, dilation=2, per_channel=False).residual()
-    network.conv2d(1, (2, 3), padding="valid").dense(33, per_channel=True)
     backend = load_backend_folder(folder)
-    library, ran = same_as_the_cpu(network, backend, tmp_path)
+    library, ran = same_as_the_cpu(every_operator(layout, rounding), backend, tmp_path)
     assert {layer.where for layer in ran.layers} == {"tiled_npu"}
     assert check_predictions(library, ran, backend, rel=0) == len(ran.layers)
+
+
+@pytest.mark.parametrize(
+    ("layout", "rounding", "array", "scratchpad"),
+    [
+        ("NCHW", "tflm", "4x3", "1026"),  # it has no banks of whole words
+        pytest.param("NHWC", "ort", "16x8", "16K", marks=LONG),
+    ],
+)
+def test_a_driver_without_simulator_computes_tiles_by_itself(
+    layout: str, rounding: str, array: str, scratchpad: str, tmp_path: Path
+) -> None:
+    flags = {
+        "layout": layout, "rounding": rounding, "array": array, "scratchpad": scratchpad,
+        "operators": "conv2d,depthwise,conv2d_add,dense", "simulator": "none",
+    }  # fmt: skip
+    folder = new_backend("plain_npu", tmp_path, kind="tiles", flags=flags).folder
+    assert not (folder / "simulator").exists()
+    backend = load_backend_folder(folder)
+    _, ran = same_as_the_cpu(every_operator(layout, rounding), backend, tmp_path)
+    assert {layer.where for layer in ran.layers} == {"plain_npu"}

@@ -40,7 +40,7 @@ KINDS = {
             name="tiles",
             summary="an array with a scratchpad, for which layers are cut into tiles",
             operators=("conv2d", "depthwise", "conv2d_add", "dense"),
-            flags=flags("operators", "layout", "rounding", "array", "scratchpad"),
+            flags=flags("operators", "layout", "rounding", "array", "scratchpad", "simulator"),
             page="docs/new-tiles.md",
             values=tiles_values,
         ),

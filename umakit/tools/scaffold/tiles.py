@@ -15,12 +15,13 @@ LEAST_SUMS = 4096
 def tiles_values(answers: Answers, name: str) -> Mapping[str, object]:
     """Return the further values of a backend of the kind `tiles`.
 
-    `banks` of the scratchpad, a power of two that divides its bytes; `sum_bytes` of the array;
+    `banks` of the scratchpad, a power of two that divides its bytes, and its words of 4 bytes if
+    the driver reads them itself, but at least 1; `sum_bytes` of the array;
     `identity`, hexadecimal digits of its ID register; `has_images`, whether an operator has a
     layout.
     """
-    banks = MOST_BANKS
-    while answers.scratchpad % banks:
+    banks, unit = MOST_BANKS, 4 if answers.simulator == "none" else 1
+    while banks > 1 and answers.scratchpad % (banks * unit):
         banks //= 2
     return {
         "banks": banks,
