@@ -15,4 +15,4 @@ PAGE = ROOT / "docs" / "arithmetic.md"
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    assert type_with_digits(PAGE, tmp_path, request) == 3
+    assert type_with_digits(PAGE, tmp_path, request) == 4

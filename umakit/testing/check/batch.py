@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from umakit.registration.backend import Backend
 from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
 from umakit.testing.check.faults import planned_rounds
+from umakit.testing.check.own_rounding import results_of_kernels, rounded
 from umakit.testing.check.rounds import Round, RoundRun, Rounds
 from umakit.testing.harness import AOTModel, llvm_reference
 
@@ -36,6 +37,7 @@ class Member:
     Attributes:
         case: the case.
         layers: its layers.
+        number: its position in the batch.
         inputs: arrays by name of the network's input.
         accepted: whether the patterns accept its layers.
         names: names of its operators in the network.
@@ -48,6 +50,7 @@ class Member:
 
     case: Case
     layers: list[Drawn]
+    number: int
     inputs: dict[str, Array]
     accepted: bool
     names: list[str] = field(default_factory=list)
@@ -78,6 +81,7 @@ class Batch:
         members: the cases, in the order of the network's results.
         module: the network.
         library: compiled for the accelerator.
+        backends: the accelerators.
         folder: for files.
         program: the library's program.
         rounds: the runs that were made, see `planned_rounds`.
@@ -87,6 +91,7 @@ class Batch:
     members: list[Member]
     module: tvm_api.IRModule
     library: Library
+    backends: Sequence[Backend]
     folder: Path
     program: Rounds
     rounds: list[Round] = field(default_factory=list)
@@ -143,12 +148,19 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
                 continue  # the result of the layer before
             name = f"case{number}_{position}_{operand}"
             inputs[name] = input_array(tensor, kind, (settings.seed, position, operand))
-    return Member(case, layers, inputs, accepted)
+    return Member(case, layers, number, inputs, accepted)
 
 
 @tvm_api.one_at_a_time
-def network_of(members: Sequence[Member]) -> tvm_api.IRModule:
-    """Return the network whose branches are the cases; fills in the names of their operators."""
+def network_of(
+    members: Sequence[Member], roundings: Mapping[str, str] | None = None
+) -> tvm_api.IRModule:
+    """Return the network whose branches are the cases; fills in the names of their operators.
+
+    Args:
+        members: the cases.
+        roundings: roundings of accelerators' own by name of the operator, in place of the model's.
+    """
     builder = relax.BlockBuilder()
     arrays = {name: array for each in members for name, array in each.inputs.items()}
     variables = {
@@ -158,7 +170,8 @@ def network_of(members: Sequence[Member]) -> tvm_api.IRModule:
     results = []
     with builder.function("main", list(variables.values())):
         with builder.dataflow():
-            for number, member in enumerate(members):
+            for member in members:
+                number = member.number
                 before: Any = None
                 member.names = []
                 for position, layer in enumerate(member.layers):
@@ -172,7 +185,9 @@ def network_of(members: Sequence[Member]) -> tvm_api.IRModule:
                     for step in range(len(layer.steps)):
                         name = f"case{number}_layer{position}_{step}"
                         call = layer.call(step, operands, emitted)
-                        emitted.append(builder.emit(call, name))
+                        call = layer.call(step, operands, emitted)
+                        own = rounded(call, (roundings or {}).get(name, ""))
+                        emitted.append(builder.emit(own, name))
                         member.names.append(name)
                     before = emitted[-1]
                 results.append(builder.emit_output(before, f"case{number}_result"))
@@ -201,7 +216,7 @@ def build_batch(
     program = Rounds(
         library.metadata["umakit"], library.path, folder / "program", device, flags=("-O1",)
     )
-    return Batch(members, module, library, folder, program)
+    return Batch(members, module, library, backends, folder, program)
 
 
 def run_batch(batch: Batch, timeout: float = 60.0) -> None:
@@ -225,6 +240,21 @@ def run_batch(batch: Batch, timeout: float = 60.0) -> None:
         if raw is not None:
             member.got = raw.view(np.dtype(output["dtype"])).reshape(output["shape"])
         member.wanted = wanted[output["name"]]
+    _want_own_roundings(batch)
+
+
+def _want_own_roundings(batch: Batch) -> None:
+    """Replace the reference's results of cases that an accelerator rounds in a way of its own."""
+    placements = batch.library.report.placements
+    roundings = {row.name: row.rounding for row in placements if row.rounding}
+    members = [each for each in batch.members if any(name in roundings for name in each.names)]
+    if members:
+        inputs = {name: array for each in members for name, array in each.inputs.items()}
+        module = network_of(members, roundings)
+        folder = batch.folder / "rounded"
+        results = results_of_kernels(module, inputs, batch.backends, folder)
+        for member, result in zip(members, results, strict=True):
+            member.wanted = result
 
 
 def _note_stop(batch: Batch, run: RoundRun) -> None:
