@@ -85,3 +85,11 @@ def test_a_driver_without_simulator_computes_tiles_by_itself(
     backend = load_backend_folder(folder)
     _, ran = same_as_the_cpu(every_operator(layout, rounding), backend, tmp_path)
     assert {layer.where for layer in ran.layers} == {"plain_npu"}
+
+
+def test_a_tile_may_be_wider_than_16_bits_say(tmp_path: Path) -> None:
+    flags = {"operators": "conv2d", "scratchpad": "1M", "array": "2x2"}
+    folder = new_backend("wide_npu", tmp_path, kind="tiles", flags=flags).folder
+    network = QuantizedNetwork(1, 65537, 1).conv2d(1, (1, 3))
+    _, ran = same_as_the_cpu(network, load_backend_folder(folder), tmp_path)
+    assert [layer.where for layer in ran.layers] == ["wide_npu"]
