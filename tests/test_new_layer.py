@@ -232,6 +232,31 @@ def test_a_number_that_does_not_fit_its_field_keeps_a_layer_on_the_cpu(
     assert found == [("my_npu", ""), ("cpu", "stride_x 2: its register holds 0 to 1")]
 
 
+def test_what_the_hardware_computes_itself_is_a_constraint(sound: str, tmp_path: Path) -> None:
+    fields = r'\[\[register.field\]\]\nname = "(X|WIDTH)"\n[^[]*\$(stride_x|kernel_width)[^[]*'
+    text, count = re.subn(fields, "", sound)
+    assert count == 2
+    text += '[mock]\nkernel_width = "$kernel_height"\nstride_x = "$stride_y"\n'
+    text += 'output_width = "($INPUT_WIDTH + 2 * $pad_left - $kernel_width) / $stride_x + 1"\n'
+    flags = {"operators": "conv2d"}
+    written = new_backend("my_npu", tmp_path, kind="layer", flags=flags, registers=text)
+    check_strictly(written.folder, "my_npu")
+    network = QuantizedNetwork(8, 9, 2).conv2d(4, 3).conv2d(4, (3, 1)).conv2d(4, 3, stride=(1, 2))
+    model = network.conv2d(3, 2).model()  # with a column of padding on the right
+    report = compile_and_run(model, load_backend_folder(written.folder))
+    assert [(row.where, row.reason) for row in report.offload.placements] == [
+        ("my_npu", ""),
+        ("cpu", "kernel_width 1: the accelerator computes it as 3"),
+        ("cpu", "stride_x 2: the accelerator computes it as 1"),
+        ("cpu", "output_width 5: the accelerator computes it as 4"),
+    ]
+    other = text.replace(
+        'kernel_width = "$kernel_height"', 'kernel_width = "$stride_y > 3 ? 3 : 1"'
+    )
+    with pytest.raises(RegisterMapError, match=r"mock\.kernel_width: layers cannot be compared"):
+        new_backend("other", tmp_path, kind="layer", flags=flags, registers=other)
+
+
 def test_the_mock_says_what_a_driver_does_wrong(tmp_path: Path) -> None:
     folder = new_backend("my_npu", tmp_path, kind="layer").folder
     driver = folder / "my_npu.c"

@@ -56,11 +56,14 @@ class BitField(_Part):
     Attributes:
         lowest_bit, width: where it is, in bits.
         operand: what a driver writes there, see `Register`.
+        signed: whether the operand is in two's complement; None if its text says so: zero points,
+            clips, shifts and what begins with a minus sign are.
     """
 
     lowest_bit: Annotated[int, Field(ge=0, le=31)]
     width: Annotated[int, Field(ge=1, le=32)]
     operand: Operand = ""
+    signed: bool | None = None
 
     @property
     def mask(self) -> int:

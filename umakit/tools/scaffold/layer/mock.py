@@ -11,7 +11,6 @@ from umakit.machine.registers.register_map import RegisterMap
 from umakit.text.c_text import filled, read_expression
 from umakit.tools.scaffold.layer.functions import (
     CHANNELS_FIRST,
-    SIGNED,
     WEIGHTED,
     DriverFunction,
 )
@@ -198,7 +197,7 @@ def _number(
         setting = said[name]
         assert setting.argument is not None
         _, sign, added = setting.argument
-        text = words.part(setting, setting.is_signed or name in SIGNED)
+        text = words.part(setting, setting.is_signed)
         text = f"{text} - {added}" if added > 0 else f"{text} + {-added}" if added < 0 else text
         return f"-({text})" if sign < 0 else text
     if name == CHANNELS_FIRST:
@@ -233,7 +232,7 @@ def _given(
         raise RegisterMapError(error.what, where=MAP_FILE, fix=error.fix) from None
     names = {each: each for each in numbers}
     every = registers.descriptor.word if registers.descriptor else registers.registers
-    names |= {each.name: words.word(each.name) for each in every}
+    names |= {each.name: f"(int32_t){words.word(each.name)}" for each in every}
     wrong = next((each for each in read.names if each not in names), None)
     if wrong is not None:
         raise RegisterMapError(

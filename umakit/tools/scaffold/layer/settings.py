@@ -77,6 +77,8 @@ class Setting:
     @property
     def is_signed(self) -> bool:
         """Whether what is written may be negative."""
+        if self.field is not None and self.field.signed is not None:
+            return self.field.signed
         names = self.text.names
         return bool(SIGNED.intersection(names)) or self.text.text.strip().startswith("-")
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import Answers
 from umakit.tools.scaffold.layer.arithmetic import python_text
 from umakit.tools.scaffold.layer.default_map import default_map
+from umakit.tools.scaffold.layer.derived import derived_of
 from umakit.tools.scaffold.layer.functions import (
     CHANNELS_FIRST,
     IMAGES,
@@ -71,6 +73,7 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
             "functions": [_plain_values(each, answers.roundings) for each in functions],
             "limits": {},
             "computed": {},
+            "derived": {},
             "has_limits": False,
         }
     registers, text = map_of(answers, name, functions)
@@ -82,6 +85,7 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
     derived = set(registers.mock)
     limits = {each.pattern: limits_of(each, settings[each]) for each in functions}
     computed = {each.pattern: computed_limits(each, settings[each]) for each in functions}
+    own = {each.pattern: derived_of(each, settings[each], registers) for each in functions}
     assert registers.job is not None
     return {
         "functions": [
@@ -90,7 +94,7 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
                 "registration": _registration(
                     each,
                     constraints_of(each, settings[each], answers.roundings, derived),
-                    bool(limits[each.pattern] or computed[each.pattern]),
+                    bool(limits[each.pattern] or computed[each.pattern] or own[each.pattern]),
                 ),
                 "settings": Code(_settings(settings[each], each, registers, prefix)),
                 "unused": [Code(name) for name in _unused(each, settings[each])],
@@ -108,7 +112,12 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
             for pattern, found in computed.items()
             if found
         },
-        "has_limits": any(limits.values()) or any(computed.values()),
+        "derived": {
+            pattern: [(name, Code(_in_lines(name, text))) for name, text in found]
+            for pattern, found in own.items()
+            if found
+        },
+        "has_limits": any(any(each.values()) for each in (limits, computed, own)),
         "has_fields": any(each.field for found in settings.values() for each in found),
         "has_signed_fields": any(
             each.field is not None and each.is_signed
@@ -194,6 +203,14 @@ def _registration(function: DriverFunction, constraints: Sequence[str], has_limi
     arguments = "".join(f"{SPACE * 4}{each},\n" for each in [*constraints, *more])
     opened = f"*patterns.q{function.operator}(\n{arguments}{SPACE * 3})"
     return Code(f"{start}{opened}\n{SPACE * 2})")
+
+
+def _in_lines(name: str, text: str) -> str:
+    """Return a Python expression of a tuple in the table `DERIVED`, in several lines if long."""
+    if len(f'{SPACE * 2}("{name}", lambda n: {text}),') <= LONGEST_LINE:
+        return text
+    parts = textwrap.wrap(text, LONGEST_LINE - len(SPACE * 3))
+    return "\n".join(["(", *(f"{SPACE * 3}{part}" for part in parts), f"{SPACE * 2})"])
 
 
 def _settings(
