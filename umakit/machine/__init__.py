@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     from umakit.machine.description import Command, Engine, Machine, Memory, Queue, Stream
     from umakit.machine.hardware import Hardware
     from umakit.machine.layer import Kind, Layer
-    from umakit.machine.layer_pass import tiled_layer_pass
+    from umakit.machine.layer_pass import (
+        CONFIGURE_ARGUMENTS,
+        COPY_ARGUMENTS,
+        tiled_layer_pass,
+    )
     from umakit.machine.planner import COST_MODEL, Prediction, TilePlanner
     from umakit.machine.schedules import (
         loops_of,
@@ -57,6 +61,8 @@ if TYPE_CHECKING:
     from umakit.machine.tiles import Tiles, Tiling
 
 __all__ = [
+    "CONFIGURE_ARGUMENTS",
+    "COPY_ARGUMENTS",
     "COST_MODEL",
     "Command",
     "ConfiguredMachine",
@@ -90,6 +96,8 @@ __all__ = [
 __getattr__ = imported_on_use(
     __name__,
     {
+        "CONFIGURE_ARGUMENTS": "umakit.machine.layer_pass",
+        "COPY_ARGUMENTS": "umakit.machine.layer_pass",
         "COST_MODEL": "umakit.machine.planner",
         "Command": "umakit.machine.description",
         "ConfiguredMachine": "umakit.machine.configured",

@@ -26,20 +26,20 @@ OPERATIONS = (Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.MAX_POOL, Kind.AVERAGE_POOL
 OPERANDS = ("data", "weights", "parameters", "result", "addend")
 """Tensors whose buffers a job is given, in this order; those that a layer lacks are 0."""
 
-CONFIGURE = (
+CONFIGURE_ARGUMENTS = (
     "operation", "rounding", "channels_first", "kernel_height", "kernel_width", "stride_y",
     "stride_x", "dilation_y", "dilation_x", "input_zero_point", "output_zero_point", "lowest",
     "highest",
 )  # fmt: skip
-"""Arguments of `NAME_configure`; `dataflow` is known too."""
+"""Names of the arguments of `NAME_configure`, unless a backend names others."""
 
-COPY = (
+COPY_ARGUMENTS = (
     "tensor", "buffer", "offset", "place", "planes", "rows", "row_bytes", "plane_stride",
     "row_stride",
 )  # fmt: skip
-"""Arguments of `NAME_load` and `NAME_store`; `engine`, `by_planes` and `line` are known too."""
+"""Names of the arguments of `NAME_load` and `NAME_store`, unless a backend names others."""
 
-TRANSFER = COPY[2:]
+TRANSFER = COPY_ARGUMENTS[2:]
 
 Call = tuple[str, list[Any]]
 """A C function's name and its arguments."""
@@ -63,8 +63,8 @@ def tiled_layer_pass(
     driver: str,
     *,
     begin: Sequence[int] = (),
-    configure: Sequence[str] = CONFIGURE,
-    copy: Sequence[str] = COPY,
+    configure: Sequence[str] = CONFIGURE_ARGUMENTS,
+    copy: Sequence[str] = COPY_ARGUMENTS,
     load: str = "load",
     store: str = "store",
     schedule: Callable[[Tiles], tvm_api.Schedule] = placed_schedule,
@@ -104,7 +104,10 @@ def tiled_layer_pass(
     Raises:
         BackendError: there is no argument of a name.
     """
-    known = {"configure": {*CONFIGURE, "dataflow"}, "copy": {*COPY, "engine", "by_planes", "line"}}
+    known = {
+        "configure": {*CONFIGURE_ARGUMENTS, "dataflow"},
+        "copy": {*COPY_ARGUMENTS, "engine", "by_planes", "line"},
+    }
     for option, names in (("configure", configure), ("copy", copy)):
         for name in names:
             if name not in known[option]:
