@@ -130,8 +130,24 @@ def _print(report: CheckReport, backend: str) -> None:
             say(f"  uma check {shell_word(backend)} --case {shell_word(str(failure.case))}")
         if failure.fix:
             say(f"  {failure.fix}")
+    _print_cycles(report, backend)
     if report.passed:
         say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
+
+
+def _print_cycles(report: CheckReport, backend: str) -> None:
+    found = report.cycles
+    if found.layers and found.worst is None:
+        say(f"predicted cycles are those of the simulator for all {found.layers} layers")
+    if found.worst is None:
+        return
+    case, predicted, simulated = found.worst
+    percent = 100 * (predicted - simulated) / max(simulated, 1)
+    say(
+        f"predicted cycles are those of the simulator for {found.exact} of {found.layers} layers; "
+        f"the worst has {simulated:,}, predicted {predicted:,} ({percent:+.2f} %): {case}"
+    )
+    say(f"  uma calibrate {shell_word(backend)} measures what commands cost")
 
 
 def _table(report: CheckReport) -> Any:

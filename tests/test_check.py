@@ -99,6 +99,19 @@ def test_a_bug_is_found_named_and_reduced(
     assert check_layer(find_backend(STRAWBERRY), str(case)).passed
 
 
+def test_predicted_cycles_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "lane_npu"
+    shutil.copytree(ROOT / "examples" / "lane_npu", folder)
+    exact = check_backend(find_backend(str(folder)), draws=4, operators=["qdense"])
+    assert exact.passed and exact.cycles.layers == exact.cycles.exact >= 3
+    file = folder / "accel.toml"
+    file.write_text(file.read_text().replace("transfer = 9", "transfer = 8"))
+    assert run_command(["check", str(folder), "--operator", "qdense", "--draws", "4"]) == 0
+    printed = capsys.readouterr().out
+    case = re.search(r"for 0 of \d+ layers; the worst has .* \(-\d.\d\d %\): (qdense.*)", printed)
+    assert case and read_case(case[1]).pattern == "qdense"
+
+
 def test_patterns_of_float_operators_are_walked() -> None:
     report = check_backend(find_backend("vanilla_accelerator"), draws=12, seed=1)
     assert report.passed

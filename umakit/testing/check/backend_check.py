@@ -210,6 +210,8 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
     for failure in outcome.failures:
         report.operators[failure.pattern].failed += 1
     report.failures += outcome.failures
+    for case, predicted, simulated in outcome.cycles:
+        report.cycles.add(case, predicted, simulated)
 
 
 def _without_runs(report: CheckReport) -> None:

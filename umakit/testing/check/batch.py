@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
 from umakit.testing.check.faults import planned_rounds
 from umakit.testing.check.own_rounding import results_of_kernels, rounded
-from umakit.testing.check.rounds import Round, RoundRun, Rounds
+from umakit.testing.check.rounds import LayerRun, Round, RoundRun, Rounds
 from umakit.testing.harness import AOTModel, llvm_reference
 
 relax = tvm_api.relax
@@ -46,6 +46,7 @@ class Member:
         wanted, got: results of the reference and of the library; None if it did not run.
         damaged: other memory that its layers have modified.
         stopped: how the run ended in one of its layers; empty if it did not.
+        cycles: predicted and simulated cycles of each of its layers that has both.
     """
 
     case: Case
@@ -60,6 +61,7 @@ class Member:
     got: Array | None = None
     damaged: list[str] = field(default_factory=list)
     stopped: str = ""
+    cycles: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def title(self) -> str:
@@ -233,6 +235,7 @@ def run_batch(batch: Batch, timeout: float = 60.0) -> None:
         member = member_at(batch, layer["name"])
         if member is not None:
             member.damaged += run.damaged
+            member.cycles += _cycles(layer, run)
     outputs = description["outputs"]
     wanted = llvm_reference(AOTModel(batch.module, batch.inputs, name="check"))
     for member, output in zip(batch.members, outputs, strict=True):
@@ -241,6 +244,14 @@ def run_batch(batch: Batch, timeout: float = 60.0) -> None:
             member.got = raw.view(np.dtype(output["dtype"])).reshape(output["shape"])
         member.wanted = wanted[output["name"]]
     _want_own_roundings(batch)
+
+
+def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]]:
+    """Yield predicted and simulated cycles of a layer, if both are known."""
+    predicted = layer.get("predicted_cycles")
+    before, after = run.counters.get(layer["where"], {}).get("clock", (None, None))
+    if predicted is not None and before is not None and after is not None:
+        yield predicted, after - before
 
 
 def _want_own_roundings(batch: Batch) -> None:

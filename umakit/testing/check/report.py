@@ -50,6 +50,42 @@ class Counts:
 
 
 @dataclass
+class PredictedCycles:
+    """How predicted cycles compare with simulated ones.
+
+    Attributes:
+        layers: number of layers that have both.
+        exact: of these, those for which they are equal.
+        worst: case, predicted and simulated cycles of the layer with the largest relative
+            difference; None if there is no difference.
+    """
+
+    layers: int = 0
+    exact: int = 0
+    worst: tuple[Case, int, int] | None = None
+
+    def add(self, case: Case, predicted: int, simulated: int) -> None:
+        """Count a layer."""
+        self.layers += 1
+        if predicted == simulated:
+            self.exact += 1
+        elif self.worst is None or _off(predicted, simulated) > _off(*self.worst[1:]):
+            self.worst = (case, predicted, simulated)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with stable keys."""
+        worst = None
+        if self.worst is not None:
+            case, predicted, simulated = self.worst
+            worst = {"case": str(case), "predicted": predicted, "simulated": simulated}
+        return {"layers": self.layers, "exact": self.exact, "worst": worst}
+
+
+def _off(predicted: int, simulated: int) -> float:
+    return abs(predicted - simulated) / max(simulated, 1)
+
+
+@dataclass
 class CheckReport:
     """The result of a check.
 
@@ -59,6 +95,7 @@ class CheckReport:
         operators: counts by name of the pattern.
         failures: in the order in which they were found.
         seconds: time that the check took.
+        cycles: how predicted cycles compare with simulated ones; a difference is no failure.
     """
 
     backend: str
@@ -66,6 +103,7 @@ class CheckReport:
     operators: dict[str, Counts] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
+    cycles: PredictedCycles = field(default_factory=PredictedCycles)
 
     @property
     def passed(self) -> bool:
@@ -80,6 +118,7 @@ class CheckReport:
             "seconds": round(self.seconds, 1),
             "passed": self.passed,
             "operators": {name: vars(counts) for name, counts in self.operators.items()},
+            "cycles": self.cycles.as_json() if self.cycles.layers else None,
             "failures": [failure.as_json() for failure in self.failures],
         }
 

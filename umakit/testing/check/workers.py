@@ -39,16 +39,20 @@ class Outcome:
     Attributes:
         ran: the pattern of each case that was compiled, and whether it ran on the accelerator.
         failures: what is wrong.
+        cycles: case, predicted and simulated cycles of layers that have both.
     """
 
     ran: list[tuple[str, bool]]
     failures: list[Failure]
+    cycles: list[tuple[Case, int, int]]
 
 
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
     members, failures = session.failures_of(cases)
-    return Outcome([(each.case.pattern, each.ran) for each in members], failures)
+    ran = [(each.case.pattern, each.ran) for each in members]
+    cycles = [(each.case, *pair) for each in members for pair in each.cycles]
+    return Outcome(ran, failures, cycles)
 
 
 class Workers:
