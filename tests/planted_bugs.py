@@ -6,6 +6,7 @@ python tests/planted_bugs.py [WORD]...    bugs whose backend or kind has all the
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -82,11 +83,11 @@ def all_bugs() -> list[Bug]:
     return [Bug(**{**each, "operators": tuple(each["operators"])}) for each in found]
 
 
-def checked(bug: Bug) -> CheckReport:
+def checked(bug: Bug, jobs: int = 1) -> CheckReport:
     """Return what `uma check` finds in a copy of a backend with a bug."""
     with tempfile.TemporaryDirectory() as folder:
         backend = find_backend(str(bug.planted(Path(folder))))
-        return check_backend(backend, seconds=SECONDS)
+        return check_backend(backend, seconds=SECONDS, jobs=jobs)
 
 
 def main(words: Sequence[str]) -> int:
@@ -96,7 +97,7 @@ def main(words: Sequence[str]) -> int:
         if not all(word in bug.name for word in words):
             continue
         started = time.monotonic()
-        report = checked(bug)
+        report = checked(bug, jobs=os.cpu_count() or 1)
         passed = time.monotonic() - started
         named = [each for each in report.failures if each.pattern in bug.operators and each.case]
         missed += not named
