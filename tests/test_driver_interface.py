@@ -50,11 +50,11 @@ CASES = {
     ),
     "no status": (
         LANES, "lane_npu.h", "int lane_npu_finish", "void lane_npu_finish",
-        r"backend\.py:\d+: .* takes the status of lane_npu_finish, .* as void; let it return",
+        r"passes\.py:22: .* takes the status of lane_npu_finish, .* as void; let it return",
     ),
     "a pointer for an offset": (
         LANES, "lane_npu.h", "uint32_t data_buffer", "const int8_t *data_buffer",
-        r"lane_npu: .* an offset in data \(uint32_t\) as argument 1 \(data_buffer\), "
+        r"passes\.py:22: .* an offset in data \(uint32_t\) as argument 1 \(data_buffer\), "
         r"and \S+/lane_npu\.h:55 declares it as int8_t \*; declare it as uint32_t",
     ),
     "a function that the library lacks": (
@@ -130,6 +130,64 @@ CASES = {
     "a key misspelt": (
         VANILLA, "accel.toml", "columns", "colums",
         r"accel\.toml:9: array\.columns: is missing; write columns instead of colums",
+    ),
+    "a layout that there is not": (
+        LANES, "patterns.py", '"NCHW")', '"NHCW")',
+        r"patterns\.py:19: layout 'NHCW' is unknown; say NHWC or NCHW",
+    ),
+    "a rounding that there is not": (
+        LANES, "patterns.py", '"ort")', '"orrt")',
+        r"patterns\.py:19: rounding 'orrt' is unknown; say tflm, ort or even",
+    ),
+    "a predicate that is no function": (
+        LANES, "patterns.py", "planner.accepts", "3",
+        r"patterns\.py:19: predicate of pattern qconv2d_add is 3, which is no function",
+    ),
+    "a predicate of other arguments": (
+        LANES, "patterns.py", "planner.accepts", "lambda layer, more: True",
+        r"patterns\.py:19: predicate of pattern qconv2d_add takes \(layer, more\), and is called "
+        "with 1 argument; let",
+    ),
+    "a pattern of another type": (
+        VANILLA, "backend.py", "self._register_codegen(",
+        "self._register_pattern('a', 3); self._register_codegen(",
+        r"backend\.py:\d+: pattern a is 3, which is no pattern of tvm\.relax\.dpl",
+    ),
+    "text in the place of the function of includes": (
+        VANILLA, "backend.py", "includes=gen_includes", "includes='a.h'",
+        r"backend\.py:\d+: includes of _register_codegen is 'a\.h', which is no function",
+    ),
+    "an attribute of the target that there is not": (
+        VANILLA, "backend.py", "self._register_codegen(",
+        "self._register_target_attr('size', 3); self.target(sise=4); self._register_codegen(",
+        r"backend\.py:\d+: target .*there is no attribute 'sise'; known: size",
+    ),
+    "sources and headers of the driver swapped": (
+        LANES, "backend.py", 'sources=["lane_npu.c"], headers=headers',
+        'sources=headers, headers=["lane_npu.c"]',
+        r"backend\.py:\d+: _register_driver got headers as sources .* write "
+        r"sources=\['lane_npu\.c'\]",
+    ),
+    "a planner that is none": (
+        LANES, "passes.py", "planner,\n", "3,\n",
+        r"passes\.py:22: tiled_layer_pass got 3 as planner, which is no TilePlanner",
+    ),
+    "an argument of configure misspelt": (
+        LANES, "passes.py", '"rounding",', '"roundin",',
+        r"passes\.py:22: .* configure has no argument 'roundin'; write rounding, or choose from",
+    ),
+    "text in the place of a list of arguments": (
+        LANES, "passes.py", "configure=CONFIGURE", "configure='rounding'",
+        r"passes\.py:22: .* configure is 'rounding', which is no list of names",
+    ),
+    "an argument of configure less": (
+        LANES, "passes.py", '"operation", ', "",
+        r"passes\.py:22: kernel \w+ calls lane_npu_configure with 11 arguments, and "
+        r"\S+/lane_npu\.h:36 declares it with 12",
+    ),
+    "an argument of begin of another type": (
+        LANES, "passes.py", "begin=[machine.block_channels", "begin=['a'",
+        r"passes\.py:22: .* begin is \['a', 16\], which is no list of integers",
     ),
     "a name of the layer misspelt": (
         NOVA, "backend.py", "$diff_min", "$diffmin",

@@ -89,7 +89,11 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
     _pass_places[name] = _caller(1)
 
     def apply(function: tvm_api.PrimFunc, module: tvm_api.IRModule, context: object) -> Any:
-        result = transform(function)
+        _running.append(place_of_pass(name))
+        try:
+            result = transform(function)
+        finally:
+            _running.pop()
         if not isinstance(result, tirx.PrimFunc):
             raise BackendError(
                 f"the pass {name} returned {type(result).__name__}, which is no prim func",
@@ -217,6 +221,9 @@ _places: dict[tuple[str, int], str] = {}
 _pass_places: dict[str, str] = {}
 """File and line of the Python that made a pass, by the name of the pass."""
 
+_running: list[str] = []
+"""Places of the passes that run, which stand for those of calls that umakit's code makes."""
+
 
 def place_of_pass(name: str) -> str:
     """Return file and line of the Python that made a pass; empty if it is not known."""
@@ -234,12 +241,15 @@ def place_of_call(name: str, count: int) -> str:
 
 
 def _caller(depth: int) -> str:
-    """Return file and line of the first caller outside of umakit; empty if there is none."""
+    """Return file and line of the first caller outside of umakit.
+
+    If there is none, the place where the pass that runs was made; empty if none runs.
+    """
     frame: FrameType | None = sys._getframe(1 + depth)
     while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
         frame = frame.f_back
     if frame is None or "site-packages" in frame.f_code.co_filename:  # TVM called a pass of umakit
-        return ""
+        return _running[-1] if _running else ""
     return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 

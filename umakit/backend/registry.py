@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 ENTRY_POINT_GROUP = "umakit.backends"
 
+LINE = re.compile(r"\.\w+:\d+")
+"""Form of a file's name and a line."""
+
 NOT_OF_TEAMS = re.compile(
     rf"^{re.escape(str(Path(errors.__file__).parent))}/(?!backends/)|-packages/tvm(_ffi)?/"
 )
@@ -171,8 +174,8 @@ def _import(load: Callable[[], T], where: str) -> T:
     """Import a backend; any exception it raises becomes a BackendError."""
     try:
         return load()
-    except UmakitError:
-        raise
+    except UmakitError as error:
+        raise _with_line(error, where) from error.__cause__
     except SyntaxError as error:
         place = f"{short_path(error.filename or where)}:{error.lineno}"
         raise BackendError(f"syntax error: {error.msg}", where=place) from None
@@ -190,6 +193,19 @@ def _import(load: Callable[[], T], where: str) -> T:
         raise BackendError(
             f"cannot be imported: {text} ({short_path(last.filename)}:{last.lineno})", where=where
         ) from error
+
+
+def _with_line(error: UmakitError, folder: str) -> UmakitError:
+    """Return an error with the line of a backend that led to it, if it names no line or file."""
+    if LINE.search(str(error)) or (error.where and Path(error.where).exists()):
+        return error
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if os.path.realpath(f.filename).startswith(f"{folder}{os.sep}")]
+    if own:
+        place = f"{short_path(own[-1].filename)}:{own[-1].lineno}"
+        error.where = f"{place}: {error.where}" if error.where else place
+        error.args = (str(error),)
+    return error
 
 
 def _is_of_python(frame: traceback.FrameSummary) -> bool:

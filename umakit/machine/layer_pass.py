@@ -14,6 +14,7 @@ from umakit.machine.planner import TilePlanner
 from umakit.machine.schedules import placed_schedule, with_calls
 from umakit.machine.systolic import Dataflow
 from umakit.machine.tiles import Position, Tiles
+from umakit.text.spelling import closest
 
 TENSORS = ("data", "addend", "weights", "bias", "multipliers", "shifts", "result")
 """Numbers of tensors in calls of a driver are places in this order."""
@@ -102,23 +103,56 @@ def tiled_layer_pass(
         schedule: order of loops and copies: from tiles to a schedule that `tile_schedule` made.
 
     Raises:
-        BackendError: there is no argument of a name.
+        BackendError: there is no argument of a name, or an argument has another type.
     """
     known = {
         "configure": {*CONFIGURE_ARGUMENTS, "dataflow"},
         "copy": {*COPY_ARGUMENTS, "engine", "by_planes", "line"},
     }
     for option, names in (("configure", configure), ("copy", copy)):
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise BackendError(
+                f"tiled_layer_pass of {driver}: {option} is {names!r}, which is no list of names",
+                fix=f"write {option}=[...]",
+            )
         for name in names:
             if name not in known[option]:
+                near = closest(str(name), known[option])
                 raise BackendError(
                     f"tiled_layer_pass of {driver}: {option} has no argument {name!r}",
-                    fix=f"choose from {', '.join(sorted(known[option]))}",
+                    fix=(f"write {near}, or " if near else "")
+                    + f"choose from {', '.join(sorted(known[option]))}",
                 )
+    _check_types(planner, driver, begin, schedule)
     called = _Driver(driver, begin, configure, copy, load, store, schedule)
     return tir.prim_func_pass(
         f"{driver}_tiled_layer_pass", lambda function: _tiled(function, planner, called)
     )
+
+
+def _check_types(planner: object, driver: object, begin: object, schedule: object) -> None:
+    """Refuse arguments of `tiled_layer_pass` of another type."""
+    if not isinstance(planner, TilePlanner):
+        raise BackendError(
+            f"tiled_layer_pass got {planner!r} as planner, which is no TilePlanner",
+            fix="write TilePlanner.of(self.configuration)",
+        )
+    if not isinstance(driver, str):
+        raise BackendError(
+            f"tiled_layer_pass got {driver!r} as driver, which is no text",
+            fix="write what the names of the driver's functions begin with",
+        )
+    numbers = begin if isinstance(begin, Sequence) and not isinstance(begin, str) else [None]
+    if not all(isinstance(each, int) for each in numbers):
+        raise BackendError(
+            f"tiled_layer_pass of {driver}: begin is {begin!r}, which is no list of integers",
+            fix="write begin=[...]",
+        )
+    if not callable(schedule):
+        raise BackendError(
+            f"tiled_layer_pass of {driver}: schedule is {schedule!r}, which is no function",
+            fix="write the name of a function of tiles, or leave it out",
+        )
 
 
 def _tiled(function: Any, planner: TilePlanner, driver: _Driver) -> Any:

@@ -34,6 +34,8 @@ from umakit.machine.calibration import (
 )
 from umakit.machine.program_files import program_files
 from umakit.machine.simulator_config import simulator_files
+from umakit.operators.offload.functions import check_function
+from umakit.registration.arguments import check_driver_names, check_pattern
 from umakit.registration.target import AttributeValue, check_attribute
 
 if TYPE_CHECKING:
@@ -288,15 +290,18 @@ class Backend(ABC):
                 `umakit.patterns` say it themselves; without it networks keep their layout.
 
         Raises:
-            BackendError: the name is taken, or there is no such layout.
+            BackendError: the name is taken, there is no such layout, or an argument has another
+                type.
         """
+        check_pattern(name, pattern)
+        check_function(predicate, f"predicate of pattern {name}", 1)
         if any(registered.name == name for registered in self.patterns):
             raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
         found = self._layouts(layouts) or layouts_of(predicate)
         self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate, found))
 
     def _layouts(self, layouts: str | Sequence[str]) -> tuple[str, ...]:
-        names = (layouts,) if isinstance(layouts, str) else tuple(layouts)
+        names = tuple(layouts) if isinstance(layouts, (tuple, list)) else (layouts,)
         for name in names:
             if name not in LAYOUTS:
                 raise BackendError(
@@ -338,6 +343,8 @@ class Backend(ABC):
             raise BackendError(
                 f"codegen format {fmt!r} is not supported", where=self.target_name, fix="use 'c'"
             )
+        check_function(includes, "includes of _register_codegen", 0)
+        check_function(replace_call_extern, "replace_call_extern of _register_codegen", 1)
         self.codegen = CodegenHooks(includes, replace_call_extern)
 
     def _register_driver(
@@ -362,7 +369,8 @@ class Backend(ABC):
                 need not exclude each other: C functions of a library for the CPU, for example.
 
         Raises:
-            BackendError: one name in the place of a list of names.
+            BackendError: one name in the place of a list of names, or headers in the place of
+                sources.
         """
         for argument, names in (("sources", sources), ("headers", headers)):
             if isinstance(names, (str, os.PathLike)):
@@ -371,6 +379,7 @@ class Backend(ABC):
                     where=self.target_name,
                     fix=f"write {argument}=[{os.fspath(names)!r}]",
                 )
+        check_driver_names(sources, headers)
         compiled = tuple(name for name in sources if is_compiled(name))
         texts = tuple(name for name in sources if not is_compiled(name))
         self.driver = Driver(texts, tuple(headers), reentrant, compiled)

@@ -15,6 +15,7 @@ from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
 from umakit.operators.offload.docstrings import inherited_docstring
+from umakit.operators.offload.functions import check_function
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.offload.rounding import own_rounding, rounded_by
 from umakit.operators.parameters import PREFIX, Pair, Parameters
@@ -64,6 +65,7 @@ class OperatorPattern:
             given = getattr(self, name, None)
             if given is not None and not isinstance(given, str):
                 object.__setattr__(self, name, tuple(given))
+        check_function(self.predicate, f"predicate of pattern {self.name}", 1)
         assert self.constraints is not None  # a constraint that makes no sense is refused now
 
     def __iter__(self) -> Iterator[Any]:

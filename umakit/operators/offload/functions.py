@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of functions that a backend hands over, when it hands them over."""
+
+from __future__ import annotations
+
+import inspect
+
+from umakit.errors import BackendError
+
+
+def check_function(function: object, what: str, arguments: int) -> None:
+    """Refuse what cannot be called with a number of arguments.
+
+    Args:
+        function: a function, or None for none.
+        what: what it is for, in messages.
+        arguments: number of arguments that it will be called with.
+
+    Raises:
+        BackendError: it is no function, or it takes another number of arguments.
+    """
+    if function is None:
+        return
+    if not callable(function):
+        raise BackendError(
+            f"{what} is {function!r}, which is no function",
+            fix="write the name of a function, without quotes and without calling it",
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions in C may have none
+        return
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        counted = f"{arguments} argument{'' if arguments == 1 else 's'}"
+        raise BackendError(
+            f"{what} takes {signature}, and is called with {counted}",
+            fix=f"let the function take {counted}",
+        ) from None
