@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from accelerators import check_predictions, same_as_the_cpu
 from console import type_with_digits
 
 from umakit.backend import load_backend_folder
+from umakit.machine import Kind, Layer
 from umakit.testing import QuantizedNetwork
+from umakit.tools.calibration import calibrate
 from umakit.tools.scaffold import new_backend
 
 pytestmark = pytest.mark.optimized_simulators
@@ -93,3 +96,26 @@ def test_a_tile_may_be_65536_wide(tmp_path: Path) -> None:
     network = QuantizedNetwork(1, 65536, 1).conv2d(1, 1)
     _, ran = same_as_the_cpu(network, load_backend_folder(folder), tmp_path)
     assert [layer.where for layer in ran.layers] == ["wide_npu"]
+
+
+@pytest.mark.parametrize("scratchpad", ["1K", "4002", "5000", "65535", "100000"])
+def test_layers_fit_a_scratchpad_of_any_size(scratchpad: str, tmp_path: Path) -> None:
+    flags = {"scratchpad": scratchpad, "array": "3x5"}
+    folder = new_backend("any_npu", tmp_path, kind="tiles", flags=flags).folder
+    planner = load_backend_folder(folder).tiling
+    assert planner is not None
+    sizes: dict[str, Any] = {"kernel": (3, 3), "scales": 5, "stored_channels": 5}
+    layer = Layer(Kind.CONVOLUTION, 1, (8, 8), (6, 6), 5, 5, **sizes)
+    assert planner.default(layer) is not None
+
+
+@pytest.mark.soak
+@pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="some seconds more")
+@pytest.mark.parametrize("operators", ["depthwise", "conv2d_add", "conv2d", "dense"])
+def test_a_machine_of_one_operator_and_layout_is_calibrated(operators: str, tmp_path: Path) -> None:
+    flags = {"layout": "NCHW", "rounding": "ort", "operators": operators, "array": "3x5"}
+    folder = new_backend("one_npu", tmp_path, kind="tiles", flags=flags).folder
+    found = calibrate(load_backend_folder(folder), tiles=60)
+    assert found.exact == found.held_out > 0
+    assert all(each.predicted_cycles == each.clock_cycles for each in found.calibration.layers)
+    assert found.calibration.layers

@@ -69,7 +69,14 @@ class Axis:
         if self.reaches_before:
             first = self._steps(int32(self.before) - start)
         if self.reaches_after:
-            count = tirx.min(count, self._steps(int32(self.size + self.before) - start))
+            end = int32(self.size + self.before) - start
+            if self.dilation == 1:
+                count = tirx.min(count, tirx.max(end, int32(0)))
+            else:
+                # TVM 0.27 simplifies truncdiv(a - p, d) - truncdiv(b - p, d) to a wrong number
+                # where a remainder is negative: what is behind the image depends on +p.
+                behind = tirx.max(int32(self.extent * self.dilation) - end, int32(0))
+                count = count - tirx.truncdiv(behind, int32(self.dilation))
         return first, count - first
 
     def _steps(self, distance: tvm_api.PrimExpr) -> tvm_api.PrimExpr:

@@ -220,13 +220,34 @@ def _measure_groups(
     at = _Progress()
     for rounding in ROUNDINGS:
         for group in groups_of(planner.machine, rounding):
-            _measure_group(backend, planner, device, group, count, found, at, tell)
+            _measure_one_layout(backend, planner, device, group, count, found, at, tell)
         if not any(group.kind is Kind.CONVOLUTION for group in at.takes):
             for group in dense_groups(planner.machine, rounding):
                 _measure_group(backend, planner, device, group, count, found, at, tell)
         if at.takes or found.failures:
             break  # cycles do not depend on the rounding
     return at
+
+
+def _measure_one_layout(
+    backend: UMABackend,
+    planner: TilePlanner,
+    device: str,
+    group: Group,
+    count: int,
+    found: Measurement,
+    at: _Progress,
+    tell: Callable[[Calibrating], None],
+) -> None:
+    """Measure a group, with images in NCHW if the backend takes none of it in NHWC."""
+    if group in at.takes:
+        return
+    count = count // 3 if group.is_variant else count
+    taken, failed = len(at.takes), len(found.failures)
+    _measure_group(backend, planner, device, group, count, found, at, tell)
+    if (len(at.takes), len(found.failures)) == (taken, failed) and not group.channels_first:
+        other = replace(group, channels_first=True)
+        _measure_group(backend, planner, device, other, count, found, at, tell)
 
 
 def _measure_group(
@@ -239,7 +260,7 @@ def _measure_group(
     at: _Progress,
     tell: Callable[[Calibrating], None],
 ) -> None:
-    tiles = tiles_of_group(planner.machine, group, count // 3 if group.is_variant else count)
+    tiles = tiles_of_group(planner.machine, group, count)
     only_failures = bool(found.failures) and not found.layers
     count_first = 1 if only_failures else FIRST
     first, rest = tiles[:count_first], tiles[count_first:]

@@ -48,14 +48,18 @@ def whole_layers(
     """
     planner.calibrate(calibration)
     tiles = []
-    forms = {(each.kind, each.adds, each.dense) for each in takes}
+    forms = {(each.kind, each.adds, each.dense): each for each in reversed(takes)}
     for kind, size, kernel, inputs, outputs, *form in WHOLE:
         adds, dense = "sum" in form, "dense" in form
+        group = forms.get((kind, adds, dense))
+        if group is None:
+            continue
         layer = Layer(
             kind, 1, (size[0] + kernel[0] - 1, size[1] + kernel[1] - 1), size, inputs, outputs,
             kernel, scales=outputs, stored_channels=outputs, adds=adds,
+            channels_first=group.channels_first,
         )  # fmt: skip
-        tiling = planner.default(layer) if (kind, adds, dense) in forms else None
+        tiling = planner.default(layer)
         if tiling is not None:
             tiles.append(Tile(layer, tiling, dense, takes[0].rounding))
     measure(backend, tiles, device, found)
