@@ -8,6 +8,7 @@ so that the last position of a dilated window lost an element.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -33,7 +34,7 @@ WINDOWS = (
 def network(folder: Path, *, groups: int) -> Path:
     """QLinearConv with each of the windows, vertically and horizontally."""
     random = np.random.default_rng(4)
-    constants = {
+    constants: dict[str, Any] = {
         "scale": np.float32(0.05), "zero": np.int8(3), "wide": np.float32(0.5), "none": np.int8(0),
     }  # fmt: skip
     nodes, inputs, outputs = [], [], []
