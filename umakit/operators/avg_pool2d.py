@@ -10,7 +10,7 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.operators.derivation.pools import tflm_pool
 from umakit.operators.derivation.windows import Window, same_padding
-from umakit.operators.drawings import families
+from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import accumulators, add_element_to, int32, sequence, set_to
@@ -91,7 +91,7 @@ register(
         kernel=kernel_of_operands(pool_of_operands(_average)),
         recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
-        drawing=families.pool(AveragePool2d),
+        drawing=windows.pool(AveragePool2d),
         patterns=(qavg_pool2d,),
         composites=(QAveragePool2d,),
     )

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.convolutions import convolution_call
-from umakit.operators.drawings import families
+from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
 from umakit.operators.kernels import channels_first, convolution, gathered
 from umakit.operators.kernels.calls import shape_of
@@ -190,7 +190,7 @@ register(
         takes_clip=True,
         macs=_macs,
         kind=_kind,
-        drawing=families.convolution(Conv2d),
+        drawing=windows.convolution(Conv2d),
         patterns=(
             qconv2d,
             qdepthwise,

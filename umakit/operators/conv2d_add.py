@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from umakit import tvm_api
 from umakit.operators.add import Add, total_of_both
 from umakit.operators.conv2d import Conv2d, QConv2d, qconv2d
-from umakit.operators.drawings import families
+from umakit.operators.drawings import windows
 from umakit.operators.offload.composite import Shape
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.operators.offload.matching import Match, NotReadable
@@ -206,7 +206,7 @@ register(
     IntegerOperator(
         name="conv2d_add",
         parameters=QConv2dAdd,
-        drawing=families.convolution_and_sum(Conv2d, Add),
+        drawing=windows.convolution_and_sum(Conv2d, Add),
         patterns=(qconv2d_add,),
         composites=(QConv2dAdd,),
     )

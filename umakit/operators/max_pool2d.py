@@ -12,7 +12,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.derivation.pools import plain_pool, pool_fields, pool_of_images, tflm_pool
 from umakit.operators.derivation.windows import Window
-from umakit.operators.drawings import families
+from umakit.operators.drawings import windows
 from umakit.operators.islands import TFLITE_INTEGERS, Island, Network, Result
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.pooling import largest, pool_of_operands
@@ -111,7 +111,7 @@ register(
         takes_clip=True,
         integer_calls=(IntegerCall("nn.max_pool2d", _of_integers),),
         patterns=(qmax_pool2d,),
-        drawing=families.pool(MaxPool2d),
+        drawing=windows.pool(MaxPool2d),
         composites=(QMaxPool2d,),
     )
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of operators with weights, of pools and of elementwise operators."""
+"""Settings that drawings share; drawings of fully connected layers and elementwise operators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from umakit.operators.drawing import (
     Drawn,
     Input,
     NotDrawable,
-    Result,
     Setting,
     Settings,
     Tensor,
@@ -32,7 +31,6 @@ from umakit.operators.drawings.scales import (
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
-FEW = (1, 2, 3, 4, 5)
 ZERO_POINTS = (0, -128, 127, 3, -7, 64)
 COMMON: Mapping[str, tuple[Setting, ...]] = {
     "dtype": ("int8", "int16", "uint8"),
@@ -43,17 +41,6 @@ COMMON: Mapping[str, tuple[Setting, ...]] = {
 }
 """Settings of all operators whose results are rescaled."""
 
-IMAGE: Mapping[str, tuple[Setting, ...]] = {
-    "layout": ("NHWC", "NCHW"),
-    "batch": (1, 2, 3),
-    "height": SIZES,
-    "width": SIZES,
-}
-WINDOW: Mapping[str, tuple[Setting, ...]] = {
-    "stride_y": (1, 2, 3),
-    "stride_x": (1, 2, 3),
-    "padding": ("valid", "same", "top", "left", "bottom", "right", "all"),
-}
 WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     **COMMON,
     "scales": (1, 0),
@@ -91,137 +78,6 @@ def zero_point_of(settings: Settings, name: str) -> int:
     return {"int16": 0, "uint8": given + 128}.get(dtype, given)
 
 
-def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
-    """Return the image that a layer reads."""
-    if data is not None:
-        if len(data.shape) != 4 or data.dtype != settings["dtype"]:
-            raise NotDrawable("another kind of tensor")
-        if data.layout != settings["layout"]:
-            raise NotDrawable("another layout")
-        return data
-    sizes = {
-        "N": int(settings["batch"]),
-        "H": int(settings["height"]),
-        "W": int(settings["width"]),
-        "C": channels,
-    }
-    layout = str(settings["layout"])
-    shape = tuple(sizes[axis] for axis in layout)
-    zero_point = zero_point_of(settings, "input_zero_point")
-    return Tensor(shape, str(settings["dtype"]), zero_point, layout)
-
-
-def window_of(
-    settings: Settings, image: Tensor, window: tuple[int, int], dilation: tuple[int, int]
-) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
-    """Return padding (top, left, bottom, right), strides, and rows and columns of the result."""
-    sizes = dict(zip(image.layout, image.shape, strict=True))
-    strides = (int(settings["stride_y"]), int(settings["stride_x"]))
-    reach = [(taps - 1) * step + 1 for taps, step in zip(window, dilation, strict=True)]
-    kind = str(settings["padding"])
-    sides = {"top": 0, "left": 0, "bottom": 0, "right": 0}
-    if kind == "same":
-        for first, last, size, stride, extent in (
-            ("top", "bottom", sizes["H"], strides[0], reach[0]),
-            ("left", "right", sizes["W"], strides[1], reach[1]),
-        ):
-            total = max((-(-size // stride) - 1) * stride + extent - size, 0)
-            sides[first], sides[last] = total // 2, total - total // 2
-    elif kind != "valid":
-        for side in sides:
-            extent = reach[0] if side in ("top", "bottom") else reach[1]
-            sides[side] = extent - 1 if kind in (side, "all") else 0
-    top, left, bottom, right = (sides[side] for side in ("top", "left", "bottom", "right"))
-    rows = (sizes["H"] + top + bottom - reach[0]) // strides[0] + 1
-    columns = (sizes["W"] + left + right - reach[1]) // strides[1] + 1
-    if rows < 1 or columns < 1 or sizes["H"] + top + bottom < reach[0]:
-        raise NotDrawable("the window is larger than the image")
-    if sizes["W"] + left + right < reach[1]:
-        raise NotDrawable("the window is larger than the image")
-    return (top, left, bottom, right), strides, (rows, columns)
-
-
-def _convolution(kind: Callable[..., Parameters]) -> Any:
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        groups = int(settings["groups"])
-        channels = groups * int(settings["channels_per_group"])
-        image = image_of(settings, data, channels)
-        sizes = dict(zip(image.layout, image.shape, strict=True))
-        if sizes["C"] % groups:
-            raise NotDrawable("channels that are no multiple of the groups")
-        filters = groups * int(settings["filters_per_group"])
-        kernel = (int(settings["kernel_height"]), int(settings["kernel_width"]))
-        dilation = (int(settings["dilation_y"]), int(settings["dilation_x"]))
-        padding, strides, rows = window_of(settings, image, kernel, dilation)
-        zero_point = zero_point_of(settings, "output_zero_point")
-        result = {"N": sizes["N"], "H": rows[0], "W": rows[1], "C": filters}
-        shape = tuple(result[axis] for axis in image.layout)
-        weights, *rest = weights_of(settings, (filters, *kernel, sizes["C"] // groups), random)
-        if image.layout == "NCHW":
-            weights = np.ascontiguousarray(weights.transpose(0, 3, 1, 2))
-        parameters = kind(
-            **common_fields(settings, shape, zero_point),
-            input_zero_point=image.zero_point, strides=strides, padding=padding,
-            dilation=dilation, groups=groups, layout=image.layout,
-        )  # fmt: skip
-        macs = math.prod(shape) * math.prod(weights.shape[1:])
-        step = parameters_step(parameters, [Input(0), weights, *rest])
-        made = Tensor(shape, str(settings["dtype"]), zero_point, image.layout)
-        return Drawn((image,), (step,), made, macs)
-
-    return build
-
-
-CONVOLUTION: Mapping[str, tuple[Setting, ...]] = {
-    **IMAGE,
-    "groups": (1, 2, 3, 4, 8, 16, 17, 33),
-    "channels_per_group": SIZES,
-    "filters_per_group": SIZES,
-    "kernel_height": FEW,
-    "kernel_width": FEW,
-    **WINDOW,
-    "dilation_y": (1, 2, 3),
-    "dilation_x": (1, 2, 3),
-    **WEIGHTED,
-}
-CONVOLUTION_SIZES = ("height", "width", "channels_per_group", "filters_per_group")
-
-
-def convolution(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a convolution, given its class of parameters."""
-    return Drawing(CONVOLUTION, _convolution(kind), CONVOLUTION_SIZES)
-
-
-def convolution_and_sum(
-    kind: Callable[..., Parameters], addition: Callable[..., Parameters]
-) -> Drawing:
-    """Return the drawing of a convolution whose result is added to another tensor."""
-    first = _convolution(kind)
-
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        own = first(settings, data, random)
-        addend = Tensor(
-            own.result.shape, own.result.dtype, zero_point_of(settings, "addend_zero_point"),
-            own.result.layout,
-        )  # fmt: skip
-        sides = (own.result, addend)
-        swapped = settings["swapped"] == 1
-        parameters = sum_of(addition, settings, sides[::-1] if swapped else sides, random)
-        operands: list[Input | Result | Array]
-        operands = [Input(1), Result(0)] if swapped else [Result(0), Input(1)]
-        result = Tensor(
-            own.result.shape, own.result.dtype, parameters.output_zero_point, own.result.layout
-        )
-        steps = (*own.steps, parameters_step(parameters, operands))
-        return Drawn((*own.inputs, addend), steps, result, own.macs)
-
-    settings = {
-        **CONVOLUTION, "addend_zero_point": ZERO_POINTS, "sum_zero_point": ZERO_POINTS,
-        "swapped": (0, 1),
-    }  # fmt: skip
-    return Drawing(settings, build, CONVOLUTION_SIZES)
-
-
 def fully_connected(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of a fully connected layer."""
 
@@ -246,32 +102,6 @@ def fully_connected(kind: Callable[..., Parameters]) -> Drawing:
 
     settings = {"rows": (1, 2, 3, 17), "inputs": SIZES, "outputs": SIZES, **WEIGHTED}
     return Drawing(settings, build, ("rows", "inputs", "outputs"))
-
-
-def pool(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a pool whose data and result have one scale."""
-
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        image = image_of(settings, data, int(settings["channels"]))
-        sizes = dict(zip(image.layout, image.shape, strict=True))
-        window = (int(settings["window_height"]), int(settings["window_width"]))
-        padding, strides, rows = window_of(settings, image, window, (1, 1))
-        result = {"N": sizes["N"], "H": rows[0], "W": rows[1], "C": sizes["C"]}
-        shape = tuple(result[axis] for axis in image.layout)
-        parameters = kind(
-            **common_fields(settings, shape, image.zero_point),
-            strides=strides, padding=padding, window=window, layout=image.layout,
-        )  # fmt: skip
-        made = Tensor(shape, image.dtype, image.zero_point, image.layout)
-        macs = math.prod(shape) * math.prod(window)
-        return Drawn((image,), (parameters_step(parameters, [Input(0)]),), made, macs)
-
-    common = {name: values for name, values in COMMON.items() if name != "output_zero_point"}
-    settings = {
-        **IMAGE, "channels": SIZES, "window_height": FEW, "window_width": FEW, **WINDOW, **common,
-        "input_zero_point": ZERO_POINTS,
-    }  # fmt: skip
-    return Drawing(settings, build, ("height", "width", "channels"))
 
 
 Make = Callable[

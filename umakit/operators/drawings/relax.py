@@ -22,7 +22,8 @@ from umakit.operators.drawing import (
     Step,
     Tensor,
 )
-from umakit.operators.drawings.families import FEW, IMAGE, SIZES, WINDOW, window_of
+from umakit.operators.drawings.families import SIZES
+from umakit.operators.drawings.windows import FEW, IMAGE, WINDOW, window_of
 
 relax = tvm_api.relax
 
