@@ -9,9 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from umakit import tvm_api
@@ -65,6 +67,46 @@ def network(backend: str, folder: Path) -> Path:
     return path
 
 
+RUN_C = """\
+import io, sys, contextlib
+from umakit.cli.main import run_command
+for folder in sys.argv[3:]:
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+        library = f"{folder}/out"
+        code = run_command(["compile", sys.argv[1], "-b", folder, "-o", library])
+        if code == 0:
+            said.truncate(said.seek(0))
+            run = ["run", library, "-i", sys.argv[2], "-o", f"{folder}/results.npz"]
+            code = run_command([*run, "--timeout", "5"])
+    print("CODE", code, folder, repr(said.getvalue()))
+"""
+
+C_FAULTS = {
+    "a comma less": (r"(?<=\w), (?=\w)", " "),
+    "a brace less": (r"\n\}\n", "\n"),
+    "a type misspelt": (r"\bu?int(?:8|16|32|64)_t\b", "itn32_t"),
+    "a header misspelt": (r'(?<=#include ")(?=[\w/]+\.h)', "x"),
+    "a function misspelt": (r"(?<=\w{4})(?=\()", "x"),
+}
+"""Forms in C files and their replacements. No program is made with any of them that computes
+something else, unless both a function's definition and its only calls have the new name."""
+
+
+def c_mutations(folder: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield file, description and text: one form of `C_FAULTS` replaced in a C file."""
+    for path in sorted(path for path in folder.rglob("*.*") if path.suffix in (".c", ".h", ".cc")):
+        text = path.read_text()
+        comments = r"/\*(?:.|\n)*?\*/|//[^\n]*"
+        body = re.sub(comments, lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+        for what, (form, new) in C_FAULTS.items():
+            for found in list(re.finditer(form, body))[:: 3 * EVERY]:
+                start, end = found.span()
+                line = text.count("\n", 0, start) + 1
+                name = path.relative_to(folder).as_posix()
+                yield name, f"{what} in line {line}", f"{text[:start]}{new}{text[end:]}"
+
+
 SOAK = pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
 
 
@@ -98,3 +140,43 @@ def test_every_fault_is_one_sentence(backend: str, tmp_path: Path) -> None:
         or (code == "2" and Path(folder).joinpath("out").exists())
     ]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.soak
+@SOAK
+@pytest.mark.parametrize("backend", BACKENDS[:2])
+def test_faults_in_c_are_named_by_file_and_line(backend: str, tmp_path: Path) -> None:
+    source, inputs = ROOT / backend, tmp_path / "inputs.npz"
+    is_float = "vanilla" in backend
+    shape, dtype = ((1, 3, 8, 8), np.float32) if is_float else ((1, 8, 8, 4), np.int8)
+    numbers = np.random.default_rng(7).integers(-9, 9, shape).astype(dtype)
+    np.savez(inputs, data=numbers)
+    folders = {}
+    faults = [("README.md", "none", (source / "README.md").read_text()), *c_mutations(source)]
+    for number, (name, what, text) in enumerate(faults):
+        folder = tmp_path / str(number) / source.name
+        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        (folder / name).write_text(text)
+        folders[str(folder)] = f"{name}: {what}"
+    model = network(backend, tmp_path)
+    command = [sys.executable, "-c", RUN_C, str(model), str(inputs), *folders]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    answers = re.findall(r"^CODE (\d+) (\S+) (.*)$", ended.stdout, re.MULTILINE)
+    assert len(answers) == len(folders), ended.stderr[-2000:]
+    counts = collections.Counter(code for code, _, _ in answers)
+    print(f"{source.name}: {len(answers)} faults, exit codes {dict(counts)}")
+    assert answers[0][0] == "0", answers[0]
+    right = np.load(f"{next(iter(folders))}/results.npz")
+    wrong = [
+        f"{folders[folder]}: {code} {said}"
+        for code, folder, said in answers
+        if "Traceback" in said
+        or code not in ("0", "2")
+        or (code == "2" and not re.search(r"\.(?:c|h|cc|py|toml):\d+: ", said))
+        or (code == "0" and not _are_equal(right, np.load(f"{folder}/results.npz")))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _are_equal(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    return [*some] == [*others] and all(np.array_equal(some[key], others[key]) for key in some)

@@ -18,6 +18,7 @@ from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.missing_headers import mend_of_missing_header
 from umakit.devices.objects import modified, with_shared_objects
+from umakit.devices.refused_sources import refusal_of_team
 from umakit.devices.simulators import (
     WATCHDOG,
     WATCHING,
@@ -175,6 +176,9 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
         )
     lines = [line for line in messages.splitlines() if DIAGNOSTIC.search(line)]
     first = lines[0] if lines else (messages.strip() or "no message").splitlines()[-1]
+    of_team = refusal_of_team(compiler, messages, folder)
+    if of_team and not missing_table(messages):
+        return of_team
     fix = _missing(device, messages) or f"compile {folder} by hand to see the rest"
     return BuildError(f"{compiler} refused: {first.strip()}", fix=fix)
 

@@ -10,7 +10,9 @@ import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from umakit.codegen.driver_names import exported_path
 from umakit.codegen.model_source import interface_prefix
+from umakit.errors import short_path
 from umakit.operators.numeric import requantize
 from umakit.operators.offload.rounding import function_of
 from umakit.partition.report import OffloadReport
@@ -42,8 +44,7 @@ def driver_notices(
     model = f"src/{interface_prefix(program.name)}.c"
     drivers = [path for path in sources if path.startswith(tuple(f"src/{n}/" for n in backends))]
     missing = [
-        f"{path} includes {header}, which is not a file of a driver: name it in _register_driver, "
-        "or give its folder to the C compiler"
+        _missing_header(path, header, sources[path], backends)
         for path in (model, *drivers)
         for header in _missing_headers(path, sources, of_libraries)
     ]
@@ -90,6 +91,32 @@ def _missing_headers(
         is_found = place in sources or place in others or f"src/{header}" in others
         if not is_found and not header.startswith("umakit/"):
             yield header
+
+
+def _missing_header(path: str, header: str, text: str, backends: Mapping[str, Backend]) -> str:
+    """Return a sentence on a header that a C file includes and that the library does not have.
+
+    It names the file that the team wrote, if it is one: lines in the library are the same.
+    """
+    fix = "name it in _register_driver"
+    for backend in backends.values():
+        for name in (*backend.driver.sources, *backend.driver.headers):
+            if f"src/{exported_path(backend, name)}" == path:
+                line = next(
+                    text.count("\n", 0, found.start(1)) + 1
+                    for found in INCLUDE.finditer(text)
+                    if found[1] == header
+                )
+                path = f"{short_path(backend.folder / name)}:{line}"
+                beside = posixpath.normpath(posixpath.join(posixpath.dirname(name), header))
+                names = [each for each in (beside, header) if (backend.folder / each).is_file()]
+                if names:
+                    headers = [*backend.driver.headers, names[0]]
+                    fix = f"write headers={headers!r} in _register_driver"
+    return (
+        f"{path} includes {header}, which is not a file of a driver: {fix}, or give its folder to "
+        "the C compiler"
+    )
 
 
 def _undeclared(program: Program, backend: Backend) -> list[str]:

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What compilers and linkers refuse in a team's C files: whose they are, and what to do.
+
+A library holds copies of a backend's files with the lines of the originals, so that a line of a
+copy is one of the file that the team wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from umakit.devices.missing_headers import NOT_FOUND, OF_C, OF_THE_KIT, SYSTEM_FOLDERS
+from umakit.errors import BuildError
+from umakit.library.roles import SIMULATOR_FOLDER, SOURCE_FOLDER, device_source
+from umakit.machine.simulator_config import HEADER_SUFFIXES
+from umakit.text.spelling import closest
+
+ERROR = re.compile(r"^([^\s:][^:\n]*):(\d+)(?::\d+)?: (?:fatal )?error: ([^\n]*)", re.MULTILINE)
+FROM = re.compile(r"(?:In file included from|\s+from) ([^\s:][^:\n]*):(\d+)")
+PLACE = re.compile(rf"(?:^|/)({SOURCE_FOLDER}|{SIMULATOR_FOLDER})/(\w+)/(.+)$")
+UNDEFINED = re.compile(r"undefined reference to [`'](\w+)'|undefined symbol: (\w+)")
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.MULTILINE)
+
+
+def refusal_of_team(compiler: str, messages: str, folder: Path) -> BuildError | None:
+    """Return the error of a file that a team wrote; None if it is in another one.
+
+    Args:
+        compiler: name of the compiler, for messages.
+        messages: what it, or the linker, printed.
+        folder: the folder of the sources, in an exported library.
+    """
+    found = first_error(messages)
+    if found:
+        file, text = found
+        mend = mend_of(file, text)
+        what = f"{file.what} does not compile: {compiler} says: {text}"
+        return BuildError(what, where=file.where, fix=mend) if mend else None
+    above = (folder, *folder.parents)
+    library = next((each for each in above if (each / SOURCE_FOLDER).is_dir()), folder)
+    undefined = undefined_function(messages, library)
+    if undefined is None:
+        return None
+    name, place = undefined.function, undefined.place
+    calls = f", {undefined.calls} calls it" if undefined.calls else ""
+    verb = "declares" if undefined.is_declared else "calls"
+    calls = calls if undefined.is_declared else ""
+    mend = f"define {name} in a C file that _register_driver or [sources] names"
+    if undefined.near:
+        mend = f"{undefined.near} may be meant: give both one name, or {mend}"
+    return BuildError(
+        f"{place.what} {verb} {name} and no file defines it{calls}",
+        where=place.where,
+        fix=mend,
+    )
+
+
+@dataclass(frozen=True)
+class TeamFile:
+    """A file of a backend, in the backend's folder or in that of its library.
+
+    Attributes:
+        path: its path there.
+        line: a line of it.
+        backend: name of the backend.
+        is_simulator: whether the backend's own simulator is made of it.
+    """
+
+    path: str
+    line: int
+    backend: str
+    is_simulator: bool
+
+    @property
+    def where(self) -> str:
+        """File and line, for messages."""
+        return f"{self.path}:{self.line}"
+
+    @property
+    def what(self) -> str:
+        """What it is, for messages."""
+        kind = "simulator" if self.is_simulator else "C"
+        return f"the {kind} of the backend {self.backend}"
+
+
+def first_error(messages: str) -> tuple[TeamFile, str] | None:
+    """Return the file of a team that a compiler refused first, and the compiler's text.
+
+    Args:
+        messages: what the compiler printed.
+
+    Returns:
+        None if no error is in a file of a team, or in what such a file includes of others.
+    """
+    includers: list[TeamFile] = []
+    for line in messages.splitlines():
+        includer, error = FROM.match(line), ERROR.match(line)
+        if includer:
+            found = _team_file(includer[1], int(includer[2]))
+            includers += [found] if found else []
+        elif error:
+            found = _team_file(error[1], int(error[2])) or next(iter(includers), None)
+            if found:
+                return found, error[3]
+            includers = []
+    return None
+
+
+def _team_file(path: str, line: int) -> TeamFile | None:
+    """Return the file that a path of a library is a copy of; None for umakit's own files."""
+    found = PLACE.search(path)
+    if not found or found[2] == OF_THE_KIT.rstrip("/"):
+        return None
+    folder, backend, name = found.groups()
+    if name in (device_source(backend), f"{backend}_device.h"):
+        return None
+    return TeamFile(name, line, backend, folder == SIMULATOR_FOLDER)
+
+
+def mend_of(file: TeamFile, text: str) -> str:
+    """Return what to do about an error in a team's file.
+
+    Args:
+        file: the file.
+        text: the compiler's text of the error.
+    """
+    missing = NOT_FOUND.search(f"fatal error: {text}")
+    header = missing[1] if missing else ""
+    if not header or header in OF_C or header.startswith((*SYSTEM_FOLDERS, OF_THE_KIT)):
+        return "" if header else "correct the line, then run uma compile again"
+    if file.is_simulator:
+        return (
+            f"add the folder of {header} to the line include = [...] of [simulator] in accel.toml, "
+            "then run uma compile again"
+        )
+    return (
+        f'add "{header}" to headers=[...] of _register_driver if it lies in the backend\'s folder, '
+        "or its folder to include = [...] of [sources] in accel.toml if it is a library's; then "
+        "run uma compile again"
+    )
+
+
+@dataclass(frozen=True)
+class Undefined:
+    """A function that a team's header declares, or a team's file calls, and no file defines.
+
+    Attributes:
+        function: its name.
+        place: the header and the line of the declaration; without one those of the call.
+        is_declared: whether there is a declaration.
+        calls: file and line of the first call; empty if none is found.
+        near: a function that the C files define and that may be meant, with file and line.
+    """
+
+    function: str
+    place: TeamFile
+    is_declared: bool
+    calls: str
+    near: str
+
+
+def undefined_function(messages: str, library: Path) -> Undefined | None:
+    """Return the first function that a linker lacks and a team's file declares or calls.
+
+    Args:
+        messages: what the linker printed.
+        library: the exported library.
+    """
+    for match in UNDEFINED.finditer(messages):
+        name = match[1] or match[2]
+        texts = dict(_texts(library))
+        declared = _declaration(name, texts)
+        call = _call(name, texts)
+        place = declared or (_team_file(*call) if call else None)
+        if place:
+            calls = f"{Path(call[0]).name}:{call[1]}" if call else ""
+            near = _near(name, texts, place.backend)
+            return Undefined(name, place, declared is not None, calls, near)
+    return None
+
+
+def _texts(library: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the C files of a library with comments as line breaks."""
+    for path in sorted((library / SOURCE_FOLDER).rglob("*.*")):
+        if path.is_file() and path.suffix in (*HEADER_SUFFIXES, ".c", ".cc", ".cpp", ".cxx"):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield path, COMMENT.sub(lambda found: " " + "\n" * found[0].count("\n"), text)
+
+
+def _declaration(name: str, texts: dict[Path, str]) -> TeamFile | None:
+    form = re.compile(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)[^;{{}}()]*;")
+    for path, text in texts.items():
+        found = form.search(text) if path.suffix in HEADER_SUFFIXES else None
+        file = _team_file(str(path), text.count("\n", 0, found.start()) + 1) if found else None
+        if file:
+            return file
+    return None
+
+
+def _call(name: str, texts: dict[Path, str]) -> tuple[str, int] | None:
+    """Return path and line of the first call of a function, those of teams last."""
+    form = re.compile(rf"\b{re.escape(name)}\s*\(")
+    sources = [path for path in texts if path.suffix not in HEADER_SUFFIXES]
+    for path in sorted(sources, key=lambda path: _team_file(str(path), 1) is not None):
+        found = form.search(texts[path])
+        if found:
+            return str(path), texts[path].count("\n", 0, found.start()) + 1
+    return None
+
+
+def _near(name: str, texts: dict[Path, str], backend: str) -> str:
+    """Return a function of the backend's C files with a close name, its file and line."""
+    places: dict[str, str] = {}
+    for path, text in texts.items():
+        for found in DEFINITION.finditer(text):
+            file = _team_file(str(path), text.count("\n", 0, found.start(1)) + 1)
+            if file and file.backend == backend:
+                places[found[1]] = file.where
+    near = closest(name, places)
+    return f"{near} ({places[near]})" if near else ""
