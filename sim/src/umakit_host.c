@@ -1,19 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What simulators call: host memory by bus address, events and failures. */
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "umakit/own_simulator.h"
 #include "umakit/simulator.h"
+#include "umakit/simulator_faults.h"
 #include "umakit/simulator_windows.h"
+
+/* Whether a fault lets the bus refuse the access. Simulators that offer faults
+ * themselves know about theirs. */
+static bool is_refused(umakit_host *host, uint32_t address, size_t bytes)
+{
+    uint32_t refused = 0u;
+
+    return bytes != 0u && host->operations != NULL && host->operations->inject == NULL &&
+           umakit_simulator_bus_refuses(host, address, bytes, &refused);
+}
 
 int umakit_host_read(umakit_host *host, uint32_t address, size_t bytes, void *to)
 {
     const void *memory = NULL;
-    const int status =
-        umakit_simulator_resolve(host, address, bytes, UMAKIT_TO_DEVICE, &memory);
+    int status = umakit_simulator_resolve(host, address, bytes, UMAKIT_TO_DEVICE, &memory);
 
+    if (status == UMAKIT_OK && is_refused(host, address, bytes)) {
+        status = UMAKIT_BUS_ERROR;
+    }
     if (status == UMAKIT_OK && bytes != 0u) {
         memcpy(to, memory, bytes);
     }
@@ -23,9 +37,11 @@ int umakit_host_read(umakit_host *host, uint32_t address, size_t bytes, void *to
 int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const void *from)
 {
     const void *memory = NULL;
-    const int status =
-        umakit_simulator_resolve(host, address, bytes, UMAKIT_FROM_DEVICE, &memory);
+    int status = umakit_simulator_resolve(host, address, bytes, UMAKIT_FROM_DEVICE, &memory);
 
+    if (status == UMAKIT_OK && is_refused(host, address, bytes)) {
+        status = UMAKIT_BUS_ERROR;
+    }
     if (status == UMAKIT_OK && bytes != 0u) {
         /* Mapped for writing, so the caller had a writable buffer. */
         memcpy((void *)(uintptr_t)memory, from, bytes);

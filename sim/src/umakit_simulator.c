@@ -221,6 +221,11 @@ static int wait_for_interrupt(struct umakit_device *device, uint32_t timeout_cyc
     if (has_failed(device)) {
         return UMAKIT_DEVICE_ERROR;
     }
+    if (is_raised && device->operations->inject == NULL &&
+        umakit_simulator_trigger_fault(device, UMAKIT_FAULT_LOST_INTERRUPT,
+                                       UMAKIT_ENGINE_ARRAY) != NULL) {
+        is_raised = false;
+    }
     return is_raised ? UMAKIT_OK : UMAKIT_TIMEOUT;
 }
 
@@ -294,16 +299,28 @@ int umakit_simulator_inject(umakit_device *device, const struct umakit_fault *fa
     if (fault == NULL || !umakit_simulator_fault_is_valid(fault)) {
         return UMAKIT_INVALID_ARGUMENT;
     }
-    if (has_failed(device) || device->operations->inject == NULL) {
+    if (has_failed(device)) {
         return UMAKIT_UNSUPPORTED;
     }
-    return device->operations->inject(device->simulator, fault);
+    if (device->operations->inject != NULL) {
+        return device->operations->inject(device->simulator, fault);
+    }
+    /* What happens outside of the simulator: on the bus and on the interrupt's line. */
+    if (fault->kind != UMAKIT_FAULT_BUS_ERROR && fault->kind != UMAKIT_FAULT_LOST_INTERRUPT) {
+        return UMAKIT_UNSUPPORTED;
+    }
+    return umakit_simulator_add_fault(device, fault);
 }
 
 void umakit_simulator_remove_faults(umakit_device *device)
 {
-    if (is_present(device) && !has_failed(device) &&
-        device->operations->remove_faults != NULL) {
+    if (!is_present(device) || has_failed(device)) {
+        return;
+    }
+    if (device->operations->inject == NULL) {
+        umakit_simulator_clear_faults(device);
+    }
+    if (device->operations->remove_faults != NULL) {
         device->operations->remove_faults(device->simulator);
     }
 }

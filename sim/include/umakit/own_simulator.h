@@ -89,10 +89,12 @@ struct umakit_own_simulator {
     void (*misuse)(void *simulator, enum umakit_status error, uint32_t address);
 
     /* Let a fault happen (umakit/faults.h), or say that it cannot:
-     * UMAKIT_UNSUPPORTED, UMAKIT_OUT_OF_RANGE or UMAKIT_TABLE_FULL. NULL: no faults. */
+     * UMAKIT_UNSUPPORTED, UMAKIT_OUT_OF_RANGE or UMAKIT_TABLE_FULL. NULL: the kit
+     * offers bus errors, of umakit_host_read and umakit_host_write, and lost
+     * interrupts, of `wait`. */
     int (*inject)(void *simulator, const struct umakit_fault *fault);
 
-    /* End all faults; engines that were stuck are free. NULL: there are none. */
+    /* End all faults; engines that were stuck are free. NULL: there are none of its own. */
     void (*remove_faults)(void *simulator);
 };
 
@@ -103,6 +105,7 @@ struct umakit_own_simulator {
  *
  * UMAKIT_OUT_OF_RANGE      not all of it is mapped, in one buffer
  * UMAKIT_WRONG_DIRECTION   mapped, but not for reading (or writing) by the device
+ * UMAKIT_BUS_ERROR         a test injected it (umakit/faults.h)
  *
  * On failure nothing is copied.
  */

@@ -8,14 +8,15 @@ anew, load the backend from its folder, and get and return plain data.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
-import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
 
@@ -27,9 +28,6 @@ from umakit.testing.check.session import Session
 
 Cases = Sequence[tuple[Case, bool]]
 """Cases with what the patterns say about their last layers."""
-
-END_SECONDS = 5.0
-"""Time in which a process that is told to end does so, before it is killed."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,7 @@ class Workers:
         self._given = (session.backend.folder, folder, device)
         self._pool: ProcessPoolExecutor | None = None
         self._before: set[int | None] = set()
+        self._is_done = False
 
     def __enter__(self) -> Workers:
         if self._jobs > 1:
@@ -88,13 +87,12 @@ class Workers:
         if self._pool is None:
             return
         own = [each for each in multiprocessing.active_children() if each.pid not in self._before]
+        if self._is_done:
+            self._pool.shutdown()
+            return
         self._pool.shutdown(wait=False, cancel_futures=True)
         for process in own:
-            process.terminate()
-        for process in own:
-            process.join(END_SECONDS)
-            if process.is_alive():
-                process.kill()
+            _kill(process)
 
     def outcomes(self, batches: Iterable[Cases]) -> Iterator[tuple[Cases, Outcome]]:
         """Yield batches with what they found, in their order.
@@ -108,11 +106,24 @@ class Workers:
             return
         running: deque[tuple[Cases, Future[Outcome]]] = deque()
         for cases in batches:
+            self._is_done = False
             running.append((cases, self._pool.submit(_run, cases)))
             if len(running) == self._jobs:
                 yield _done(*running.popleft())
         while running:
-            yield _done(*running.popleft())
+            done = _done(*running.popleft())
+            self._is_done = not running
+            yield done
+
+
+def _kill(process: BaseProcess) -> None:
+    """End a process, with compilers and simulators that it runs."""
+    assert process.pid is not None
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has ended, or has no group yet
+        process.kill()
+    process.join()
 
 
 def _done(cases: Cases, future: Future[Outcome]) -> tuple[Cases, Outcome]:
@@ -133,8 +144,7 @@ def _begin(backend_folder: Path, folder: Path, device: str) -> None:
     from umakit.backend.registry import find_backend
 
     global _own_session
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that began it tells it to end
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(1))  # which ends what it runs
+    os.setpgrp()  # interrupts of a terminal are for the process that began it, which ends this one
     own = Path(tempfile.mkdtemp(dir=folder))
     tempfile.tempdir = str(own)
     backend: Backend = find_backend(backend_folder)
