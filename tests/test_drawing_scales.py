@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umakit.operators.drawings.scales import weights_of
+from umakit.operators.drawings.scales import scaled, threshold_of_sum, weights_of
 
 
 def requantized(total: int, multiplier: int, shift: int, rounding: str) -> int:
@@ -45,3 +45,19 @@ def test_a_multiplier_that_is_off_by_one_shows(
         ]
         assert len(set(results)) == 2
         assert all(abs(result) <= 100 for result in results)
+
+
+@given(seed=st.integers(0, 2**32), left=st.integers(-255, 255), right=st.integers(-255, 255))
+def test_a_multiplier_of_a_sum_that_is_off_by_one_shows(seed: int, left: int, right: int) -> None:
+    random = np.random.default_rng(seed)
+    multipliers, shifts = scaled({"rounding": "tflm"}, random.uniform(0.05, 0.5, 2).tolist())
+    found = threshold_of_sum((left, right), (multipliers, shifts), 20, random)
+    total = sum(
+        requantized(term << 20, int(multiplier), int(shift), "tflm")
+        for term, multiplier, shift in zip((left, right), multipliers, shifts, strict=True)
+    )
+    if found is None:
+        assert abs(total) < 2**22
+        return
+    results = {requantized(total, found[0] + step, found[1], "tflm") for step in (-1, 0, 1)}
+    assert len(results) == 2

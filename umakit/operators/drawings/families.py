@@ -26,8 +26,10 @@ from umakit.operators.drawings.scales import (
     WEIGHTED_SCALES,
     factors,
     scaled,
+    threshold_of_sum,
     weights_of,
 )
+from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
@@ -187,8 +189,17 @@ def sum_of(
     settings: Settings,
     sides: tuple[Tensor, ...],
     random: np.random.Generator,
+    given: Mapping[int, int] | None = None,
 ) -> Parameters:
-    """Return the parameters of a sum or difference of two tensors of different scales."""
+    """Return the parameters of a sum or difference of two tensors of different scales.
+
+    Args:
+        kind: class of the parameters.
+        settings: of the layer.
+        sides: both tensors.
+        random: source of random numbers.
+        given: an element of a side that is not drawn, by its number.
+    """
     left_shift = LEFT_SHIFTS[sides[0].dtype]
     scales = np.exp2(random.uniform(-4, 0, 2))
     if settings["scale"] == "tie":
@@ -200,6 +211,14 @@ def sum_of(
     total = totals[str(settings["scale"])]
     wanted = [*(float(each) / twice for each in scales), total / 2**left_shift]
     multipliers, shifts = scaled(settings, wanted)
+    if settings["scale"] == "threshold" and settings["rounding"] == Arithmetic.TFLM.value:
+        terms = [
+            (given or {}).get(side, drawn_element(settings, tensor, random)) - tensor.zero_point
+            for side, tensor in enumerate(sides)
+        ]
+        found = threshold_of_sum(terms, (multipliers[:2], shifts[:2]), left_shift, random)
+        if found is not None:
+            multipliers[2], shifts[2] = found
     name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
     zero_point = zero_point_of(settings, name)
     shape = tuple(max(pair) for pair in zip(sides[0].shape, sides[1].shape, strict=True))
@@ -210,6 +229,18 @@ def sum_of(
         multipliers=tuple(int(each) for each in multipliers),
         shifts=tuple(int(each) for each in shifts),
     )
+
+
+def drawn_element(settings: Settings, tensor: Tensor, random: np.random.Generator) -> int:
+    """Return an integer that is likely an element of a drawn tensor."""
+    limits = np.iinfo(tensor.dtype)
+    low, high = int(limits.min), int(limits.max)
+    kind = settings["values"]
+    if kind == "lowest":
+        return low
+    if kind == "near_zero_point":
+        return min(high, max(low, tensor.zero_point + int(random.choice([-2, -1, 1, 2]))))
+    return int(random.choice([low, high]))
 
 
 def sum_of_two(kind: Callable[..., Parameters]) -> Drawing:

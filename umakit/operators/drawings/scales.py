@@ -9,7 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from umakit.operators.drawing import Array, Settings
-from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point, float32_multipliers
+from umakit.operators.numeric.fixed_point import (
+    Arithmetic,
+    fixed_point,
+    float32_multipliers,
+    high_product,
+    quantize_multiplier,
+    shift_right_rounding,
+)
 from umakit.operators.parameters import BIAS_DTYPES
 
 SCALES = ("usual", "tie", "half", "small", "large")
@@ -141,14 +148,58 @@ def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> 
         multiplier: an approximate one.
         right: number of bits of the right shift that follows.
     """
-    size = abs(result)
+    total = _threshold_product(settings, abs(result), right) // multiplier
+    least = _threshold_multiplier(settings, result, total, right)
+    return (-total if result < 0 else total), least
+
+
+def _threshold_product(settings: Settings, size: int, right: int) -> int:
+    """Return the least product of a sum and a multiplier that becomes a result."""
     if settings["rounding"] == Arithmetic.TFLM.value:
-        product = (((2 * size << right) - (1 << right) + 1) // 2 << MULTIPLIER_BITS) - (
-            1 << (MULTIPLIER_BITS - 1)
-        )
-    else:
-        product = ((2 * size - 1) << (MULTIPLIER_BITS + right - 1)) + 1
-    total = product // multiplier
-    if result < 0:
-        return -total, product // total + 1
-    return total, -(-product // total)
+        least = ((2 * size << right) - (1 << right) + 1) // 2
+        return (least << MULTIPLIER_BITS) - (1 << (MULTIPLIER_BITS - 1))
+    return ((2 * size - 1) << (MULTIPLIER_BITS + right - 1)) + 1
+
+
+def _threshold_multiplier(settings: Settings, result: int, total: int, right: int) -> int:
+    """Return the least multiplier with which a sum of this magnitude becomes a result."""
+    product = _threshold_product(settings, abs(result), right)
+    return product // total + 1 if result < 0 else -(-product // total)
+
+
+def tflm_scaled(value: int, multiplier: int, shift: int) -> int:
+    """Return a value times a factor as TensorFlow Lite rounds it."""
+    product = high_product(value << max(shift, 0), multiplier)
+    return shift_right_rounding(product, max(-shift, 0)) if shift < 0 else product
+
+
+def threshold_of_sum(
+    terms: Sequence[int],
+    factors: tuple[Array, Array],
+    left_shift: int,
+    random: np.random.Generator,
+) -> tuple[int, int] | None:
+    """Return multiplier and shift with which the sum of two terms is at a threshold.
+
+    The multiplier is the least one with which TensorFlow Lite rounds to a result, or the one below.
+
+    Args:
+        terms: elements of both tensors without their zero points.
+        factors: multipliers and shifts of both.
+        left_shift: of both before they are scaled.
+        random: source of random numbers.
+
+    Returns:
+        None if the sum is near 0.
+    """
+    pairs = zip(terms, *factors, strict=True)
+    total = sum(tflm_scaled(term << left_shift, int(m), int(s)) for term, m, s in pairs)
+    result = round(total * random.uniform(0.3, 0.9) / 2**left_shift)
+    if result == 0:
+        return None
+    settings = {"rounding": Arithmetic.TFLM.value}
+    right = -quantize_multiplier((abs(result) - 0.5) / abs(total))[1]
+    least = _threshold_multiplier(settings, result, abs(total), right)
+    if not 2 ** (MULTIPLIER_BITS - 1) < least <= LARGEST_MULTIPLIER:
+        return None
+    return least - int(random.integers(2)), -right

@@ -30,7 +30,7 @@ from umakit.operators.drawings.families import (
     sum_of,
     zero_point_of,
 )
-from umakit.operators.drawings.scales import weights_of
+from umakit.operators.drawings.scales import tflm_scaled, weights_of
 from umakit.operators.parameters import Parameters
 
 FEW = (1, 2, 3, 4, 5)
@@ -148,6 +148,21 @@ def convolution(kind: Callable[..., Parameters]) -> Drawing:
     return Drawing(CONVOLUTION, _convolution(kind), CONVOLUTION_SIZES)
 
 
+def _constant_element(settings: Settings, convolution: Drawn) -> int | None:
+    """Return an element of a convolution's result that no data change; None if there is none."""
+    _, weights, bias, multipliers, shifts = convolution.steps[0].operands
+    assert isinstance(weights, np.ndarray) and isinstance(bias, np.ndarray)
+    assert isinstance(multipliers, np.ndarray) and isinstance(shifts, np.ndarray)
+    constant = np.flatnonzero(~weights.reshape(len(weights), -1).any(axis=1))
+    if settings["scale"] != "threshold" or not len(constant) or bias.dtype != np.int32:
+        return None
+    channel = int(constant[0])
+    place = channel if len(multipliers) > 1 else 0
+    sum_ = tflm_scaled(int(bias[channel]), int(multipliers[place]), int(shifts[place]))
+    lowest, highest = common_fields(settings, (), convolution.result.zero_point)["clip"]
+    return int(min(highest, max(lowest, sum_ + convolution.result.zero_point)))
+
+
 def convolution_and_sum(
     kind: Callable[..., Parameters], addition: Callable[..., Parameters]
 ) -> Drawing:
@@ -162,7 +177,11 @@ def convolution_and_sum(
         )  # fmt: skip
         sides = (own.result, addend)
         swapped = settings["swapped"] == 1
-        parameters = sum_of(addition, settings, sides[::-1] if swapped else sides, random)
+        given = _constant_element(settings, own)
+        parameters = sum_of(
+            addition, settings, sides[::-1] if swapped else sides, random,
+            None if given is None else {int(swapped): given},
+        )  # fmt: skip
         operands: list[Input | Result | Array]
         operands = [Input(1), Result(0)] if swapped else [Result(0), Input(1)]
         result = Tensor(
