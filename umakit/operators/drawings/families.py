@@ -25,8 +25,8 @@ from umakit.operators.drawings.scales import (
     SPREAD,
     WEIGHTED_SCALES,
     factors,
+    put_sum_on_threshold,
     scaled,
-    threshold_of_sum,
     weights_of,
 )
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -216,9 +216,7 @@ def sum_of(
             (given or {}).get(side, drawn_element(settings, tensor, random)) - tensor.zero_point
             for side, tensor in enumerate(sides)
         ]
-        found = threshold_of_sum(terms, (multipliers[:2], shifts[:2]), left_shift, random)
-        if found is not None:
-            multipliers[2], shifts[2] = found
+        put_sum_on_threshold(terms, multipliers, shifts, left_shift, random)
     name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
     zero_point = zero_point_of(settings, name)
     shape = tuple(max(pair) for pair in zip(sides[0].shape, sides[1].shape, strict=True))

@@ -173,33 +173,49 @@ def tflm_scaled(value: int, multiplier: int, shift: int) -> int:
     return shift_right_rounding(product, max(-shift, 0)) if shift < 0 else product
 
 
-def threshold_of_sum(
+def put_sum_on_threshold(
     terms: Sequence[int],
-    factors: tuple[Array, Array],
+    multipliers: Array,
+    shifts: Array,
     left_shift: int,
     random: np.random.Generator,
-) -> tuple[int, int] | None:
-    """Return multiplier and shift with which the sum of two terms is at a threshold.
+) -> None:
+    """Make the multipliers of a sum of two terms the least ones of a result, or one below.
 
-    The multiplier is the least one with which TensorFlow Lite rounds to a result, or the one below.
+    Each multiplier of a term becomes the least one that yields the scaled term, and the last one
+    the least that makes a result of their sum: then one LSB less of any of them shows. Or those of
+    the terms are one below, or that of the sum, so that one LSB more of them shows. Changes
+    multipliers and shifts in place, with TensorFlow Lite's rounding; not if the sum is near 0.
 
     Args:
         terms: elements of both tensors without their zero points.
-        factors: multipliers and shifts of both.
+        multipliers, shifts: of both, and of the sum.
         left_shift: of both before they are scaled.
         random: source of random numbers.
-
-    Returns:
-        None if the sum is near 0.
     """
-    pairs = zip(terms, *factors, strict=True)
-    total = sum(tflm_scaled(term << left_shift, int(m), int(s)) for term, m, s in pairs)
+    below, sum_below = ((0, 0), (1, 0), (0, 1))[int(random.integers(3))]
+    values = [term << left_shift for term in terms]
+    factors = [(int(m), int(s)) for m, s in zip(multipliers[:2], shifts[:2], strict=True)]
+    total = sum(tflm_scaled(v, *factor) for v, factor in zip(values, factors, strict=True))
+    for place, (value, (multiplier, shift)) in enumerate(zip(values, factors, strict=True)):
+        scaled_term = tflm_scaled(value, multiplier, shift)
+        if scaled_term * total <= 0 or shift > 0:
+            continue
+        least = _threshold_multiplier(_TFLM, scaled_term, abs(value), -shift)
+        if _is_multiplier(least - below):
+            multipliers[place] = least - below
+            total -= below if total > 0 else -below
     result = round(total * random.uniform(0.3, 0.9) / 2**left_shift)
     if result == 0:
-        return None
-    settings = {"rounding": Arithmetic.TFLM.value}
+        return
     right = -quantize_multiplier((abs(result) - 0.5) / abs(total))[1]
-    least = _threshold_multiplier(settings, result, abs(total), right)
-    if not 2 ** (MULTIPLIER_BITS - 1) < least <= LARGEST_MULTIPLIER:
-        return None
-    return least - int(random.integers(2)), -right
+    least = _threshold_multiplier(_TFLM, result, abs(total) + below, right)
+    if _is_multiplier(least - sum_below):
+        multipliers[2], shifts[2] = least - sum_below, -right
+
+
+_TFLM: Settings = {"rounding": Arithmetic.TFLM.value}
+
+
+def _is_multiplier(number: int) -> bool:
+    return LARGEST_MULTIPLIER // 2 < number <= LARGEST_MULTIPLIER
