@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -451,6 +451,15 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, fail: Callable[[int], None]) ->
     return lambda: count
 
 
+@pytest.fixture
+def sigint_arrives() -> Iterator[None]:
+    """Interrupts raise KeyboardInterrupt, also in a job that a shell started to ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("sigint_arrives")
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("fault", ["full", "interrupt"])
 def test_at_every_moment_the_old_library_or_the_new_one_is_whole(
