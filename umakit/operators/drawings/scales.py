@@ -218,4 +218,4 @@ _TFLM: Settings = {"rounding": Arithmetic.TFLM.value}
 
 
 def _is_multiplier(number: int) -> bool:
-    return LARGEST_MULTIPLIER // 2 < number <= LARGEST_MULTIPLIER
+    return bool(LARGEST_MULTIPLIER // 2 < number <= LARGEST_MULTIPLIER)
