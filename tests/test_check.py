@@ -87,7 +87,7 @@ def test_a_bug_is_found_named_and_reduced(
     folder = edited(
         tmp_path, STRAWBERRY, f"{STRAWBERRY}.c", "pad_top, pad_left},", "pad_left, pad_top},"
     )
-    arguments = ["check", str(folder), "--operator", "qconv2d", "--draws", "60"]
+    arguments = ["check", str(folder), "--operator", "qconv2d", "--draws", "30"]
     assert run_command(arguments) == 1
     lines = capsys.readouterr().out.splitlines()
     what = next(line for line in lines if line.startswith("qconv2d: "))
@@ -102,8 +102,6 @@ def test_a_bug_is_found_named_and_reduced(
 def test_predicted_cycles_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "lane_npu"
     shutil.copytree(ROOT / "examples" / "lane_npu", folder)
-    exact = check_backend(find_backend(str(folder)), draws=4, operators=["qdense"])
-    assert exact.passed and exact.cycles.layers == exact.cycles.exact >= 3
     file = folder / "accel.toml"
     file.write_text(file.read_text().replace("transfer = 9", "transfer = 8"))
     assert run_command(["check", str(folder), "--operator", "qdense", "--draws", "4"]) == 0

@@ -200,13 +200,10 @@ static void test_reset(void)
 
 static void test_failure(void)
 {
-    const struct umakit_fault fault = {.kind = UMAKIT_FAULT_LOST_INTERRUPT};
     struct umakit_own_counters measured;
     uint32_t address;
 
     umakit_simulator_open(&device, &whole);
-    CHECK_EQUAL(umakit_simulator_inject(&device, &fault), UMAKIT_UNSUPPORTED);
-    umakit_simulator_remove_faults(&device);
     umakit_device_write32(&device, 8u, 0u);
     CHECK(strcmp(umakit_simulator_failure(&device), "no such command") == 0);
     now = 40u;
@@ -218,6 +215,41 @@ static void test_failure(void)
     CHECK_EQUAL(measured.clock, UMAKIT_UNKNOWN);
     CHECK_EQUAL(umakit_simulator_reset(&device), UMAKIT_DEVICE_ERROR);
     CHECK_EQUAL(umakit_device_map(&device, &now, 8u, UMAKIT_TO_DEVICE, &address), UMAKIT_OK);
+    umakit_device_unmap(&device, address);
+}
+
+/* Those of the bus and of the interrupt's line; the simulator offers none itself. */
+static void test_faults(void)
+{
+    struct umakit_fault fault = {.kind = UMAKIT_FAULT_DMA_STOPS};
+    static uint64_t memory = 1u;
+    unsigned char byte = 0u;
+    uint32_t address;
+
+    umakit_simulator_open(&device, &whole);
+    CHECK_EQUAL(umakit_simulator_inject(&device, &fault), UMAKIT_UNSUPPORTED);
+    fault.kind = UMAKIT_FAULT_LOST_INTERRUPT;
+    fault.count = 1u;
+    CHECK_EQUAL(umakit_simulator_inject(&device, &fault), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_wait(&device, 10u), UMAKIT_TIMEOUT); /* none is raised yet */
+    CHECK_EQUAL(umakit_device_wait(&device, 11u), UMAKIT_TIMEOUT);
+    CHECK_EQUAL(umakit_device_wait(&device, 11u), UMAKIT_OK);
+    fault.kind = UMAKIT_FAULT_BUS_ERROR;
+    fault.skip = 1u;
+    fault.bytes = UINT32_MAX;
+    CHECK_EQUAL(umakit_simulator_inject(&device, &fault), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(&device, &memory, 8u, UMAKIT_TO_DEVICE, &address), UMAKIT_OK);
+    CHECK_EQUAL(umakit_host_read(the_host, address, 1u, &byte), UMAKIT_OK);
+    byte = 7u;
+    CHECK_EQUAL(umakit_host_read(the_host, address, 1u, &byte), UMAKIT_BUS_ERROR);
+    CHECK_EQUAL(byte, 7u);
+    CHECK_EQUAL(umakit_host_read(the_host, address, 1u, &byte), UMAKIT_OK);
+    fault.skip = 0u;
+    fault.count = 0u;
+    CHECK_EQUAL(umakit_simulator_inject(&device, &fault), UMAKIT_OK);
+    CHECK_EQUAL(umakit_host_read(the_host, address, 1u, &byte), UMAKIT_BUS_ERROR);
+    umakit_simulator_remove_faults(&device);
+    CHECK_EQUAL(umakit_host_read(the_host, address, 1u, &byte), UMAKIT_OK);
     umakit_device_unmap(&device, address);
 }
 
@@ -247,6 +279,7 @@ int main(void)
     test_events();
     test_reset();
     test_failure();
+    test_faults();
     test_tables_that_are_wrong();
     return check_result();
 }
