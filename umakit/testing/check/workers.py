@@ -11,6 +11,8 @@ import multiprocessing
 import os
 import signal
 import tempfile
+import threading
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -144,11 +146,20 @@ def _begin(backend_folder: Path, folder: Path, device: str) -> None:
     from umakit.backend.registry import find_backend
 
     global _own_session
+    parent = os.getppid()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     os.setpgrp()  # interrupts of a terminal are for the process that began it, which ends this one
     own = Path(tempfile.mkdtemp(dir=folder))
     tempfile.tempdir = str(own)
     backend: Backend = find_backend(backend_folder)
     _own_session = Session(backend, own, device)
+
+
+def _end_with(parent: int) -> None:
+    """End this process, with what it runs, once the one that began it has ended."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.killpg(0, signal.SIGKILL)
 
 
 def _run(cases: Cases) -> Outcome:
