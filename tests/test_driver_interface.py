@@ -159,7 +159,8 @@ CASES = {
     ),
     "an attribute of the target that there is not": (
         VANILLA, "backend.py", "self._register_codegen(",
-        "self._register_target_attr('size', 3); self.target(sise=4); self._register_codegen(",
+        "type(self).target_name = 'other_npu'; self._register_target_attr('size', 3); "
+        "self.target(sise=4); self._register_codegen(",
         r"backend\.py:\d+: target .*there is no attribute 'sise'; known: size",
     ),
     "sources and headers of the driver swapped": (

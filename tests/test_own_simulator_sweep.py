@@ -247,7 +247,7 @@ def test_counters_one_by_one(kind: str, place: Path, capsys: pytest.CaptureFixtu
 
 def test_any_simulator_runs_or_is_refused(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draw = random.Random(0)
-    for _ in range(25):
+    for _ in range(15):
         check_runs(place, drawn(draw), capsys)
 
 
@@ -279,7 +279,7 @@ def test_sweep(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draw = random.Random(int(os.environ.get("SOAK_SEED", "1")))
     for word in (*BROKEN, *HARMLESS):
         check_report(place, [word], capsys)
-    for _ in range(40):
+    for _ in range(24):
         words = drawn(draw)
         check_runs(place, words, capsys)
         check_report(place, words, capsys)

@@ -201,9 +201,14 @@ class TilePlanner:
         refused = refusal(layer, self.machine)
         if refused:
             return refused
-        if layer in self._given or some_tiling_fits(layer, self.machine, self.most_buffers):
-            return True
-        return self._too_large(layer)
+        return True if self._can_be_cut(layer) else self._too_large(layer)
+
+    def _can_be_cut(self, layer: Layer) -> bool:
+        """Whether there is a default tiling; the kit's own is not searched for that."""
+        is_kits = getattr(self.default, "__func__", None) is TilePlanner.default
+        if not is_kits:
+            return self.default(layer) is not None
+        return layer in self._given or some_tiling_fits(layer, self.machine, self.most_buffers)
 
     @property
     def judge(self) -> Callable[[Composite], bool | str]:

@@ -21,7 +21,6 @@ from umakit.devices.objects import compiling, with_shared_objects
 from umakit.devices.simulators import check_simulators, missing_table, simulator_objects
 from umakit.errors import UmakitError, short_path
 from umakit.library.layout import RUNTIME
-from umakit.library.roles import SIMULATOR_FOLDER
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
@@ -201,10 +200,9 @@ class CallCheck:
     def _simulator_fault(self, error: UmakitError) -> Check:
         """Return the fault of a simulator of the backend's own that cannot be compiled."""
         name, folder = self._backend.target_name, short_path(self._backend.folder)
-        staged = f"{self._staged.folder / SIMULATOR_FOLDER / name}/"
-        if staged not in error.what:
+        if not error.what.startswith(f"the simulator of the backend {name} "):
             return refused(LINK, error)
-        what = error.what.partition(" refused: ")[2].replace(staged, f"{folder}/")
+        what = f"{folder}/{error.where}: {error.what.partition(' says: ')[2]}"
         mend = "correct this line, or what [simulator] of accel.toml says about include and defines"
         return failed(SIMULATOR, what, mend=mend)
 
