@@ -6,9 +6,9 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from umakit.frontend import import_model
 from umakit.testing.harness import llvm_runner
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 LINKER = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
 """Flags of a linker that reads the sanitizers' libraries in a third of the time, where it is."""
@@ -53,6 +54,11 @@ def examples(default: int, *, phases: Sequence[Phase] = tuple(Phase)) -> setting
 def sample(inputs: Array, default: int) -> Array:
     """Some of the inputs, evenly spread: as many as `inferences(default)`, or all there are."""
     return inputs[:: max(1, len(inputs) // inferences(default))]
+
+
+def some(values: Iterable[T], every: int) -> list[T]:
+    """One of `every` parameters of a test; all of them in `make soak`, for tests marked `soak`."""
+    return list(values)[:: 1 if "UMAKIT_EXAMPLES" in os.environ else every]
 
 
 def llvm_takes_part(model: bytes) -> bool:

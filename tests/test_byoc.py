@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from comparisons import some
 
 from umakit import UMABackend, find_backend, import_model, tvm_api
 from umakit.backend.registry import load_backend_folder
@@ -85,9 +86,11 @@ def accelerator_functions(module: Any) -> list[Any]:
     return [f for f in functions if tvm_api.function_attribute(f, "Codegen")]
 
 
-@pytest.mark.parametrize("merge", [True, False], ids=["merged", "annotated"])
-@pytest.mark.parametrize("bind_constants", [False, True], ids=["parameters", "constants"])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("network", "bind_constants", "merge"),
+    some(itertools.product(NETWORKS, (False, True), (True, False)), 3),
+)
 def test_plain_tvm_runs_a_network_on_the_accelerator(
     network: str, bind_constants: bool, merge: bool
 ) -> None:

@@ -457,7 +457,7 @@ STARTED = "from umakit.cli.start import main; print('started', flush=True); main
 
 def test_ctrl_c_at_any_moment_leaves_no_traceback(tmp_path: Path) -> None:
     """From the start of the program on: while it imports, and while it works."""
-    for delay in (0.0, 0.05, 0.4, 0.8):
+    for delay in (0.05, 0.8):
         process = subprocess.Popen(
             [sys.executable, "-c", STARTED, "tune", "missing.onnx", "-b", "chocolate_accelerator",
              "--records", "r.json"],

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from comparisons import some
 from execution import vanilla
 from networks import Graph, fold_batch_norms, mobilenet_v1, normal, random_inputs, save
 from tflite_networks import trained_model
@@ -374,8 +375,11 @@ HEALTHY: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 
-@pytest.mark.parametrize("name", HEALTHY)
-@pytest.mark.parametrize("reference", ["auto", "cpu"])
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    some([(name, reference) for name in HEALTHY for reference in ("auto", "cpu")], 3),
+)
 def test_healthy_networks_agree(name: str, reference: str, tmp_path: Path) -> None:
     result = diff_model(save(HEALTHY[name](), tmp_path), [vanilla()], reference=reference)
     assert result.agrees and not wrong_layers(result), result.blame

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import some
 from integer_backend import CONFIGURATION, DECLARED, DRIVERS, Npu, everything, header_of
 from networks import Graph, save
 from test_diff import blamed, residual, wrong_layers
@@ -61,8 +62,17 @@ DRIVER_ERRORS: dict[str, tuple[tuple[str, str], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", DRIVER_ERRORS)
-@pytest.mark.parametrize("format_", ["tflite", "onnx"])
+def both(what: str, number: int) -> list[tuple[str, str]]:
+    """An error in a network of each format: the first of errors in turn in one and the other."""
+    formats = ("tflite", "onnx") if number % 2 else ("onnx", "tflite")
+    return [(what, name) for name in formats]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    ("what", "format_"),
+    some([pair for number, what in enumerate(DRIVER_ERRORS) for pair in both(what, number)], 2),
+)
 def test_an_error_in_a_driver(what: str, format_: str, tmp_path: Path) -> None:
     """The third of all convolutions; with layouts, only a window larger than 1x1 shows it."""
     error, sentence = DRIVER_ERRORS[what]
@@ -309,6 +319,7 @@ def write_backend(folder: Path) -> Path:
     (place / "accel.toml").write_text(CONFIGURATION.format(name="npu"))
     (place / "backend.py").write_text("""
 from umakit import PassPhase, UMABackend, patterns
+from comparisons import some
 
 class NpuBackend(UMABackend):
     def __init__(self):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from comparisons import inferences, llvm_outputs, sample
+from comparisons import inferences, llvm_outputs, sample, some
 from numpy_fixed_point import (
     exponential,
     hyperbolic_tangent,
@@ -47,7 +47,7 @@ def network_inputs(shape: tuple[int, ...], count: int) -> Array:
 
 @pytest.mark.optimized
 @pytest.mark.soak
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", some(MODELS, 2))
 def test_trained_models_in_c_llvm_and_numpy(name: str, tmp_path: Path) -> None:
     path = trained_model(name)
     network = NumpyTflite.read(path.read_bytes())

@@ -47,11 +47,11 @@ def models(case: TestCase) -> list[onnx.ModelProto]:
 
 
 def cases() -> list[TestCase]:
-    """ONNX's node tests: one of 40, in `make soak` all."""
+    """ONNX's node tests: one of 80, in `make soak` all."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found: list[TestCase] = collect_testcases(None)
-    return found if "UMAKIT_EXAMPLES" in os.environ else found[::40]
+    return found if "UMAKIT_EXAMPLES" in os.environ else found[::80]
 
 
 @pytest.mark.soak

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from comparisons import some
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from tflite_exactness import weights_and_bias
@@ -177,10 +178,17 @@ def traffic(library: Library) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.optimized
-@pytest.mark.parametrize("size", [48 * 1024, 64 * 1024, 1024 * 1024])
 @pytest.mark.parametrize(
-    "name", ["ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite"]
+    ("name", "size"),
+    some(
+        itertools.product(
+            ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite"),
+            (48 * 1024, 64 * 1024, 1024 * 1024),
+        ),
+        2,
+    ),
 )
 def test_trained_models_are_exact_with_any_scratchpad(name: str, size: int, tmp_path: Path) -> None:
     path, npu = trained_model(name), ScratchpadNpu(tmp_path, size)

@@ -28,7 +28,7 @@ from umakit.quantized import quantize_to_integers
 pytestmark = pytest.mark.optimized
 
 INT8_MODELS = ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite")
-EACH = max(334, inferences(0) // 3)
+EACH = max(100, inferences(0) // 3)
 """Inputs of each kind."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import permutations, product
 
 import pytest
-from comparisons import examples
+from comparisons import examples, some
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -96,7 +96,8 @@ def exact(what: Layer, tiling: Tiling, hardware: Hardware) -> int | None:
     return run(commands_of(tiles, hardware, DRIVER), hardware.machine).cycles + DRIVER.finish
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", some(LAYERS, 2))
 def test_the_search_finds_what_trying_everything_finds(name: str) -> None:
     what = LAYERS[name]
     cycles = [exact(what, tiling, SMALL) for tiling in every_tiling(what, SMALL)]

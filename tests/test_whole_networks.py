@@ -129,44 +129,55 @@ def accelerated(run: Run) -> list[LayerProfile]:
     return [layer for layer in run.result.layers if layer.where == VANILLA]
 
 
-class TestWholeNetwork:
-    def test_outputs_equal_onnx_runtime(self, run: Run) -> None:
-        expected = onnx_runtime(run.architecture.model, run.inputs)
-        assert list(run.result.outputs) == list(expected)
-        for name, wanted in expected.items():
-            assert_close(run.result.outputs[name], wanted)
+def test_a_whole_network(run: Run) -> None:
+    """One test, because each process that took one of several would compile and run again."""
+    _outputs_equal_onnx_runtime(run)
+    _outputs_equal_tvms_own_build(run)
+    _network_has_its_published_size(run)
+    _report_lists_what_the_accelerator_runs(run)
+    _device_counts_what_the_shapes_say(run)
 
-    def test_outputs_equal_tvms_own_build(self, run: Run) -> None:
-        expected = run_with_llvm(umakit.import_model(run.path), run.inputs)
-        for name, wanted in expected.items():
-            assert_close(run.result.outputs[name], wanted)
 
-    def test_network_has_its_published_size(self, run: Run) -> None:
-        assert run.library.report.total_macs == run.architecture.macs
-        assert sum(layer.macs for layer in run.result.layers) == run.architecture.macs
+def _outputs_equal_onnx_runtime(run: Run) -> None:
+    expected = onnx_runtime(run.architecture.model, run.inputs)
+    assert list(run.result.outputs) == list(expected)
+    for name, wanted in expected.items():
+        assert_close(run.result.outputs[name], wanted)
 
-    def test_report_lists_what_the_accelerator_runs(self, run: Run) -> None:
-        layers = run.architecture.accelerated
-        report = run.library.report
-        assert [(row.name, row.macs) for row in report.offloaded] == [
-            (layer.name, layer.macs) for layer in layers
-        ]
-        assert all(
-            row.reason.startswith(("stride 2x2", "groups="))
-            for row in report.placements
-            if row.operator == "nn.conv2d" and row.where == "cpu"
-        )
 
-    def test_device_counts_what_the_shapes_say(self, run: Run) -> None:
-        layers = run.architecture.accelerated
-        array = tomllib.loads((vanilla().folder / "accel.toml").read_text())["array"]
-        counted = [(layer.name, layer.device_macs, layer.cycles) for layer in accelerated(run)]
-        assert counted == [
-            (layer.name, layer.macs, layer.cycles(array["rows"], array["columns"]))
-            for layer in layers
-        ]
-        on_cpu = [layer for layer in run.result.layers if layer.where != VANILLA]
-        assert {(layer.device_macs, layer.cycles) for layer in on_cpu} == {(0, 0)}
+def _outputs_equal_tvms_own_build(run: Run) -> None:
+    expected = run_with_llvm(umakit.import_model(run.path), run.inputs)
+    for name, wanted in expected.items():
+        assert_close(run.result.outputs[name], wanted)
+
+
+def _network_has_its_published_size(run: Run) -> None:
+    assert run.library.report.total_macs == run.architecture.macs
+    assert sum(layer.macs for layer in run.result.layers) == run.architecture.macs
+
+
+def _report_lists_what_the_accelerator_runs(run: Run) -> None:
+    layers = run.architecture.accelerated
+    report = run.library.report
+    assert [(row.name, row.macs) for row in report.offloaded] == [
+        (layer.name, layer.macs) for layer in layers
+    ]
+    assert all(
+        row.reason.startswith(("stride 2x2", "groups="))
+        for row in report.placements
+        if row.operator == "nn.conv2d" and row.where == "cpu"
+    )
+
+
+def _device_counts_what_the_shapes_say(run: Run) -> None:
+    layers = run.architecture.accelerated
+    array = tomllib.loads((vanilla().folder / "accel.toml").read_text())["array"]
+    counted = [(layer.name, layer.device_macs, layer.cycles) for layer in accelerated(run)]
+    assert counted == [
+        (layer.name, layer.macs, layer.cycles(array["rows"], array["columns"])) for layer in layers
+    ]
+    on_cpu = [layer for layer in run.result.layers if layer.where != VANILLA]
+    assert {(layer.device_macs, layer.cycles) for layer in on_cpu} == {(0, 0)}
 
 
 # --- The example network --------------------------------------------------------------------------
