@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
@@ -36,6 +37,9 @@ relax, tirx = tvm_api.relax, tvm_api.tirx
 
 LEAST_HEADROOM = 23
 """Bits that a difference of 8-bit integers can be shifted left at least."""
+
+SHIFTS = (8, 9, 12, 16, 20, LEAST_HEADROOM)
+"""Of factors of quotients that are drawn; `convert` takes no others of 8-bit operands."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ register(
         name="divide",
         parameters=Divide,
         kernel=kernel_of_operands(_kernel),
+        drawing=pairs.quotient(Divide, SHIFTS),
         interface=Interface(operands=PAIR, broadcasts=False),
     )
 )

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import InputError
 from umakit.operators import registry
-from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Result, Tensor
+from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
 from umakit.operators.drawings.relax import drawing_of
-from umakit.operators.offload.matching import Match, NotReadable
+from umakit.operators.offload.matching import NotReadable
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.operators.parameters import PREFIX
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend, Pattern
@@ -48,6 +46,8 @@ class Claim:
             NotDrawable: there is no layer of these settings.
         """
         assert self.drawing is not None
+        if data is not None and not data.shape:
+            raise NotDrawable("a tensor without axes")
         random = np.random.default_rng(settings.seed)
         complete = settings.complete(self.drawing)
         try:
@@ -62,15 +62,11 @@ class Claim:
             found = partition(module, [self.backend], keep_layout=True).report.placements
             refused = [row.reason or "no pattern matches" for row in found if row.where == CPU]
             return refused[0] if refused else True
-        calls = [
-            binding.value
-            for binding in tvm_api.bindings_of(module["main"])
-            if isinstance(binding.value, tvm_api.Call)
-        ]
-        addition = calls[1] if len(calls) > 1 else None
-        side = int(addition is not None and not isinstance(drawn.steps[1].operands[0], Result))
+        match = pattern.match_of(module["main"])
+        if match is None:
+            return "no pattern matches"
         try:
-            return pattern.accepts(pattern.composite_of(Match(calls[0], addition, side)))
+            return pattern.accepts(pattern.composite_of(match))
         except NotReadable as reason:
             return str(reason)
 
@@ -88,7 +84,7 @@ def _drawing(pattern: Pattern) -> Drawing | None:
     for operator in operators.values():
         if kind in operator.patterns:
             return operator.drawing
-    name = pattern.predicate.operator_name.removeprefix(f"relax.{PREFIX}")
+    name = pattern.predicate.OPERATOR.operator
     return operators[name].drawing if name in operators else None
 
 
