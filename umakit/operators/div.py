@@ -20,6 +20,7 @@ from umakit.operators.kernels.loops import (
     buffer,
     buffers,
     int32,
+    int64,
     kernel,
     loop,
     sequence,
@@ -118,13 +119,14 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
                 "divide_by_power_of_two", quotient, tirx.max(tirx.min(right, int32(32)), one_step)
             ),
         )
+        # In 64 bits: a headroom of 31 bits is that of 0 and of -1, and 2**31 is no int32.
         stores = [
             tirx.Select(divisor < zero, zero - given, given),
             tirx.max(tirx.max(divisor, zero - divisor), one_step),
             header_call("leading_zeros", folded) - one_step,
             header_call(
                 "high_product",
-                header_call("high_product", value * (one_step << headroom),
+                header_call("high_product", int32(int64(value) << int64(headroom)),
                             header_call("reciprocal", magnitude)),
                 int32(parameters.multiplier),
             ),
