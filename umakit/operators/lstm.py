@@ -263,6 +263,7 @@ register(
         parameters=Lstm,
         kernel=kernel_of_operands(_kernel),
         macs=_macs,
+        not_drawn="it has three results, and a drawn layer has one",
         interface=Interface(
             operands=dict(zip(NAMES, DTYPES, strict=True)),
             results={"next_hidden": "hidden", "next_cell": "cell"},

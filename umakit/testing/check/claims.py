@@ -13,6 +13,7 @@ from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
 from umakit.operators.drawings.relax import drawing_of
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.offload.pattern import OperatorPattern
+from umakit.operators.registry import IntegerOperator
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend, Pattern
@@ -34,6 +35,22 @@ class Claim:
     pattern: Pattern
     drawing: Drawing | None
     backend: Backend
+
+    @property
+    def how_to_draw(self) -> str:
+        """What to write so that layers can be drawn, with file and line."""
+        return (
+            f"in {self.pattern.place}, give _register_pattern({self.name!r}, ...) the argument "
+            "drawing=patterns.drawn(LAYER, SETTING=(FIRST, ANOTHER)), see docs/check.md; or give a "
+            "network that has the operator to uma diff"
+        )
+
+    @property
+    def undrawn(self) -> str:
+        """That layers cannot be drawn, and why if that is known."""
+        operator = _operator(self.pattern)
+        why = f": {operator.not_drawn}" if operator is not None and operator.not_drawn else ""
+        return f"layers of {self.name} cannot be drawn{why}"
 
     def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
         """Return a layer.
@@ -77,15 +94,23 @@ def claims_of(backend: Backend) -> list[Claim]:
 
 
 def _drawing(pattern: Pattern) -> Drawing | None:
+    if pattern.drawing is not None:
+        return pattern.drawing
+    operator = _operator(pattern)
+    if operator is not None:
+        return operator.drawing
+    is_ours = isinstance(pattern.predicate, OperatorPattern)
+    return None if is_ours else drawing_of(pattern.alternatives)
+
+
+def _operator(pattern: Pattern) -> IntegerOperator | None:
+    """Return the operator of a pattern of `umakit.patterns`; None for other patterns."""
     if not isinstance(pattern.predicate, OperatorPattern):
-        return drawing_of(pattern.alternatives)
-    kind = type(pattern.predicate)
+        return None
+    kind, name = type(pattern.predicate), pattern.predicate.OPERATOR.operator
     operators = {operator.name: operator for operator in registry.operators()}
-    for operator in operators.values():
-        if kind in operator.patterns:
-            return operator.drawing
-    name = pattern.predicate.OPERATOR.operator
-    return operators[name].drawing if name in operators else None
+    own = (operator for operator in operators.values() if kind in operator.patterns)
+    return next(own, operators.get(name))
 
 
 def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
@@ -112,7 +137,7 @@ def accepts(case: Case, claims: dict[str, Claim]) -> bool:
     for settings in case.layers:
         claim = claims[settings.pattern]
         if claim.drawing is None:
-            raise InputError(f"layers of {claim.name} cannot be drawn")
+            raise InputError(claim.undrawn, fix=claim.how_to_draw)
         drawn = claim.layer(settings, data)
         if claim.accepts(drawn) is not True:
             return False
