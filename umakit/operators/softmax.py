@@ -134,8 +134,11 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
 
         def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             product = header_call("high_product", reciprocal, exponential(i))
+            # A shift above 31, where the sum of exponentials is 512 or more and 8 bits are stored,
+            # makes 0 of 32 bits; the reference ends the program there.
+            inside = header_call("divide_by_power_of_two", product, tirx.min(shift, int32(31)))
             statements, probability = bound(
-                "probability", header_call("divide_by_power_of_two", product, shift)
+                "probability", tirx.Select(shift > int32(31), int32(0), inside)
             )
             return sequence(*statements, store_shifted(
                 output, place(i), probability, parameters.output_zero_point, parameters
