@@ -8,6 +8,7 @@ The source is kernels/internal/reference/log_softmax.h of TensorFlow Lite, with
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -38,7 +39,7 @@ from umakit.operators.numeric.fixed_point import (
     shift_right_rounding,
 )
 from umakit.operators.numeric.requantize import header_call, requantize
-from umakit.operators.parameters import CommonFields, Parameters
+from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, register
 from umakit.operators.tables.exponentials import exponential_table
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
@@ -91,7 +92,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return parameters.call([value, *(relax.const(table) for table in tables)], None)
 
 
-def _in_fixed_point(common: CommonFields, scale: float) -> tuple[LogSoftmax, list[Array]]:
+def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax, list[Array]]:
     """Return the parameters and the tables for data of a scale.
 
     Raises:
@@ -227,7 +228,7 @@ def _drawn(
     if data.shape[-1] > MOST_TERMS:
         raise NotDrawable("a sum of more exponentials than its integer bits hold")
     try:
-        return _in_fixed_point(CommonFields(**common), float(np.exp2(random.uniform(-9, 0))))
+        return _in_fixed_point(common, float(np.exp2(random.uniform(-9, 0))))
     except ModelError as reason:
         raise NotDrawable(str(reason)) from None
 

@@ -38,7 +38,7 @@ MATRICES: Mapping[str, tuple[Setting, ...]] = {
 
 def pair(make: Make, **settings: tuple[Setting, ...]) -> Drawing:
     """Return the drawing of an elementwise operator of two tensors; arguments are of `layer`."""
-    return layer(make, _two, ELEMENTWISE, **settings)
+    return layer(make, _two, {**ELEMENTWISE, **settings})
 
 
 def _two(settings: Settings, data: Tensor | None) -> Inputs:

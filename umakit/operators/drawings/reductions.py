@@ -90,7 +90,7 @@ def reduction(
         )  # fmt: skip
         return parameters, []
 
-    return layer(make, **AXES, scale=SCALES, rounding=("tflm", "even"))
+    return layer(make, family={**TENSOR, **AXES}, scale=SCALES, rounding=("tflm", "even"))
 
 
 def extreme(kind: Callable[..., Parameters]) -> Drawing:

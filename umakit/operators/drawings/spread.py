@@ -51,7 +51,8 @@ def _pool(settings: Settings, image: Tensor, dilation: tuple[int, int]) -> dict[
 
 
 def _work(parameters: Any, inputs: Inputs) -> int:
-    return math.prod(parameters.output_shape) * math.prod(parameters.window)
+    operations: int = math.prod(parameters.output_shape) * math.prod(parameters.window)
+    return operations
 
 
 def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
