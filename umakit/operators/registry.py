@@ -107,7 +107,6 @@ class IntegerOperator:
         interface: what drivers get, from which `offload.generated` makes pattern and parameters of
             an operator without `patterns`; None if backends cannot offload it.
         drawing: how `uma check` makes layers of it; None if it cannot.
-        not_drawn: why it cannot, of an operator that backends can offload.
     """
 
     name: str
@@ -122,7 +121,6 @@ class IntegerOperator:
     composites: tuple[type[Any], ...] = ()
     interface: Interface | None = None
     drawing: Drawing | None = None
-    not_drawn: str = ""
 
 
 _OPERATORS: dict[str, IntegerOperator] = {}

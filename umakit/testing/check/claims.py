@@ -47,10 +47,8 @@ class Claim:
 
     @property
     def undrawn(self) -> str:
-        """That layers cannot be drawn, and why if that is known."""
-        operator = _operator(self.pattern)
-        why = f": {operator.not_drawn}" if operator is not None and operator.not_drawn else ""
-        return f"layers of {self.name} cannot be drawn{why}"
+        """That layers cannot be drawn."""
+        return f"layers of {self.name} cannot be drawn"
 
     def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
         """Return a layer.
