@@ -10,6 +10,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.drawing import (
+    Array,
     Drawing,
     Drawn,
     Input,
@@ -62,6 +63,7 @@ def lstm(kind: Callable[..., Parameters]) -> Drawing:
         zero_point = int(settings["output_zero_point"])
         parameters = _parameters(kind, own, (*first, units), zero_point)
         constants = (weights, bias, recurrent, more, gates.multipliers, gates.shifts)
+        operands: list[Input | Result | Array]
         operands = [Input(0), *constants, sigmoid_table(), Input(1), Input(2)]
         place = int(settings["result"])
         results = [Tensor((*first, units), "int8", zero_point), *inputs[1:]]
