@@ -259,6 +259,36 @@ def test_tensors_of_the_same_name_are_kept_apart(tmp_path: Path) -> None:
     np.testing.assert_array_equal(output, tflite_micro(content, inputs))
 
 
+def softmax_of(length: int) -> bytes:
+    file = TfliteFile()
+    x = file.tensor([1, length], scale=0.1, zero_point=0, name="x")
+    y = file.tensor([1, length], scale=1 / 256, zero_point=-128, name="y")
+    file.operator("SOFTMAX", [x], [y], "SoftmaxOptions", Beta=1.0)
+    return file.finish([x], [y])
+
+
+@pytest.mark.parametrize("length", [511, 4095])
+def test_softmax_is_over_as_many_equal_elements_as_its_sum_holds(
+    length: int, tmp_path: Path
+) -> None:
+    """Quotients below 1/512 are 0; TensorFlow Lite ends the program where all of a row are."""
+    inputs = np.full((2, 1, length), 7, np.int8)
+    inputs[1, 0, 9] = 127
+    exported = compile_quietly(write(tmp_path, softmax_of(length)), tmp_path)
+    (output,) = umakit.run_library(exported.path, {"x": inputs}).outputs.values()
+    powers = np.exp((inputs - inputs.max(axis=2, keepdims=True).astype(int)) * 0.1)
+    wanted = np.rint(256 * powers / powers.sum(axis=2, keepdims=True)) - 128
+    np.testing.assert_array_equal(output, wanted.clip(-128, 127))
+    if length == 511:
+        np.testing.assert_array_equal(output, tflite_micro(softmax_of(length), inputs))
+
+
+def test_softmax_whose_sum_overflows_is_refused(tmp_path: Path) -> None:
+    """The reference's int32 overflows at 4,096 exponentials of 2**19, which C does not define."""
+    with pytest.raises(ModelError, match=r"'y'.* softmax is over 4096 elements: .* than 4095 are"):
+        quantize_to_integers(import_model(write(tmp_path, softmax_of(4096))))
+
+
 def test_explicit_quantize_and_dequantize_stay_in_float_and_are_named(tmp_path: Path) -> None:
     """Between DEQUANTIZE and QUANTIZE TensorFlow Lite computes in float, and so do we."""
     file = TfliteFile()

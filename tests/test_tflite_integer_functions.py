@@ -208,6 +208,11 @@ REFUSED = {
         Case("LOG_SOFTMAX", [tensor(0.1)], [tensor(0.1, 127)], "LogSoftmaxOptions"),
         "another scale than 1/16",
     ),
+    "a logarithm of a sum that overflows": (
+        Case("LOG_SOFTMAX", [tensor(0.1, 0, (4096,))], [tensor(1 / 16, 127, (4096,))],
+             "LogSoftmaxOptions"),
+        "it normalizes 4096 elements, more than 4095",
+    ),
     "a long running sum": (
         Case("CUMSUM", [tensor(0.1, -128, (20,)), of([0])], [tensor(0.9, 0, (20,))],
              "CumsumOptions"),

@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -136,6 +137,7 @@ register(
         parameters=ArgMax,
         kernel=kernel_of_operands(extreme_kernel),
         takes_clip=True,
+        drawing=reductions.extreme(ArgMax),
         integer_calls=(
             IntegerCall("argmax", partial(replace_by, ArgMax), without_quantize=True),
             IntegerCall("astype", partial(as_int32, ArgMax)),

@@ -16,6 +16,7 @@ from umakit.operators.argmax import (
     place_of_extreme,
     replace_by,
 )
+from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.registry import IntegerCall, IntegerOperator, register
@@ -37,6 +38,7 @@ register(
         parameters=ArgMin,
         kernel=kernel_of_operands(partial(extreme_kernel, least=True)),
         takes_clip=True,
+        drawing=reductions.extreme(ArgMin),
         integer_calls=(
             IntegerCall("argmin", partial(replace_by, ArgMin), without_quantize=True),
             IntegerCall("astype", partial(as_int32, ArgMin)),

@@ -15,6 +15,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface, matrices
 from umakit.operators.islands import Island, arithmetic_of
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -208,6 +209,7 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        drawing=pairs.matrix_products(BatchMatmul),
         interface=Interface(operands=PAIR, sizes=matrices, rounding=TFLM),
     )
 )

@@ -11,6 +11,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
+from umakit.operators.drawings import moves
 from umakit.operators.interface import Interface
 from umakit.operators.kernels.calls import kernel_of_operands, shape_of
 from umakit.operators.kernels.loops import buffer, buffers, kernel, loops, sequence
@@ -176,6 +177,7 @@ register(
         name="concatenation",
         parameters=Concatenation,
         kernel=kernel_of_operands(_kernel),
+        drawing=moves.concatenation(),
         patterns=(qconcatenation,),
         composites=(QConcatenation,),
     )

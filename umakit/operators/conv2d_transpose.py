@@ -17,6 +17,7 @@ from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
 from umakit.operators.derivation.convolutions import convolution_call, ordered_weights
 from umakit.operators.derivation.windows import Window
+from umakit.operators.drawings import spread
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import (
@@ -273,6 +274,7 @@ register(
         ),
         takes_clip=True,
         macs=_macs,
+        drawing=spread.transposed_convolution(Conv2dTranspose),
         patterns=(qconv2d_transpose,),
         composites=(QConv2dTranspose,),
     )

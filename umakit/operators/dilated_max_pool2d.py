@@ -9,6 +9,7 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.operators.derivation.pools import pool_fields, pool_of_images
 from umakit.operators.derivation.windows import Window
+from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -53,6 +54,7 @@ register(
                 ("nn.max_pool1d", "nn.max_pool2d"), _derive, (Arithmetic.ORT,), Order.SPECIAL
             ),
         ),
+        drawing=spread.dilated_pool(DilatedMaxPool2d),
         interface=Interface(sizes=image),
     )
 )

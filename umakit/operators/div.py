@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
@@ -19,6 +20,7 @@ from umakit.operators.kernels.loops import (
     buffer,
     buffers,
     int32,
+    int64,
     kernel,
     loop,
     sequence,
@@ -36,6 +38,9 @@ relax, tirx = tvm_api.relax, tvm_api.tirx
 
 LEAST_HEADROOM = 23
 """Bits that a difference of 8-bit integers can be shifted left at least."""
+
+SHIFTS = (8, 9, 12, 16, 20, LEAST_HEADROOM)
+"""Of factors of quotients that are drawn; `convert` takes no others of 8-bit operands."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +119,14 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
                 "divide_by_power_of_two", quotient, tirx.max(tirx.min(right, int32(32)), one_step)
             ),
         )
+        # In 64 bits: a headroom of 31 bits is that of 0 and of -1, and 2**31 is no int32.
         stores = [
             tirx.Select(divisor < zero, zero - given, given),
             tirx.max(tirx.max(divisor, zero - divisor), one_step),
             header_call("leading_zeros", folded) - one_step,
             header_call(
                 "high_product",
-                header_call("high_product", value * (one_step << headroom),
+                header_call("high_product", int32(int64(value) << int64(headroom)),
                             header_call("reciprocal", magnitude)),
                 int32(parameters.multiplier),
             ),
@@ -141,6 +147,7 @@ register(
         name="divide",
         parameters=Divide,
         kernel=kernel_of_operands(_kernel),
+        drawing=pairs.quotient(Divide, SHIFTS),
         interface=Interface(operands=PAIR, broadcasts=False),
     )
 )

@@ -13,6 +13,7 @@ from umakit.operators.derivation.float32_pairs import (
     exact_product,
     pair_kernel,
 )
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -40,6 +41,7 @@ register(
             ),
         ),
         takes_clip=True,
+        drawing=pairs.with_float32(Float32Product, exact_product),
         interface=Interface(
             operands=PAIR,
             broadcasts=False,

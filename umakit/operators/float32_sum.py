@@ -13,6 +13,7 @@ from umakit.operators.derivation.float32_pairs import (
     exact_sum,
     pair_kernel,
 )
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -41,6 +42,7 @@ register(
             ),
         ),
         takes_clip=True,
+        drawing=pairs.with_float32(Float32Sum, exact_sum),
         interface=Interface(
             operands=PAIR, broadcasts=False, wide=("left_factor", "right_factor", "constant")
         ),

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, channels
 from umakit.operators.islands import Island, arithmetic_of
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -63,17 +64,27 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     if not whole or arithmetic is not Arithmetic.ORT:
         return None
     count = math.prod(shape[2:])
-    factor = source.scale.scale / np.float32(result.scale.scale * np.float32(count))
-    if not factor < LARGEST_FACTOR or count >= 2**23:
-        raise NoIntegerForm("the result's scale is too small for the data's")
-    scaled = fixed_point([float(factor)])
+    multiplier, shift = _multiplier(source.scale.scale, result.scale.scale, count)
     parameters = GlobalAveragePool(
         **result.common(Arithmetic.ORT),
         input_zero_point=source.scale.zero_point,
-        multiplier=int(scaled.multipliers[0]),
-        shift=int(scaled.shifts[0]),
+        multiplier=multiplier,
+        shift=shift,
     )
     return parameters.call([source.integers], result.span)
+
+
+def _multiplier(source: np.float32, result: np.float32, count: int) -> tuple[int, int]:
+    """Return multiplier and shift of sums of `count` elements, for the scales of both sides.
+
+    Raises:
+        NoIntegerForm: integers cannot express the scales.
+    """
+    factor = source / np.float32(result * np.float32(count))
+    if not factor < LARGEST_FACTOR or count >= 2**23:
+        raise NoIntegerForm("the result's scale is too small for the data's")
+    scaled = fixed_point([float(factor)])
+    return int(scaled.multipliers[0]), int(scaled.shifts[0])
 
 
 def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
@@ -109,6 +120,10 @@ register(
         parameters=GlobalAveragePool,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),
+        drawing=reductions.mean_of_channels(
+            GlobalAveragePool,
+            lambda factor, count: _multiplier(np.float32(factor), np.float32(1), count),
+        ),
         interface=Interface(sizes=channels),
     )
 )

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawing import Array, Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
@@ -55,11 +59,20 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm
     return kernel([data, table, output], loop("i", math.prod(shape), one))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[Interpolation, list[Array]]:
+    bits, (low, high) = int(settings["step_bits"]), common["clip"]
+    table = random.integers(low, high + 1, (1 << (16 - bits)) + 1).astype(data.dtype)
+    return Interpolation(**common, step_bits=bits), [table]
+
+
 register(
     IntegerOperator(
         name="interpolation",
         parameters=Interpolation,
         kernel=kernel_of_operands(_kernel),
+        drawing=elements(_drawn, dtype=("int16",), rounding=("even",), step_bits=(7, 6, 9, 12)),
         interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
     )
 )

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -112,11 +116,23 @@ def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> t
     return kernel([data, output], loop("row", math.prod(outer), row))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[L2Normalization, list[Array]]:
+    magnitude = max(127 - data.zero_point, data.zero_point + 128)
+    if data.shape[-1] * magnitude**2 > LARGEST:
+        raise NotDrawable("squares need too many bits")
+    return L2Normalization(**common, input_zero_point=data.zero_point), []
+
+
 register(
     IntegerOperator(
         name="l2_normalization",
         parameters=L2Normalization,
         kernel=kernel_of_operands(_kernel),
+        drawing=elements(
+            _drawn, result=lambda data, zero_point: 0, dtype=("int8",), rounding=("tflm",)
+        ),
         interface=Interface(sizes=rows),
     )
 )

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawing import NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import elements
+from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -140,6 +143,23 @@ def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api
     return kernel([data, output], loop("i", math.prod(shapes[0]), one))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[LeakyRelu, list[Array]]:
+    multipliers, shifts = factors(settings, 1, 2, random)
+    for shift in shifts:
+        if data.dtype == "int16" and shift > 0:
+            raise NotDrawable("a left shift of 16 bits")
+    parameters = LeakyRelu(
+        **common,
+        input_zero_point=data.zero_point,
+        multipliers=(int(multipliers[0]), int(multipliers[1])),
+        shifts=(int(shifts[0]), int(shifts[1])),
+        negated=int(random.integers(2)),
+    )
+    return parameters, []
+
+
 register(
     IntegerOperator(
         name="leaky_relu",
@@ -147,6 +167,9 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.leakyrelu",), _derive),),
         takes_clip=True,
+        drawing=elements(
+            _drawn, dtype=("int16", "int8", "uint8"), rounding=("tflm",), scale=SCALES
+        ),
         interface=Interface(
             names={
                 "multipliers": ("multiplier", "negative_multiplier"),

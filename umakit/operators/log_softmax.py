@@ -8,13 +8,16 @@ The source is kernels/internal/reference/log_softmax.h of TensorFlow Lite, with
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
@@ -48,7 +51,8 @@ INTEGER_BITS, SUM_BITS, RESULT_BITS = 5, 12, 4
 """Integer bits of differences and logarithms, of sums of exponentials, and of the result."""
 
 FRACTION = 31 - INTEGER_BITS
-MOST_TERMS = 2**SUM_BITS
+MOST_TERMS = 2**SUM_BITS - 1
+"""Elements of a row: the reference's int32 does not hold the sum of one more that are equal."""
 
 LOG_2, SQRT_HALF, FOURTH_ROOT_OF_HALF = 1488522236, 1518500250, 1805811301
 ALPHA_N, ALPHA_D, ALPHA_I, ALPHA_F = 117049297, 127690142, 1057819769, 638450708
@@ -84,22 +88,29 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         raise ModelError("its result has another scale than 1/16 or another zero point than 127")
     if shape[-1] > MOST_TERMS:
         raise ModelError(f"it normalizes {shape[-1]} elements, more than {MOST_TERMS}")
-    multiplier, shift = quantize_multiplier(min(float(source.scale) * 2.0**FRACTION, 2.0**31 - 1.0))
+    parameters, tables = _in_fixed_point(result_fields(converter, operator), float(source.scale))
+    return parameters.call([value, *(relax.const(table) for table in tables)], None)
+
+
+def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax, list[Array]]:
+    """Return the parameters and the tables for data of a scale.
+
+    Raises:
+        ModelError: the scale is outside of what the fixed point holds.
+    """
+    multiplier, shift = quantize_multiplier(min(scale * 2.0**FRACTION, 2.0**31 - 1.0))
     if shift < 1:
         raise ModelError("its input's scale is below the smallest of its fixed point")
     radius = math.floor((2**INTEGER_BITS - 1) * 2.0**FRACTION / 2.0**shift)
     back = smaller_than_one(2.0 ** (31 - shift) / multiplier, "the inverse of its input's scale")
     with as_refusals():
-        exponentials = exponential_table(float(source.scale))
+        exponentials = exponential_table(scale)
     terms = [shift_right_rounding(int(item), SUM_BITS) for item in exponentials]
     differences = [
         high_product(-d * 2**shift, multiplier) if d <= radius else 0 for d in range(256)
     ]
-    parameters = LogSoftmax(
-        **result_fields(converter, operator), least=-radius, multiplier=back[0], shift=back[1]
-    )
-    tables = [relax.const(np.array(table, np.int32)) for table in (terms, differences)]
-    return parameters.call([value, *tables], None)
+    parameters = LogSoftmax(**common, least=-radius, multiplier=back[0], shift=back[1])
+    return parameters, [np.array(table, np.int32) for table in (terms, differences)]
 
 
 def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
@@ -211,11 +222,29 @@ def _shifted(value: tvm_api.PrimExpr, bits: tvm_api.PrimExpr) -> tvm_api.PrimExp
     return header_call("saturate", int64(value) << int64(bits))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[LogSoftmax, list[Array]]:
+    if data.shape[-1] > MOST_TERMS:
+        raise NotDrawable("a sum of more exponentials than its integer bits hold")
+    try:
+        return _in_fixed_point(common, float(np.exp2(random.uniform(-9, 0))))
+    except ModelError as reason:
+        raise NotDrawable(str(reason)) from None
+
+
 register(
     IntegerOperator(
         name="log_softmax",
         parameters=LogSoftmax,
         kernel=kernel_of_operands(_kernel),
+        drawing=elements(
+            _drawn,
+            result=lambda data, zero_point: 127,
+            dtype=("int8",),
+            rounding=("tflm",),
+            clip=("none",),
+        ),
         interface=Interface(
             operands={"data": "", "exponentials": "int32", "differences": "int32"},
             sizes=rows,

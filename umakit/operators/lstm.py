@@ -25,6 +25,7 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawings import recurrent
 from umakit.operators.interface import BIAS, Interface, Shape
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
@@ -263,6 +264,7 @@ register(
         parameters=Lstm,
         kernel=kernel_of_operands(_kernel),
         macs=_macs,
+        drawing=recurrent.lstm(Lstm),
         interface=Interface(
             operands=dict(zip(NAMES, DTYPES, strict=True)),
             results={"next_hidden": "hidden", "next_cell": "cell"},

@@ -14,6 +14,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -88,7 +89,7 @@ def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
         raise NoIntegerForm(f"a mean or sum is over {terms} elements")
     factor = float(source.scale.scale) / float(result.scale.scale)
     if arithmetic is Arithmetic.TFLM:
-        multiplier, shift = _mean_multiplier(factor, terms if averages else 1)
+        multiplier, shift = mean_multiplier(factor, terms if averages else 1)
         check_headroom(magnitude, shift, arithmetic)
     else:
         factor = factor / terms if averages else factor
@@ -103,7 +104,7 @@ def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
     return parameters.call([source.integers], result.span)
 
 
-def _mean_multiplier(factor: float, terms: int) -> tuple[int, int]:
+def mean_multiplier(factor: float, terms: int) -> tuple[int, int]:
     """Return multiplier and shift of a mean of `terms` terms, as in TensorFlow Lite Micro."""
     try:
         multiplier, output_shift = quantize_multiplier(factor)
@@ -176,6 +177,7 @@ register(
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
         takes_clip=True,
+        drawing=reductions.reduction(Mean, mean_multiplier),
         interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
     )
 )

@@ -16,6 +16,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.derivation.pools import pool_fields
 from umakit.operators.derivation.windows import Window, on_images
+from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, arithmetic_of
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -125,6 +126,7 @@ register(
         parameters=MeanPool2d,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),
+        drawing=spread.mean_pool(MeanPool2d),
         interface=Interface(
             operands={"data": "", "multipliers": "int32", "shifts": "int8"},
             sizes=image,

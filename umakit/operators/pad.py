@@ -13,6 +13,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.drawings import moves
 from umakit.operators.interface import Interface, Shape, four
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands, shape_of
@@ -121,6 +122,7 @@ register(
         name="pad",
         parameters=Pad,
         kernel=kernel_of_operands(_kernel),
+        drawing=moves.pad(),
         interface=Interface(
             sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False
         ),

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.operators.derivation.expressions import with_scalar
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -133,6 +134,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
         takes_clip=True,
+        drawing=pairs.slopes(Prelu),
         interface=Interface(
             operands={"data": "", "slopes": ""},
             names={

@@ -14,6 +14,9 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawing import NotDrawable, Settings
+from umakit.operators.drawings.families import common_fields
+from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -44,6 +47,8 @@ EXPONENTIAL_BITS = 30
 
 
 MOST_NUMERATOR_BITS = 24
+LONGEST = 1 << 16
+"""Elements of rows that are drawn are fewer."""
 
 
 @dataclass(frozen=True)
@@ -179,12 +184,29 @@ def _quotient(
     return [*first, *second, *third], rounded
 
 
+def _drawn(
+    settings: Settings, inputs: Inputs, random: np.random.Generator
+) -> tuple[Parameters, Operands]:
+    (data,) = inputs
+    axis = len(data.shape) - 1 - int(settings["axis"])
+    if axis < 0 or data.shape[axis] >= LONGEST:
+        raise NotDrawable("too few axes, or a row that is too long")
+    low = int(np.iinfo(data.dtype).min)
+    bits = 8 * np.dtype(data.dtype).itemsize - (data.dtype == "int16")
+    fields = common_fields(settings, data.shape, 0 if data.dtype == "int16" else low)
+    table = _exponentials(
+        Scale(np.float32(np.exp2(random.uniform(-9, -2))), data.zero_point, data.dtype)
+    )
+    return Probabilities(**fields, axis=axis, numerator=1 << bits, exponent=0), [table]
+
+
 register(
     IntegerOperator(
         name="probabilities",
         parameters=Probabilities,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
+        drawing=layer(_drawn, axis=(0, 1, 2, 3), clip=("none",), rounding=("ort",)),
         interface=Interface(
             operands={"data": "", "exponentials": "int32"},
             sizes=along_axes,

@@ -11,6 +11,9 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawing import NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import common_fields, zero_point_of
+from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -74,6 +77,24 @@ def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.
     return kernel([data, scale, output], loop("i", math.prod(shape), one))
 
 
+def _floats(settings: Settings, data: Tensor | None) -> Inputs:
+    sizes = (1, int(settings["other"]), 2, int(settings["size"]))
+    found = data or Tensor(sizes[-int(settings["axes"]) :], "float32")
+    if found.dtype != "float32":
+        raise NotDrawable("another dtype")
+    return (found,)
+
+
+def _drawn(
+    settings: Settings, inputs: Inputs, random: np.random.Generator
+) -> tuple[Parameters, Operands]:
+    (data,) = inputs
+    least = {"usual": 1 / 40, "small": 1 / 1000, "large": 1 / 4}[str(settings["scale"])]
+    scale = np.array([least * random.uniform(0.5, 1.5)], np.float32)
+    zero_point = zero_point_of(settings, "output_zero_point")
+    return Quantize(**common_fields(settings, data.shape, zero_point)), [scale]
+
+
 register(
     IntegerOperator(
         name="quantize",
@@ -81,6 +102,13 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition((FLOATS,), _derive),),
         takes_clip=True,
+        drawing=layer(
+            _drawn,
+            _floats,
+            input_zero_point=(),
+            rounding=("tflm",),
+            scale=("usual", "small", "large"),
+        ),
         interface=Interface(operands={"data": "float32", "scale": "float32"}, checks=("result",)),
     )
 )

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -197,6 +198,7 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
+        drawing=spread.resized(ResizeBilinear, MODES, _leaves_the_image),
         interface=Interface(sizes=image),
     )
 )

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.drawing import Array, Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -137,12 +141,30 @@ def between(
     return steps.bind("result", sided >> int32(8 if tanh else 10))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[SigmoidLookup, list[Array]]:
+    function, exponent = str(settings["function"]), float(random.uniform(-14, -9))
+    scale = 2.0 ** (-12 if settings["scale"] == "power" else exponent)
+    multiplier, shift = sigmoid_argument(scale, tanh=function == "tanh")
+    parameters = SigmoidLookup(**common, function=function, multiplier=multiplier, shift=shift)
+    return parameters, [sigmoid_table()]
+
+
 register(
     IntegerOperator(
         name="sigmoid_lookup",
         parameters=SigmoidLookup,
         kernel=kernel_of_operands(_kernel),
         takes_clip=True,
+        drawing=elements(
+            _drawn,
+            result=lambda data, zero_point: 0,
+            dtype=("int16",),
+            rounding=("tflm",),
+            function=("logistic", "tanh"),
+            scale=("power", "any"),
+        ),
         interface=Interface(
             operands={"data": "", "table": "uint16"},
             values={"function": ("logistic", "tanh")},

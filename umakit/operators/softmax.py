@@ -54,6 +54,10 @@ tirx = tvm_api.tirx
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
 
+MOST_TERMS = 2**SUM_INTEGER_BITS - 1
+"""Elements of a row: the sum of one more that are equal is 2**31, which overflows the reference's
+int32 (`sum_of_exps` in `reference/softmax.h`), so that it defines no result."""
+
 
 RESULT_BITS = {"int8": 8, "uint8": 8, "int16": 16}
 """Fractional bits of a result."""
@@ -83,6 +87,11 @@ def _derive(island: Island) -> tvm_api.Expr:
     scale = 1 / 65536 if result.scale.dtype == "int16" else 1 / 256
     if not has_scale(result.scale, scale) or result.scale.zero_point != low:
         raise NoIntegerForm(f"softmax's result has a scale other than 1/{1 / scale:.0f}")
+    if result.shape[-1] > MOST_TERMS:
+        raise NoIntegerForm(
+            f"softmax is over {result.shape[-1]} elements: TensorFlow Lite's sum of exponentials "
+            f"overflows where more than {MOST_TERMS} are equal"
+        )
     try:
         table = exponential_table(float(source.scale.scale))
         multiplier, shift, radius = fixed_point_of_differences(float(source.scale.scale))
@@ -125,8 +134,11 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
 
         def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             product = header_call("high_product", reciprocal, exponential(i))
+            # A shift above 31, where the sum of exponentials is 512 or more and 8 bits are stored,
+            # makes 0 of 32 bits; the reference ends the program there.
+            inside = header_call("divide_by_power_of_two", product, tirx.min(shift, int32(31)))
             statements, probability = bound(
-                "probability", header_call("divide_by_power_of_two", product, shift)
+                "probability", tirx.Select(shift > int32(31), int32(0), inside)
             )
             return sequence(*statements, store_shifted(
                 output, place(i), probability, parameters.output_zero_point, parameters
@@ -156,7 +168,7 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
 def _drawn(
     common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
 ) -> tuple[Softmax, list[Array]]:
-    if data.shape[-1] >= 2**SUM_INTEGER_BITS:
+    if data.shape[-1] > MOST_TERMS:
         raise NotDrawable("a sum of more exponentials than its integer bits hold")
     scale = float(np.exp2(random.uniform(-9, 0)))
     multiplier, shift, radius = fixed_point_of_differences(scale)

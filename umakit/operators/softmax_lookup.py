@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
@@ -196,6 +200,18 @@ def _between(
     return steps.bind("between", base + ((slope * rest + int32(64)) >> int32(7)))
 
 
+def _drawn(
+    common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
+) -> tuple[SoftmaxLookup, list[Array]]:
+    if data.shape[-1] > LONGEST_ROW:
+        raise NotDrawable("a row that is too long")
+    scaled = fixed_points([float(np.exp2(random.uniform(-14, -9))) / (10.0 / 65535.0)])
+    if LARGEST_DIFFERENCE << max(int(scaled.shifts[0]), 0) >= 2**31:
+        raise NotDrawable("differences need too many bits")
+    multiplier, shift = int(scaled.multipliers[0]), int(scaled.shifts[0])
+    return SoftmaxLookup(**common, multiplier=multiplier, shift=shift), list(softmax_tables())
+
+
 register(
     IntegerOperator(
         name="softmax_lookup",
@@ -203,6 +219,9 @@ register(
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
         takes_clip=True,
+        drawing=elements(
+            _drawn, result=lambda data, zero_point: 0, dtype=("int16",), rounding=("tflm",)
+        ),
         interface=Interface(
             operands={"data": "", "exponentials": "int16", "reciprocals": "int16"},
             sizes=rows,

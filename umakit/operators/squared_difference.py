@@ -13,6 +13,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
@@ -83,6 +84,7 @@ register(
         name="squared_difference",
         parameters=SquaredDifference,
         kernel=kernel_of_operands(_kernel),
+        drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),
         interface=Interface(
             operands=PAIR,
             names={

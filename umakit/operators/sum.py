@@ -8,9 +8,10 @@ from functools import partial
 from typing import ClassVar
 
 from umakit import tvm_api
+from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.mean import Mean, derive_as, over_axes, reduction_kernel
+from umakit.operators.mean import Mean, derive_as, mean_multiplier, over_axes, reduction_kernel
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tflite import WHOLE, register_all
 
@@ -31,6 +32,7 @@ register(
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("sum",), partial(derive_as, Sum)),),
         takes_clip=True,
+        drawing=reductions.reduction(Sum, mean_multiplier),
         interface=Interface(sizes=along_axes, names={"axes": ()}, rounding=TFLM),
     )
 )

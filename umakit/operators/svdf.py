@@ -18,6 +18,10 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.operators.drawing import Input, NotDrawable, Settings, Tensor
+from umakit.operators.drawings.families import common_fields, zero_point_of
+from umakit.operators.drawings.layers import FILTERS, Inputs, Operands, layer
+from umakit.operators.drawings.scales import weights_of
 from umakit.operators.interface import Interface, named_axes
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
@@ -308,12 +312,67 @@ def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
     return batch * weights[0] * weights[1]
 
 
+def _filtered(settings: Settings, data: Tensor | None) -> Inputs:
+    """Return the data and the state of a drawn layer."""
+    batch, filters, memory = (int(settings[name]) for name in ("batch", "filters", "memory"))
+    shape = (batch, int(settings["inputs"]))
+    data = data or Tensor(shape, "int8", int(settings["input_zero_point"]))
+    if data.shape != shape or data.dtype != "int8":
+        raise NotDrawable("another kind of tensor")
+    return data, Tensor((batch, filters * memory), "int16")
+
+
+def _drawn_state(
+    settings: Settings, inputs: Inputs, random: np.random.Generator
+) -> tuple[Parameters, Operands]:
+    data, state = inputs
+    drawn = {**settings, "dtype": "int8", "scales": 1}
+    filters = int(settings["filters"])
+    weights, bias, multipliers, shifts = weights_of(drawn, (filters, data.shape[1]), random)
+    common = common_fields({**settings, "dtype": "int16", "clip": "none"}, state.shape, 0)
+    parameters = SvdfState(**common, multiplier=int(multipliers[0]), shift=int(shifts[0]))
+    return parameters, [Input(0), weights, bias, Input(1)]
+
+
+def _states(settings: Settings, data: Tensor | None) -> Inputs:
+    """Return the state that a drawn layer reads."""
+    length = int(settings["units"]) * int(settings["filters"]) * int(settings["memory"])
+    shape = (int(settings["batch"]), length)
+    data = data or Tensor(shape, "int16")
+    if data.shape != shape or data.dtype != "int16":
+        raise NotDrawable("another kind of tensor")
+    return (data,)
+
+
+def _drawn(
+    settings: Settings, inputs: Inputs, random: np.random.Generator
+) -> tuple[Parameters, Operands]:
+    units = int(settings["units"])
+    length = inputs[0].shape[1] // units
+    weights = random.integers(-127, 128, (units, length)).astype(np.int16)
+    bias = random.integers(-(2**20), 2**20, units).astype(np.int32)
+    multiplier, shift = quantize_multiplier(float(random.uniform(0.5, 1.5)) / (2**17 * length))
+    zero_point = zero_point_of(settings, "output_zero_point")
+    common = common_fields(settings, (inputs[0].shape[0], units), zero_point)
+    return Svdf(**common, multiplier=multiplier, shift=shift), [weights, bias]
+
+
 register(
     IntegerOperator(
         name="svdf_state",
         parameters=SvdfState,
         kernel=kernel_of_operands(_state_kernel),
         macs=_macs,
+        drawing=layer(
+            _drawn_state,
+            _filtered,
+            FILTERS,
+            ("inputs", "filters", "memory"),
+            units=(),
+            output_zero_point=(),
+            clip=(),
+            dtype=(),
+        ),
         interface=Interface(
             operands={"data": "", "weights": "int8", "bias": "int32", "state": "int16"},
             axes=2,
@@ -329,6 +388,10 @@ register(
     IntegerOperator(
         name="svdf", parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
         macs=_macs,
+        drawing=layer(
+            _drawn, _states, FILTERS, ("units", "filters", "memory"), inputs=(), weights=(),
+            scale=(), input_zero_point=(),
+        ),
         interface=Interface(
             operands={"state": "int16", "weights": "int16", "bias": "int32"},
             axes=2,

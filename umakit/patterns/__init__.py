@@ -31,6 +31,7 @@ includes it:
 import warnings
 from typing import Any
 
+from umakit.operators.drawings.own import drawn
 from umakit.operators.offload.composite import ROUNDINGS, Composite, QPool2d
 from umakit.operators.offload.generated import member, names
 from umakit.operators.offload.layouts import WeightLayout, weight_layout
@@ -49,6 +50,7 @@ __all__ = [
     "WeightLayout",
     "Weighted",
     "c_declaration",
+    "drawn",
     "driver_call",
     "driver_calls",
     "dtype_of",

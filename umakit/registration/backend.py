@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from umakit.machine.calibration import (
 )
 from umakit.machine.program_files import program_files
 from umakit.machine.simulator_config import simulator_files
+from umakit.operators.drawing import Drawing
 from umakit.operators.offload.functions import check_function
 from umakit.registration.arguments import check_driver_names, check_pattern
 from umakit.registration.target import AttributeValue, check_attribute
@@ -94,6 +96,10 @@ class Pattern:
     predicate: Predicate | None
     layouts: tuple[str, ...] = ()
     """Layouts of the data that it takes; empty if it is not said or does not matter."""
+    drawing: Drawing | None = None
+    """How `uma check` draws layers for it; None where it finds that out itself."""
+    place: str = ""
+    """File and line of the registration."""
 
     @property
     def alternatives(self) -> list[Any]:
@@ -275,6 +281,7 @@ class Backend(ABC):
         annotations: Mapping[str, Any] | None = None,
         *,
         layouts: str | Sequence[str] = (),
+        drawing: Drawing | None = None,
     ) -> None:
         """Offer a composite function; patterns registered first are matched first.
 
@@ -288,6 +295,8 @@ class Backend(ABC):
                 `"NHWC"` or `"NCHW"`: regions of a network in the other one are then transposed
                 where that pays. The predicate refuses the other one. Patterns of
                 `umakit.patterns` say it themselves; without it networks keep their layout.
+            drawing: how `uma check` draws layers for it, see `umakit.patterns.drawn`; needed for
+                operators that it does not draw itself.
 
         Raises:
             BackendError: the name is taken, there is no such layout, or an argument has another
@@ -297,8 +306,17 @@ class Backend(ABC):
         check_function(predicate, f"predicate of pattern {name}", 1)
         if any(registered.name == name for registered in self.patterns):
             raise BackendError(f"pattern {name!r} is registered twice", where=self.target_name)
+        if drawing is not None and not isinstance(drawing, Drawing):
+            raise BackendError(
+                f"drawing of pattern {name} is {type(drawing).__name__}",
+                where=self.target_name,
+                fix="say drawing=patterns.drawn(LAYER, SETTING=(FIRST, ANOTHER))",
+            )
         found = self._layouts(layouts) or layouts_of(predicate)
-        self.patterns.append(Pattern(name, pattern, dict(annotations or {}), predicate, found))
+        caller = sys._getframe(1)
+        place = f"{short_path(caller.f_code.co_filename)}:{caller.f_lineno}"
+        offered = dict(annotations or {})
+        self.patterns.append(Pattern(name, pattern, offered, predicate, found, drawing, place))
 
     def _layouts(self, layouts: str | Sequence[str]) -> tuple[str, ...]:
         names = tuple(layouts) if isinstance(layouts, (tuple, list)) else (layouts,)

@@ -160,7 +160,7 @@ ELEMENTWISE: Mapping[str, tuple[Setting, ...]] = {
 }
 
 
-def _sides(settings: Settings, data: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+def sides_of(settings: Settings, data: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Return both operands of an elementwise operator and the shape of the result."""
     dtype = str(settings["dtype"])
     sizes = (1, int(settings["other"]), 2, int(settings["size"]))
@@ -245,7 +245,7 @@ def sum_of_two(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of a sum or difference."""
 
     def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        left, right, shape = _sides(settings, data)
+        left, right, shape = sides_of(settings, data)
         parameters = sum_of(kind, settings, (left, right), random)
         step = parameters_step(parameters, [Input(0), Input(1)])
         made = Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
@@ -258,7 +258,7 @@ def product_of_two(kind: Callable[..., Parameters]) -> Drawing:
     """Return the drawing of a product."""
 
     def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        left, right, shape = _sides(settings, data)
+        left, right, shape = sides_of(settings, data)
         zero_point = zero_point_of(settings, "output_zero_point")
         width = 256 if left.dtype in BIAS_DTYPES else 1
         multipliers, shifts = factors(settings, SPREAD * width, 1, random)

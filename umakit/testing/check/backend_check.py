@@ -72,7 +72,8 @@ def check_backend(
         chosen = _chosen(session.claims, operators)
         report.operators = {name: Counts() for name in chosen}
         drawing = _draws(session, chosen, np.random.default_rng(seed))
-        undrawn = [_undrawn(name) for name in chosen if session.claims[name].drawing is None]
+        claims = session.claims
+        undrawn = [_undrawn(claims[name]) for name in chosen if claims[name].drawing is None]
         batches = _batches(drawing, draws, started + seconds)
         accepted: list[Case] = []
         with Workers(session, min(jobs, -(-draws // BATCH)), folder, device) as workers:
@@ -178,11 +179,8 @@ def _is_chain(session: Session, case: Case) -> bool:
         return False
 
 
-UNDRAWN = "give a network that has the operator to uma diff"
-
-
-def _undrawn(name: str) -> Failure:
-    return Failure(name, "layers of its operators cannot be drawn", None, UNDRAWN)
+def _undrawn(claim: Claim) -> Failure:
+    return Failure(claim.name, claim.undrawn, None, claim.how_to_draw)
 
 
 def _reduced(

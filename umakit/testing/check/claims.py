@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import InputError
 from umakit.operators import registry
-from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Result, Tensor
+from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Tensor
 from umakit.operators.drawings.relax import drawing_of
-from umakit.operators.offload.matching import Match, NotReadable
+from umakit.operators.offload.matching import NotReadable
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.operators.parameters import PREFIX
+from umakit.operators.registry import IntegerOperator
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend, Pattern
@@ -37,6 +36,20 @@ class Claim:
     drawing: Drawing | None
     backend: Backend
 
+    @property
+    def how_to_draw(self) -> str:
+        """What to write so that layers can be drawn, with file and line."""
+        return (
+            f"in {self.pattern.place}, give _register_pattern({self.name!r}, ...) the argument "
+            "drawing=patterns.drawn(LAYER, SETTING=(FIRST, ANOTHER)), see docs/check.md; or give a "
+            "network that has the operator to uma diff"
+        )
+
+    @property
+    def undrawn(self) -> str:
+        """That layers cannot be drawn."""
+        return f"layers of {self.name} cannot be drawn"
+
     def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
         """Return a layer.
 
@@ -48,6 +61,8 @@ class Claim:
             NotDrawable: there is no layer of these settings.
         """
         assert self.drawing is not None
+        if data is not None and not data.shape:
+            raise NotDrawable("a tensor without axes")
         random = np.random.default_rng(settings.seed)
         complete = settings.complete(self.drawing)
         try:
@@ -62,15 +77,11 @@ class Claim:
             found = partition(module, [self.backend], keep_layout=True).report.placements
             refused = [row.reason or "no pattern matches" for row in found if row.where == CPU]
             return refused[0] if refused else True
-        calls = [
-            binding.value
-            for binding in tvm_api.bindings_of(module["main"])
-            if isinstance(binding.value, tvm_api.Call)
-        ]
-        addition = calls[1] if len(calls) > 1 else None
-        side = int(addition is not None and not isinstance(drawn.steps[1].operands[0], Result))
+        match = pattern.match_of(module["main"])
+        if match is None:
+            return "no pattern matches"
         try:
-            return pattern.accepts(pattern.composite_of(Match(calls[0], addition, side)))
+            return pattern.accepts(pattern.composite_of(match))
         except NotReadable as reason:
             return str(reason)
 
@@ -81,15 +92,23 @@ def claims_of(backend: Backend) -> list[Claim]:
 
 
 def _drawing(pattern: Pattern) -> Drawing | None:
+    if pattern.drawing is not None:
+        return pattern.drawing
+    operator = _operator(pattern)
+    if operator is not None:
+        return operator.drawing
+    is_ours = isinstance(pattern.predicate, OperatorPattern)
+    return None if is_ours else drawing_of(pattern.alternatives)
+
+
+def _operator(pattern: Pattern) -> IntegerOperator | None:
+    """Return the operator of a pattern of `umakit.patterns`; None for other patterns."""
     if not isinstance(pattern.predicate, OperatorPattern):
-        return drawing_of(pattern.alternatives)
-    kind = type(pattern.predicate)
+        return None
+    kind, name = type(pattern.predicate), pattern.predicate.OPERATOR.operator
     operators = {operator.name: operator for operator in registry.operators()}
-    for operator in operators.values():
-        if kind in operator.patterns:
-            return operator.drawing
-    name = pattern.predicate.operator_name.removeprefix(f"relax.{PREFIX}")
-    return operators[name].drawing if name in operators else None
+    own = (operator for operator in operators.values() if kind in operator.patterns)
+    return next(own, operators.get(name))
 
 
 def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
@@ -116,7 +135,7 @@ def accepts(case: Case, claims: dict[str, Claim]) -> bool:
     for settings in case.layers:
         claim = claims[settings.pattern]
         if claim.drawing is None:
-            raise InputError(f"layers of {claim.name} cannot be drawn")
+            raise InputError(claim.undrawn, fix=claim.how_to_draw)
         drawn = claim.layer(settings, data)
         if claim.accepts(drawn) is not True:
             return False

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Drawings that a backend gives with a pattern of its own, for `uma check`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import BackendError, short_path
+from umakit.operators.drawing import (
+    Drawing,
+    Drawn,
+    Input,
+    NotDrawable,
+    Setting,
+    Settings,
+    Step,
+    Tensor,
+)
+from umakit.operators.drawings.families import COMMON
+
+Layer = Callable[
+    [dict[str, Any], np.random.Generator],
+    "tuple[Sequence[tuple[Sequence[int], str]], Callable[..., tvm_api.Expr]]",
+]
+
+
+def drawn(layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[Setting]) -> Drawing:
+    """Return how `uma check` draws layers for a pattern, for `_register_pattern(drawing=...)`.
+
+    Args:
+        layer: (settings by name, numpy.random.Generator) -> ([(shape, dtype) of each input],
+            function of the inputs that returns the Relax expression). Weights and other constants
+            are `relax.const`. It raises ValueError for settings of which there is no layer. Equal
+            settings and random numbers have to give equal layers.
+        sizes: names of settings that can become as large as the accelerator accepts.
+        settings: numbers or texts that are tried, by name, the simplest first: failures are
+            reduced to it. `values` is taken: it says what integers the inputs are.
+
+    Raises:
+        BackendError: a setting has no values or a name that is taken, or a size is no setting.
+    """
+    values = {name: tuple(given) for name, given in settings.items()}
+    wrong = [name for name, given in values.items() if not given or name in ("values", "seed")]
+    wrong += [name for name in sizes if name not in values]
+    if wrong or not callable(layer):
+        what = (
+            f"{wrong[0]} has no values or a name that is taken" if wrong else "layer is no function"
+        )
+        raise BackendError(what, where="patterns.drawn", fix="say NAME=(FIRST, ANOTHER)")
+
+    def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        given = {name: value for name, value in chosen.items() if name != "values"}
+        try:
+            return _layer(layer(given, random), data)
+        except (ValueError, NotDrawable):
+            raise
+        except Exception as error:
+            what = f"it raised {type(error).__name__}: {error}"
+            raise BackendError(what, where=_place(layer), fix="see patterns.drawn") from error
+
+    return Drawing({**values, "values": COMMON["values"]}, build, tuple(sizes))
+
+
+def _layer(made: Any, data: Tensor | None) -> Drawn:
+    """Return the layer of what a backend's function returned.
+
+    Raises:
+        NotDrawable: it cannot read the data of an earlier layer.
+    """
+    described, make = made
+    inputs = tuple(Tensor(tuple(int(n) for n in shape), str(dtype)) for shape, dtype in described)
+    first = inputs[0]
+    if data is not None and (data.shape, data.dtype) != (first.shape, first.dtype):
+        raise NotDrawable("another kind of tensor")
+    operands = tuple(Input(number) for number in range(len(inputs)))
+    step = Step(lambda given: make(*given), operands)
+    layer = Drawn(inputs, (step,), first, sum(math.prod(each.shape) for each in inputs))
+    result = layer.module()["main"].body.body
+    shape = tvm_api.static_shape(result)
+    if shape is None:
+        raise TypeError("the result is not one tensor of a static shape")
+    return replace(layer, result=Tensor(shape, tvm_api.dtype_of(result), layout=first.layout))
+
+
+def _place(function: Any) -> str:
+    """File and line of a function."""
+    code = getattr(function, "__code__", None)
+    return f"{short_path(code.co_filename)}:{code.co_firstlineno}" if code else "drawing"
