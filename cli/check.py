@@ -130,6 +130,8 @@ def _print(report: CheckReport, backend: str) -> None:
             say(f"  uma check {shell_word(backend)} --case {shell_word(str(failure.case))}")
         if failure.fix:
             say(f"  {failure.fix}")
+    if report.left_out:
+        say(report.left_out)
     _print_cycles(report, backend)
     if report.passed:
         say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")

@@ -4,15 +4,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from umakit import find_backend
+from umakit.operators.drawing import Drawn
 from umakit.testing import check_layer
+from umakit.testing.check.batch import Batch, Member
+from umakit.testing.check.cases import Case, read_case
+from umakit.testing.check.checks import runs_end_well
 from umakit.testing.check.faults import FAULTS, planned_rounds, text_of
 from umakit.testing.check.observed import wrong_counters, wrong_events
+from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.rounds import Event
+from umakit.testing.check.session import Session
+from umakit.testing.check.workers import outcome_of
 
 ROOT = Path(__file__).parents[1]
 STRAWBERRY = "strawberry_accelerator"
@@ -23,7 +33,7 @@ LATER = "bytes + (direction == UMAKIT_FROM_DEVICE ? 1u : 0u)"
 BUGS = {
     "writes one byte more than it mapped": (
         [(ROW, f"OFFSET(DMA_ROW_BYTES), {LATER})")],
-        "stopped with status",
+        "qdense of 1x3: the run stopped with status 5: DMA error: ",
     ),
     "maps one byte more than the result has": (
         [(MAPPED, MAPPED.replace("(size_t)bytes", "(size_t)bytes + 1u"))],
@@ -72,6 +82,50 @@ def test_a_driver_is_caught_that(bug: str, tmp_path: Path) -> None:
 def test_the_unmodified_driver_passes_all_of_them() -> None:
     report = check_layer(find_backend(STRAWBERRY), "qdense outputs=2 inputs=3 seed=3")
     assert report.passed, report.failures
+
+
+class Stopping(Session):
+    """Runs layers whose driver returns a status wherever the text of a case has a word."""
+
+    def __init__(self, word: str) -> None:
+        self.word, self.runs = word, 0
+
+    def batch_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[Batch, list[Failure]]:
+        self.runs += 1
+        layer = cast(Drawn, SimpleNamespace(inputs=[]))
+        members = [
+            Member(case, [layer], n, {}, True, ran=True) for n, (case, _) in enumerate(cases)
+        ]
+        for member in members:
+            if self.word in str(member.case):
+                member.stopped = "status 3"
+                break
+        library = SimpleNamespace(members=members)
+        return cast(Batch, library), runs_end_well(cast(Batch, library))
+
+
+@pytest.mark.parametrize(
+    "word, runs, ran, not_run",
+    [("seed=0", 2, 9, []), ("qdense", 3, 6, ["qdense"]), ("seed", 4, 4, ["b", "c", "qdense"])],
+)
+def test_layers_behind_one_that_stops_the_run_are_run_again(
+    word: str, runs: int, ran: int, not_run: list[str]
+) -> None:
+    names = ["qdense", "b", "c"] if word == "seed" else ["qdense", "b"]
+    texts = [f"{names[n % len(names)]} seed={n}" for n in range(9)]
+    session = Stopping(word)
+    outcome = outcome_of(session, [(read_case(text), True) for text in texts])
+    assert (session.runs, len(outcome.ran)) == (runs, ran)
+    assert sorted(set(outcome.not_run)) == not_run
+    assert len(outcome.not_run) == 9 - ran
+
+
+def test_a_report_says_what_was_not_run() -> None:
+    report = CheckReport("npu", 0, {"qconv2d": Counts(9, 0, 1, 0, not_run=8)})
+    assert "8 of 9 drawn layers were not run" in report.left_out
+    assert "qconv2d 8" in report.left_out
+    assert "<skipped" in report.as_junit()
+    assert report.as_json()["operators"]["qconv2d"]["not_run"] == 8
 
 
 KNOWN = {

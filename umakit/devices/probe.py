@@ -23,6 +23,7 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, default_limit, stop_hint
 from umakit.devices.libraries import libraries_of
 from umakit.devices.simulators import simulators_of
+from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME
@@ -133,6 +134,7 @@ class Probe:
         device.check_emulator()
         self._device = device
         self._limit = default_limit(device, description, inferences=1)
+        self._description = description
         self._inputs = description["inputs"]
         self._outputs = description["outputs"]
         self._layers: Sequence[Mapping[str, Any]] = description["layers"]
@@ -189,11 +191,13 @@ class Probe:
                 )
             traces, status = self._traces(_bytes_of(folder / "outputs"))
         if status != 0:
+            meaning = ended.stdout.strip()
+            sentence, own = stopped(self._description, status, meaning)
             raise DeviceError(
-                f"the run stopped with status {status}: {ended.stdout.strip()}",
+                sentence,
                 where=self._place(traces),
-                fix=stop_hint(status, ended.stdout.strip()),
-                status=status,
+                fix=stop_hint(status, meaning),
+                status=own,
                 layer=len(traces),
             )
         return traces

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -194,7 +195,9 @@ def _reduced(
     for failure in first.values():
         if failure.case is not None:
             tell(f"reducing a failure of {failure.pattern}")
-            failure = shrunk(failure, session.claims, session.failing, seconds / len(first))
+            reduced = shrunk(failure, session.claims, session.failing, seconds / len(first))
+            # a chain may be reduced to its other layer: the row that counts it shows a case too
+            failure = replace(reduced, pattern=failure.pattern)
         found.append(failure)
     return found
 
@@ -205,6 +208,8 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
     for pattern, ran in outcome.ran:
         report.operators[pattern].ran += ran
         report.operators[pattern].refused += not ran
+    for pattern in outcome.not_run:
+        report.operators[pattern].not_run += 1
     for failure in outcome.failures:
         report.operators[failure.pattern].failed += 1
     report.failures += outcome.failures

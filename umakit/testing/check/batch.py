@@ -46,6 +46,7 @@ class Member:
         wanted, got: results of the reference and of the library; None if it did not run.
         damaged: other memory that its layers have modified.
         stopped: how the run ended in one of its layers; empty if it did not.
+        hint: what to do about that; may be empty.
         cycles: predicted and simulated cycles of each of its layers that has both.
     """
 
@@ -61,6 +62,7 @@ class Member:
     got: Array | None = None
     damaged: list[str] = field(default_factory=list)
     stopped: str = ""
+    hint: str = ""
     cycles: list[tuple[int, int]] = field(default_factory=list)
 
     @property
@@ -270,13 +272,14 @@ def _want_own_roundings(batch: Batch) -> None:
 
 def _note_stop(batch: Batch, run: RoundRun) -> None:
     layers = batch.library.metadata["umakit"]["layers"]
-    what = run.failure or run.stopped or f"the run stopped with status {run.status}"
+    what = run.failure or batch.program.ended(run)
     member = None
     if run.completed < len(layers):
         member = member_at(batch, layers[run.completed]["name"])
     if member is None:
         raise DeviceError(what, where=batch.program.place(run), fix=batch.program.hint(run))
     member.stopped = f"{what} in {batch.program.place(run)}"
+    member.hint = batch.program.hint(run)
 
 
 def member_at(batch: Batch, layer_name: str) -> Member | None:

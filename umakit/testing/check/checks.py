@@ -55,7 +55,7 @@ def nothing_else_changes(batch: Batch) -> list[Failure]:
 def runs_end_well(batch: Batch) -> list[Failure]:
     """Drivers return the status 0, and the program does not crash."""
     return [
-        Failure(each.case.pattern, each.stopped, each.case)
+        Failure(each.case.pattern, f"{each.title}: {each.stopped}", each.case, each.hint)
         for each in batch.members
         if each.stopped
     ]

@@ -86,7 +86,7 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
 def _ended_wrong(batch: Batch, run: RoundRun) -> str:
     """Return what is wrong with a run with a fault; empty if it is all right."""
     if run.status is None:
-        return f"{run.stopped or 'the program ended'} in {batch.program.place(run)}"
+        return f"{batch.program.ended(run)} in {batch.program.place(run)}"
     if run.failure:
         return f"the simulator cannot go on: {run.failure}"
     if run.status != 0:
@@ -100,8 +100,7 @@ def _ended_wrong(batch: Batch, run: RoundRun) -> str:
 def _next_wrong(batch: Batch, run: RoundRun) -> str:
     """Return what is wrong with the run behind one with a fault; empty if it is all right."""
     if run.status != 0:
-        ended = run.stopped or f"the run stops with status {run.status}"
-        return f"{ended} in {batch.program.place(run)}"
+        return f"{batch.program.ended(run)} in {batch.program.place(run)}"
     for _, member, observed in _of_members(batch, run):
         if observed.differs:
             return _differing(batch, member, observed)
@@ -203,8 +202,7 @@ def _stopped(batch: Batch, run: RoundRun, name: str) -> list[Failure]:
     member = _member(batch, run.completed)
     if member is None:
         return []
-    ended = run.stopped or f"stops with status {run.status}"
-    what = f"{name} {ended} in {batch.program.place(run)}"
+    what = f"in {name} {batch.program.ended(run)} in {batch.program.place(run)}"
     return [_failure(member, what)]
 
 

@@ -41,12 +41,15 @@ class Counts:
         ran: that ran on the accelerator.
         refused: that it refused.
         failed: that failed.
+        not_run: that have no result, because others of their library stop the run or do not
+            compile.
     """
 
     drawn: int = 0
     ran: int = 0
     refused: int = 0
     failed: int = 0
+    not_run: int = 0
 
 
 @dataclass
@@ -110,6 +113,19 @@ class CheckReport:
         """Whether nothing is wrong."""
         return not self.failures
 
+    @property
+    def left_out(self) -> str:
+        """What was drawn and not run, and why, in a sentence; empty if everything was run."""
+        counts = {name: each.not_run for name, each in self.operators.items() if each.not_run}
+        if not counts:
+            return ""
+        drawn = sum(each.drawn for each in self.operators.values())
+        names = ", ".join(f"{name} {count}" for name, count in counts.items())
+        return (
+            f"{sum(counts.values())} of {drawn} drawn layers were not run, because others of the"
+            f" same library stop the run or do not compile: {names}"
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Return it with stable keys."""
         return {
@@ -140,5 +156,7 @@ class CheckReport:
                 message.text = "\n".join(
                     f"{each.what}\n{each.case or ''}\n{each.fix}".rstrip() for each in found
                 )
+            elif name in self.operators and self.operators[name].not_run:
+                ElementTree.SubElement(test, "skipped", message=self.left_out)
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, encoding="unicode") + "\n"

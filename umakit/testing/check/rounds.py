@@ -23,6 +23,7 @@ from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.execution import stop_hint
 from umakit.devices.probe import build_around
+from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import read_weights
@@ -46,7 +47,7 @@ COUNTERS = (
 UNKNOWN = 2**64 - 1
 
 ROUND, LAYER, RESULT, DIFFERS, DAMAGED, MEASURED = range(1, 7)
-EVENT, DROPPED, MAPPED, INJECTED, FAILURE, ENDED = range(7, 13)
+EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED = range(7, 14)
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,7 @@ class RoundRun:
         layers: those that began, in order.
         completed: number of layers that returned without a status.
         status: what the run returned; None if the program ended in it.
+        meaning: the library's text of the status; empty if that is 0.
         failure: why the simulator cannot go on; empty if it can.
         stopped: how the program ended in it; empty if it did not.
     """
@@ -138,6 +140,7 @@ class RoundRun:
     layers: list[LayerRun] = field(default_factory=lambda: [LayerRun()])
     completed: int = 0
     status: int | None = None
+    meaning: str = ""
     failure: str = ""
     stopped: str = ""
 
@@ -226,7 +229,7 @@ class Rounds:
         Raises:
             DeviceError: the program cannot run.
         """
-        stopped = ""
+        ending = ""
         with temporary_folder("umakit-check-") as folder:
             (folder / "inputs").write_bytes(self._given(inputs, rounds))
             try:
@@ -234,14 +237,14 @@ class Rounds:
                 if ended.returncode != 0:
                     raise DeviceError(f"the program failed: {ended.stderr.strip()}")
             except DeviceError as error:
-                stopped = error.what
+                ending = error.what
             outputs = folder / "outputs"
             data = outputs.read_bytes() if outputs.exists() else b""
         found = self._read(data)
-        if stopped:
+        if ending:
             if not found:
-                raise DeviceError(stopped, where=self._device.name)
-            found[-1].stopped = stopped
+                raise DeviceError(ending, where=self._device.name)
+            found[-1].stopped = ending
         return found
 
     def place(self, run: RoundRun) -> str:
@@ -251,9 +254,15 @@ class Rounds:
         layer = self._layers[run.completed]
         return f"layer {run.completed}, {layer['name']} ({layer['where']})"
 
+    def ended(self, run: RoundRun) -> str:
+        """Return how a run stopped: a status with its meaning, or the end of the program."""
+        if run.status is None:
+            return run.stopped or "the program ended"
+        return stopped(self._description, run.status, run.meaning)[0]
+
     def hint(self, run: RoundRun) -> str:
         """Return what to do about a run that stopped; may be empty."""
-        return stop_hint(run.status or 0, run.failure)
+        return stop_hint(run.status or 0, run.failure or run.meaning)
 
     # --- what the program is given --------------------------------------------------------------
 
@@ -397,6 +406,8 @@ class Rounds:
             layer.injected = struct.unpack("=i", content)[0]
         elif tag == FAILURE:
             run.failure = content.decode(errors="replace")
+        elif tag == MEANING:
+            run.meaning = content.decode(errors="replace")
         elif tag == ENDED:
             run.status = struct.unpack("=i", content)[0]
 

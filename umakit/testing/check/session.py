@@ -72,16 +72,17 @@ class Session:
         return {str(failure.case): failure for failure in found if failure.case is not None}
 
     def failures_of(
-        self, cases: Sequence[tuple[Case, bool]], *, again: bool = True
+        self, cases: Sequence[tuple[Case, bool]], *, is_first: bool = True
     ) -> tuple[list[Member], list[Failure]]:
         """Return the members of a batch and what is wrong with them.
 
-        Cases behind one that stops the run are run again without it, once; of cases that the
-        compiler refuses together, halves are tried until one is found that it refuses.
+        Behind a case that stops the run there are no results, so the others run again without it,
+        and then without all layers of the operators that stop it. Of cases that the compiler
+        refuses together, halves are tried until one is found that it refuses.
 
         Args:
             cases: with what the patterns say about their last layers.
-            again: whether the rest runs again.
+            is_first: whether only the case that stops the run is left out, and not its operator.
         """
         if not cases:
             return [], []
@@ -92,18 +93,21 @@ class Session:
                 case = cases[0][0]
                 return [], [Failure(case.pattern, str(error), case)]
             half = len(cases) // 2
-            members, failures = self.failures_of(cases[:half], again=again)
+            members, failures = self.failures_of(cases[:half], is_first=is_first)
             if failures:
                 return members, failures
-            more, failures = self.failures_of(cases[half:], again=again)
+            more, failures = self.failures_of(cases[half:], is_first=is_first)
             return members + more, failures
-        stopped = [number for number, each in enumerate(batch.members) if each.stopped]
+        stopped = [each for each in batch.members if each.stopped]
         if not stopped:
             return batch.members, found
-        ended = {id(cases[number][0]) for number in stopped}
+        ended = {id(each.case) for each in stopped}
         found = [each for each in found if id(each.case) in ended]
-        if not again:
-            return [], found
-        rest = [pair for number, pair in enumerate(cases) if number not in stopped]
-        members, others = self.failures_of(rest, again=False)
-        return members, found + others
+        left_out = set() if is_first else {each.case.pattern for each in stopped}
+        rest = [
+            (case, accepted)
+            for case, accepted in cases
+            if id(case) not in ended and not any(layer.pattern in left_out for layer in case.layers)
+        ]
+        members, others = self.failures_of(rest, is_first=False)
+        return stopped + members, found + others

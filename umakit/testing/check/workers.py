@@ -38,11 +38,13 @@ class Outcome:
 
     Attributes:
         ran: the pattern of each case that was compiled, and whether it ran on the accelerator.
+        not_run: the pattern of each case that others of the batch kept from running.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
     """
 
     ran: list[tuple[str, bool]]
+    not_run: list[str]
     failures: list[Failure]
     cycles: list[tuple[Case, int, int]]
 
@@ -52,7 +54,9 @@ def outcome_of(session: Session, cases: Cases) -> Outcome:
     members, failures = session.failures_of(cases)
     ran = [(each.case.pattern, each.ran) for each in members]
     cycles = [(each.case, *pair) for each in members for pair in each.cycles]
-    return Outcome(ran, failures, cycles)
+    done = {id(each.case) for each in (*members, *failures)}
+    not_run = [case.pattern for case, _ in cases if id(case) not in done]
+    return Outcome(ran, not_run, failures, cycles)
 
 
 class Workers:
