@@ -54,7 +54,7 @@ def outcome_of(session: Session, cases: Cases) -> Outcome:
     members, failures = session.failures_of(cases)
     ran = [(each.case.pattern, each.ran) for each in members]
     cycles = [(each.case, *pair) for each in members for pair in each.cycles]
-    done = {id(each.case) for each in (*members, *failures)}
+    done = {id(each.case) for each in members} | {id(each.case) for each in failures}
     not_run = [case.pattern for case, _ in cases if id(case) not in done]
     return Outcome(ran, not_run, failures, cycles)
 
