@@ -20,7 +20,7 @@ from umakit.testing.check.checks import runs_end_well
 from umakit.testing.check.faults import FAULTS, planned_rounds, text_of
 from umakit.testing.check.observed import wrong_counters, wrong_events
 from umakit.testing.check.report import CheckReport, Counts, Failure
-from umakit.testing.check.rounds import Event
+from umakit.testing.check.runs import Event
 from umakit.testing.check.session import Session
 from umakit.testing.check.workers import outcome_of
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import floor
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umakit.operators.drawings.scales import put_sum_on_threshold, scaled, weights_of
+from umakit.operators.drawing import Tensor
+from umakit.operators.drawings.scales import weights_of
+from umakit.operators.drawings.sums import sum_of
 
 
 def requantized(total: int, multiplier: int, shift: int, rounding: str) -> int:
@@ -47,20 +50,38 @@ def test_a_multiplier_that_is_off_by_one_shows(
         assert all(abs(result) <= 100 for result in results)
 
 
-@given(seed=st.integers(0, 2**32), left=st.integers(-255, 255), right=st.integers(-255, 255))
-def test_a_multiplier_of_a_sum_that_is_off_by_one_shows(seed: int, left: int, right: int) -> None:
-    random = np.random.default_rng(seed)
-    wanted = [*random.uniform(0.05, 0.5, 2).tolist(), 0.5 / 2**20]
-    multipliers, shifts = scaled({"rounding": "tflm"}, wanted)
-    put_sum_on_threshold((left, right), multipliers, shifts, 20, random)
+@given(
+    seed=st.integers(0, 2**32),
+    sign=st.sampled_from([1, -1]),
+    clip=st.sampled_from(["none", "relu", "narrow", "low", "high"]),
+    zero_points=st.tuples(*[st.sampled_from([0, -128, 127, 3, -7, 64])] * 3),
+)
+def test_a_multiplier_of_a_sum_that_is_off_by_one_shows(
+    seed: int, sign: int, clip: str, zero_points: tuple[int, int, int]
+) -> None:
+    settings: dict[str, int | str] = {
+        "dtype": "int8", "rounding": "tflm", "scale": "threshold", "clip": clip,
+        "output_zero_point": zero_points[2],
+    }  # fmt: skip
+    drawn = (Tensor((1, 4), "int8", zero_points[0]), Tensor((1, 4), "int8", zero_points[1]))
+    made: Any = dict
+    fields, sides = sum_of(made, settings, drawn, np.random.default_rng(seed), sign=sign)
+    found = [side.element for side in sides]
+    if found == [None, None]:  # two terms cannot have the sign of a result that the clip leaves
+        assert {127, -128} & set(zero_points)
+        return
+    lowest, highest = (bound - zero_points[2] for bound in fields["clip"])  # type: ignore[index]
 
     def result(place: int, step: int) -> int:
-        used = [int(multiplier) for multiplier in multipliers]
+        used = [int(multiplier) for multiplier in fields["multipliers"]]  # type: ignore[index]
         used[place] += step
-        terms = zip((left, right), used, shifts, strict=False)
-        total = sum(requantized(term << 20, m, int(s), "tflm") for term, m, s in terms)
-        return requantized(total, used[2], int(shifts[2]), "tflm")
+        total, shifts = 0, fields["shifts"]  # type: ignore[index]
+        for number, (element, side) in enumerate(zip(found, sides, strict=True)):
+            value = (element or 0) - side.zero_point << 20
+            scaled = requantized(value, used[number], shifts[number], "tflm")
+            total += scaled * (sign if number else 1)
+        unlimited = requantized(total, used[2], shifts[2], "tflm")
+        return min(max(unlimited, lowest), highest)
 
-    if left * right > 0 and min(abs(left), abs(right)) > 100:
-        results = [{result(place, step) for step in (-1, 0, 1)} for place in range(3)]
-        assert sum(len(each) == 2 for each in results) >= 1
+    results = [{result(place, step) for step in (-1, 0, 1)} for place in range(3)]
+    assert sum(len(each) == 2 for each in results) >= 1

@@ -11,7 +11,7 @@ from functools import partial
 from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.drawings import families
+from umakit.operators.drawings import sums
 from umakit.operators.islands import Island
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
@@ -126,7 +126,7 @@ register(
         kernel=kernel_of_operands(addition_kernel),
         recognitions=(Recognition(("add",), partial(derive_as, Add), (Arithmetic.TFLM,)),),
         takes_clip=True,
-        drawing=families.sum_of_two(Add),
+        drawing=sums.sum_of_two(Add),
         patterns=(qadd,),
         composites=(QAdd,),
     )

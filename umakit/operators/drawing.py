@@ -34,12 +34,14 @@ class Tensor:
         shape, dtype: of the tensor.
         zero_point: the integer that stands for 0.
         layout: `NHWC` or `NCHW` of an image.
+        element: an integer that half of the elements are; None if any will do.
     """
 
     shape: tuple[int, ...]
     dtype: str
     zero_point: int = 0
     layout: str = "NHWC"
+    element: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from umakit.operators.add import Add, QAdd, addition_kernel, derive_as
-from umakit.operators.drawings import families
+from umakit.operators.drawings import sums
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.pattern_families import ElementwisePattern
@@ -51,7 +51,7 @@ register(
             Recognition(("subtract",), partial(derive_as, Subtract), (Arithmetic.TFLM,)),
         ),
         takes_clip=True,
-        drawing=families.sum_of_two(Subtract),
+        drawing=sums.sum_of_two(Subtract, -1),
         patterns=(qsubtract,),
         composites=(QSubtract,),
     )

@@ -23,13 +23,9 @@ from umakit.operators.drawing import (
 from umakit.operators.drawings.scales import (
     SCALES,
     SPREAD,
-    WEIGHTED_SCALES,
     factors,
-    put_sum_on_threshold,
-    scaled,
     weights_of,
 )
-from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
@@ -46,7 +42,7 @@ COMMON: Mapping[str, tuple[Setting, ...]] = {
 WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     **COMMON,
     "scales": (1, 0),
-    "scale": WEIGHTED_SCALES,
+    "scale": SCALES,
     "input_zero_point": ZERO_POINTS,
     "weights": ("random", "extreme", "lowest"),
 }
@@ -178,80 +174,6 @@ def sides_of(settings: Settings, data: Tensor | None) -> tuple[Tensor, Tensor, t
     other = Tensor(tuple(right), dtype, zero_point_of(settings, "right_zero_point"), layout)
     result = tuple(max(pair) for pair in zip(first.shape, other.shape, strict=True))
     return first, other, result
-
-
-LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
-"""TensorFlow Lite's left shift of the operands of an addition."""
-
-
-def sum_of(
-    kind: Callable[..., Parameters],
-    settings: Settings,
-    sides: tuple[Tensor, ...],
-    random: np.random.Generator,
-    given: Mapping[int, int] | None = None,
-) -> Parameters:
-    """Return the parameters of a sum or difference of two tensors of different scales.
-
-    Args:
-        kind: class of the parameters.
-        settings: of the layer.
-        sides: both tensors.
-        random: source of random numbers.
-        given: an element of a side that is not drawn, by its number.
-    """
-    left_shift = LEFT_SHIFTS[sides[0].dtype]
-    scales = np.exp2(random.uniform(-4, 0, 2))
-    if settings["scale"] == "tie":
-        scales = np.exp2(np.floor(np.log2(scales)))
-    twice = 2 * float(max(scales))
-    totals = {
-        "usual": 1.1, "tie": 1.0, "half": 0.5, "threshold": 0.5, "small": 0.1, "large": 1.9,
-    }  # fmt: skip
-    total = totals[str(settings["scale"])]
-    wanted = [*(float(each) / twice for each in scales), total / 2**left_shift]
-    multipliers, shifts = scaled(settings, wanted)
-    if settings["scale"] == "threshold" and settings["rounding"] == Arithmetic.TFLM.value:
-        terms = [
-            (given or {}).get(side, drawn_element(settings, tensor, random)) - tensor.zero_point
-            for side, tensor in enumerate(sides)
-        ]
-        put_sum_on_threshold(terms, multipliers, shifts, left_shift, random)
-    name = "sum_zero_point" if "sum_zero_point" in settings else "output_zero_point"
-    zero_point = zero_point_of(settings, name)
-    shape = tuple(max(pair) for pair in zip(sides[0].shape, sides[1].shape, strict=True))
-    return kind(
-        **common_fields(settings, shape, zero_point),
-        zero_points=(sides[0].zero_point, sides[1].zero_point),
-        left_shift=left_shift,
-        multipliers=tuple(int(each) for each in multipliers),
-        shifts=tuple(int(each) for each in shifts),
-    )
-
-
-def drawn_element(settings: Settings, tensor: Tensor, random: np.random.Generator) -> int:
-    """Return an integer that is likely an element of a drawn tensor."""
-    limits = np.iinfo(tensor.dtype)
-    low, high = int(limits.min), int(limits.max)
-    kind = settings["values"]
-    if kind == "lowest":
-        return low
-    if kind == "near_zero_point":
-        return min(high, max(low, tensor.zero_point + int(random.choice([-2, -1, 1, 2]))))
-    return int(random.choice([low, high]))
-
-
-def sum_of_two(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a sum or difference."""
-
-    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        left, right, shape = sides_of(settings, data)
-        parameters = sum_of(kind, settings, (left, right), random)
-        step = parameters_step(parameters, [Input(0), Input(1)])
-        made = Tensor(shape, left.dtype, parameters.output_zero_point, left.layout)
-        return Drawn((left, right), (step,), made, math.prod(shape))
-
-    return Drawing(ELEMENTWISE, build, ("size", "other"))
 
 
 def product_of_two(kind: Callable[..., Parameters]) -> Drawing:

@@ -28,7 +28,7 @@ from umakit.operators.drawings.families import (
     ZERO_POINTS,
     zero_point_of,
 )
-from umakit.operators.drawings.scales import WEIGHTED_SCALES
+from umakit.operators.drawings.scales import SCALES
 from umakit.operators.drawings.windows import IMAGE, image_of
 from umakit.operators.parameters import Parameters
 from umakit.operators.refusals import NoIntegerForm
@@ -66,7 +66,7 @@ def image_input(settings: Settings, data: Tensor | None) -> Inputs:
 
 FILTERS: Mapping[str, tuple[Setting, ...]] = {
     "batch": (1, 2, 3), "inputs": SIZES, "filters": SIZES, "memory": SIZES, "units": SIZES,
-    **COMMON, "dtype": ("int8",), "rounding": ("tflm",), "scale": WEIGHTED_SCALES,
+    **COMMON, "dtype": ("int8",), "rounding": ("tflm",), "scale": SCALES,
     "weights": WEIGHTED["weights"], "input_zero_point": ZERO_POINTS,
 }  # fmt: skip
 """Settings of filters in time."""

@@ -156,9 +156,9 @@ def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameter
             for exponent, tensor in zip(exponents, inputs, strict=True)
         ]
         whole = sum(scales[side].scale for side in (0, 1))
-        by = {"usual": 1.0, "tie": 1.0, "half": 2.0, "small": 32.0, "large": 0.125}
+        by = {"usual": 1.0, "tie": 1.0, "threshold": 2.0, "small": 32.0, "large": 0.125}
         wanted = np.float32(whole * by[str(settings["scale"])])
-        if settings["scale"] in ("tie", "half"):
+        if settings["scale"] in ("tie", "threshold"):
             wanted = np.float32(2.0 ** round(math.log2(float(wanted))))
         target = Scale(wanted, int(fields["output_zero_point"]), inputs[0].dtype)
         shapes = [tensor.shape for tensor in inputs]

@@ -18,7 +18,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
 from umakit.operators.tensors import Scale
 
-FACTORS = {"usual": 1.0, "tie": 1.0, "half": 0.5, "small": 1 / 64, "large": 8.0}
+FACTORS = {"usual": 1.0, "tie": 1.0, "threshold": 0.5, "small": 1 / 64, "large": 8.0}
 
 AXES: Mapping[str, tuple[Setting, ...]] = {
     "reduced": ("last", "first", "image", "all", "ends"), "keep": (1, 0),
@@ -47,7 +47,7 @@ def without(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[
 def factor_of(settings: Settings, random: np.random.Generator) -> float:
     """Return a ratio of the scales of data and result."""
     kind = str(settings["scale"])
-    exact = kind in ("tie", "half")
+    exact = kind in ("tie", "threshold")
     return FACTORS[kind] * (1.0 if exact else float(random.uniform(0.5, 1.5)))
 
 

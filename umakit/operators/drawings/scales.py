@@ -14,16 +14,13 @@ from umakit.operators.numeric.fixed_point import (
     fixed_point,
     float32_multipliers,
     high_product,
-    quantize_multiplier,
     shift_right_rounding,
 )
 from umakit.operators.parameters import BIAS_DTYPES
 
-SCALES = ("usual", "tie", "half", "small", "large")
-"""Scales of operators without weights."""
-
-WEIGHTED_SCALES = ("usual", "tie", "threshold", "small", "large")
-"""Scales of operators with weights."""
+SCALES = ("usual", "tie", "threshold", "small", "large")
+"""Scales: `tie` are powers of two, so that many products lie halfway between two integers; at a
+`threshold` a multiplier that differs by one LSB shows in a result."""
 
 SPREAD = 75
 """Standard deviation of random int8 values, about."""
@@ -49,7 +46,9 @@ def weights_of(
     largest = max(2, int(spread))
     bias = random.integers(-largest, largest, outputs)
     count = 1 if settings["scales"] == 1 else outputs
-    multipliers, shifts = factors(settings, spread / (100 * (256 if wide else 1)), count, random)
+    first = "usual" if settings["scale"] == "threshold" else settings["scale"]
+    divisor = spread / (100 * (256 if wide else 1))
+    multipliers, shifts = factors({**settings, "scale": first}, divisor, count, random)
     if wide and settings["rounding"] == Arithmetic.TFLM.value:  # sums of 64 bits: 15 bits
         multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
     elif settings["scale"] == "threshold":
@@ -69,9 +68,8 @@ def factors(
     """Return multipliers and shifts of factors by which a sum becomes a result.
 
     Args:
-        settings: `scale` is `usual` or `threshold`, `tie` for powers of two, so that many products
-            lie halfway between two integers, `half`, which is that of the first rounding of
-            TensorFlow Lite, where a multiplier less by one shows, or very `small` or `large`.
+        settings: `scale` is one of `SCALES`; at a `threshold` factors are one half, as in the
+            first rounding of TensorFlow Lite, where a multiplier less by one shows.
         divisor: what a usual sum is divided by.
         count: number of factors.
         random: source of random numbers.
@@ -80,7 +78,7 @@ def factors(
     found = random.uniform(0.5, 1.5, count) / divisor
     if kind == "tie":
         found = np.exp2(np.floor(np.log2(found)))
-    elif kind == "half":
+    elif kind == "threshold":
         found = np.full(count, 0.5)
     elif kind == "small":
         found = found / random.choice([16, 256, 4096], count)
@@ -149,7 +147,7 @@ def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> 
         right: number of bits of the right shift that follows.
     """
     total = _threshold_product(settings, abs(result), right) // multiplier
-    least = _threshold_multiplier(settings, result, total, right)
+    least = threshold_multiplier(settings, result, total, right)
     return (-total if result < 0 else total), least
 
 
@@ -161,8 +159,15 @@ def _threshold_product(settings: Settings, size: int, right: int) -> int:
     return ((2 * size - 1) << (MULTIPLIER_BITS + right - 1)) + 1
 
 
-def _threshold_multiplier(settings: Settings, result: int, total: int, right: int) -> int:
-    """Return the least multiplier with which a sum of this magnitude becomes a result."""
+def threshold_multiplier(settings: Settings, result: int, total: int, right: int) -> int:
+    """Return the least multiplier with which a sum of this magnitude becomes a result.
+
+    Args:
+        settings: `rounding` is read.
+        result: of the layer, without zero point; not 0.
+        total: magnitude of the sum, above 0.
+        right: number of bits of the right shift that follows.
+    """
     product = _threshold_product(settings, abs(result), right)
     return product // total + 1 if result < 0 else -(-product // total)
 
@@ -171,51 +176,3 @@ def tflm_scaled(value: int, multiplier: int, shift: int) -> int:
     """Return a value times a factor as TensorFlow Lite rounds it."""
     product = high_product(value << max(shift, 0), multiplier)
     return shift_right_rounding(product, max(-shift, 0)) if shift < 0 else product
-
-
-def put_sum_on_threshold(
-    terms: Sequence[int],
-    multipliers: Array,
-    shifts: Array,
-    left_shift: int,
-    random: np.random.Generator,
-) -> None:
-    """Make the multipliers of a sum of two terms the least ones of a result, or one below.
-
-    Each multiplier of a term becomes the least one that yields the scaled term, and the last one
-    the least that makes a result of their sum: then one LSB less of any of them shows. Or those of
-    the terms are one below, or that of the sum, so that one LSB more of them shows. Changes
-    multipliers and shifts in place, with TensorFlow Lite's rounding; not if the sum is near 0.
-
-    Args:
-        terms: elements of both tensors without their zero points.
-        multipliers, shifts: of both, and of the sum.
-        left_shift: of both before they are scaled.
-        random: source of random numbers.
-    """
-    below, sum_below = ((0, 0), (1, 0), (0, 1))[int(random.integers(3))]
-    values = [term << left_shift for term in terms]
-    factors = [(int(m), int(s)) for m, s in zip(multipliers[:2], shifts[:2], strict=True)]
-    total = sum(tflm_scaled(v, *factor) for v, factor in zip(values, factors, strict=True))
-    for place, (value, (multiplier, shift)) in enumerate(zip(values, factors, strict=True)):
-        scaled_term = tflm_scaled(value, multiplier, shift)
-        if scaled_term * total <= 0 or shift > 0:
-            continue
-        least = _threshold_multiplier(_TFLM, scaled_term, abs(value), -shift)
-        if _is_multiplier(least - below):
-            multipliers[place] = least - below
-            total -= below if total > 0 else -below
-    result = round(total * random.uniform(0.3, 0.9) / 2**left_shift)
-    if result == 0:
-        return
-    right = -quantize_multiplier((abs(result) - 0.5) / abs(total))[1]
-    least = _threshold_multiplier(_TFLM, result, abs(total) + below, right)
-    if _is_multiplier(least - sum_below):
-        multipliers[2], shifts[2] = least - sum_below, -right
-
-
-_TFLM: Settings = {"rounding": Arithmetic.TFLM.value}
-
-
-def _is_multiplier(number: int) -> bool:
-    return bool(LARGEST_MULTIPLIER // 2 < number <= LARGEST_MULTIPLIER)

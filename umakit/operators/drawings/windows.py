@@ -27,10 +27,10 @@ from umakit.operators.drawings.families import (
     WEIGHTED,
     ZERO_POINTS,
     common_fields,
-    sum_of,
     zero_point_of,
 )
 from umakit.operators.drawings.scales import tflm_scaled, weights_of
+from umakit.operators.drawings.sums import sum_of
 from umakit.operators.parameters import Parameters
 
 FEW = (1, 2, 3, 4, 5)
@@ -148,19 +148,21 @@ def convolution(kind: Callable[..., Parameters]) -> Drawing:
     return Drawing(CONVOLUTION, _convolution(kind), CONVOLUTION_SIZES)
 
 
-def _constant_element(settings: Settings, convolution: Drawn) -> int | None:
-    """Return an element of a convolution's result that no data change; None if there is none."""
+def _constant_elements(settings: Settings, convolution: Drawn) -> list[int]:
+    """Return elements of a convolution's result that no data change."""
     _, weights, bias, multipliers, shifts = convolution.steps[0].operands
     assert isinstance(weights, np.ndarray) and isinstance(bias, np.ndarray)
     assert isinstance(multipliers, np.ndarray) and isinstance(shifts, np.ndarray)
-    constant = np.flatnonzero(~weights.reshape(len(weights), -1).any(axis=1))
-    if settings["scale"] != "threshold" or not len(constant) or bias.dtype != np.int32:
-        return None
-    channel = int(constant[0])
-    place = channel if len(multipliers) > 1 else 0
-    sum_ = tflm_scaled(int(bias[channel]), int(multipliers[place]), int(shifts[place]))
-    lowest, highest = common_fields(settings, (), convolution.result.zero_point)["clip"]
-    return int(min(highest, max(lowest, sum_ + convolution.result.zero_point)))
+    if settings["scale"] != "threshold" or bias.dtype != np.int32:
+        return []
+    zero_point = convolution.result.zero_point
+    lowest, highest = common_fields(settings, (), zero_point)["clip"]
+    found = []
+    for channel in np.flatnonzero(~weights.reshape(len(weights), -1).any(axis=1)):
+        place = channel if len(multipliers) > 1 else 0
+        sum_ = tflm_scaled(int(bias[channel]), int(multipliers[place]), int(shifts[place]))
+        found.append(int(min(highest, max(lowest, sum_ + zero_point))))
+    return found
 
 
 def convolution_and_sum(
@@ -175,12 +177,10 @@ def convolution_and_sum(
             own.result.shape, own.result.dtype, zero_point_of(settings, "addend_zero_point"),
             own.result.layout,
         )  # fmt: skip
-        sides = (own.result, addend)
         swapped = settings["swapped"] == 1
-        given = _constant_element(settings, own)
-        parameters = sum_of(
-            addition, settings, sides[::-1] if swapped else sides, random,
-            None if given is None else {int(swapped): given},
+        parameters, both = sum_of(
+            addition, settings, (addend, own.result) if swapped else (own.result, addend), random,
+            constant=(int(swapped), _constant_elements(settings, own)),
         )  # fmt: skip
         operands: list[Input | Result | Array]
         operands = [Input(1), Result(0)] if swapped else [Result(0), Input(1)]
@@ -188,7 +188,7 @@ def convolution_and_sum(
             own.result.shape, own.result.dtype, parameters.output_zero_point, own.result.layout
         )
         steps = (*own.steps, parameters_step(parameters, operands))
-        return Drawn((*own.inputs, addend), steps, result, own.macs)
+        return Drawn((*own.inputs, both[1 - int(swapped)]), steps, result, own.macs)
 
     settings = {
         **CONVOLUTION, "addend_zero_point": ZERO_POINTS, "sum_zero_point": ZERO_POINTS,

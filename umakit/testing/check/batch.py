@@ -23,7 +23,8 @@ from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
 from umakit.testing.check.faults import planned_rounds
 from umakit.testing.check.own_rounding import results_of_kernels, rounded
-from umakit.testing.check.rounds import LayerRun, Round, RoundRun, Rounds
+from umakit.testing.check.rounds import Rounds
+from umakit.testing.check.runs import LayerRun, Round, RoundRun
 from umakit.testing.harness import AOTModel, llvm_reference
 
 relax = tvm_api.relax
@@ -111,24 +112,32 @@ def input_array(tensor: Tensor, kind: str, seed: Sequence[int]) -> Array:
     """Return the values of an input.
 
     Args:
-        tensor: its shape and dtype.
-        kind: `random`, `extreme` for the least and largest integers only, `lowest`, or
-            `near_zero_point`.
+        tensor: its shape, dtype, and an element that half of the values are.
+        kind: of the others: `random`, `extreme` for the least and largest integers only, `lowest`,
+            or `near_zero_point`.
         seed: of the random numbers.
     """
     random = np.random.default_rng(list(seed))
-    if not np.issubdtype(np.dtype(tensor.dtype), np.integer):
-        return random.standard_normal(tensor.shape).astype(tensor.dtype)
-    limits = np.iinfo(tensor.dtype)
-    low, high = int(limits.min), int(limits.max)
+    found = _values(tensor, kind, random)
+    if tensor.element is not None:
+        found[random.random(tensor.shape) < 0.5] = tensor.element
+        found.flat[0] = tensor.element
+    return found
+
+
+def _values(tensor: Tensor, kind: str, random: np.random.Generator) -> Array:
+    dtype = np.dtype(tensor.dtype)
+    if not np.issubdtype(dtype, np.integer):
+        return np.asarray(random.standard_normal(tensor.shape), dtype)
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     if kind == "extreme":
-        return random.choice([low, high], tensor.shape).astype(tensor.dtype)
+        return np.asarray(random.choice([low, high], tensor.shape), dtype)
     if kind == "lowest":
-        return np.full(tensor.shape, low, tensor.dtype)
+        return np.full(tensor.shape, low, dtype)
     if kind == "near_zero_point":
         near = tensor.zero_point + random.integers(-2, 3, tensor.shape)
-        return near.clip(low, high).astype(tensor.dtype)
-    return random.integers(low, high + 1, tensor.shape).astype(tensor.dtype)
+        return np.asarray(near.clip(low, high), dtype)
+    return np.asarray(random.integers(low, high + 1, tensor.shape), dtype)
 
 
 def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool) -> Member:

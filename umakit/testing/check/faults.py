@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from umakit.testing.check.rounds import Fault, Round
+from umakit.testing.check.runs import Fault, Round
 
 BUS_ERROR, DMA_STOPS, LOST_INTERRUPT, STUCK_BUSY, SCRATCHPAD_BIT = range(1, 6)
 """Kinds of faults, as in `umakit/faults.h`."""

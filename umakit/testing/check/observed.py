@@ -11,7 +11,7 @@ import numpy as np
 from umakit.testing.check.batch import Batch, Member, by, member_at
 from umakit.testing.check.faults import FIRST_FAULT, OTHER_DATA, text_of
 from umakit.testing.check.report import Failure
-from umakit.testing.check.rounds import Event, LayerRun, RoundRun
+from umakit.testing.check.runs import Event, LayerRun, RoundRun
 
 Layer = Mapping[str, Any]
 

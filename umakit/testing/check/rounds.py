@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import read_weights
 from umakit.library.tar_files import library_folder
+from umakit.testing.check.runs import Event, LayerRun, Round, RoundRun
 from umakit.text.rendering import render
 from umakit.version import __version__
 
@@ -48,101 +49,6 @@ UNKNOWN = 2**64 - 1
 
 ROUND, LAYER, RESULT, DIFFERS, DAMAGED, MEASURED = range(1, 7)
 EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED = range(7, 14)
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault of a simulated device; the fields are those of `struct umakit_fault`."""
-
-    kind: int
-    skip: int = 0
-    count: int = 1
-    address: int = 0
-    bytes: int = 0
-    bit: int = 0
-    engine: int = 0
-    ending: int = 0
-
-
-@dataclass(frozen=True)
-class Round:
-    """A run.
-
-    Attributes:
-        seed: of the arbitrary bytes.
-        is_reversed: whether inputs are others: their elements in reverse order, and int8 inverted.
-        device: name of the accelerator whose fault it is about; empty for none. A device that does
-            not have that fault is left out, with all rounds that are about it.
-        layer: number of the layer before which the fault is injected; -1 for a round before or
-            after that.
-        fault: the fault.
-    """
-
-    seed: int
-    is_reversed: bool = False
-    device: str = ""
-    layer: int = -1
-    fault: Fault = Fault(0)
-
-
-@dataclass(frozen=True)
-class Event:
-    """Something that an engine of a simulated device did, in cycles since the layer's begin."""
-
-    device: str
-    engine: str
-    label: str
-    begin: int
-    end_of_busy: int
-    end: int
-
-
-@dataclass
-class LayerRun:
-    """What one layer did in one round.
-
-    Attributes:
-        outputs: raw bytes of its results by C name, in the first round.
-        differs: C names of results that are not those of the first round, with the first byte.
-        damaged: what it modified that is neither its result nor its scratch.
-        mapped: buffers that its driver gave to the device and that are not the layer's.
-        counters: values before and after it by device and name; None if unknown.
-        events: what engines did, in the first round.
-        dropped: events that were not kept.
-        injected: status of the device when the fault was injected; None if none was.
-    """
-
-    outputs: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict)
-    differs: list[tuple[str, int]] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
-    mapped: list[str] = field(default_factory=list)
-    counters: dict[str, dict[str, tuple[int | None, int | None]]] = field(default_factory=dict)
-    events: list[Event] = field(default_factory=list)
-    dropped: int = 0
-    injected: int | None = None
-
-
-@dataclass
-class RoundRun:
-    """One run.
-
-    Attributes:
-        number: position of its `Round`.
-        layers: those that began, in order.
-        completed: number of layers that returned without a status.
-        status: what the run returned; None if the program ended in it.
-        meaning: the library's text of the status; empty if that is 0.
-        failure: why the simulator cannot go on; empty if it can.
-        stopped: how the program ended in it; empty if it did not.
-    """
-
-    number: int
-    layers: list[LayerRun] = field(default_factory=lambda: [LayerRun()])
-    completed: int = 0
-    status: int | None = None
-    meaning: str = ""
-    failure: str = ""
-    stopped: str = ""
 
 
 @dataclass(frozen=True)
