@@ -161,7 +161,7 @@ CASES = {
         VANILLA, "backend.py", "self._register_codegen(",
         "type(self).target_name = 'other_npu'; self._register_target_attr('size', 3); "
         "self.target(sise=4); self._register_codegen(",
-        r"backend\.py:\d+: target .*there is no attribute 'sise'; known: size",
+        r"backend\.py:\d+: target .*there is no attribute 'sise'; write size",
     ),
     "sources and headers of the driver swapped": (
         LANES, "backend.py", 'sources=["lane_npu.c"], headers=headers',

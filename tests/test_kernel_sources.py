@@ -14,6 +14,7 @@ from vendor_trees import EXCLUDED, vendor_tree
 
 from umakit.errors import AcceleratorConfigError, LibraryError
 from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.machine.config_faults import line_of_value
 from umakit.machine.sources_config import SourcesSection
 from umakit.registration.sources.needed import NeededFiles, needed_files
 from umakit.registration.sources.tree import SourceTree
@@ -204,6 +205,17 @@ def test_what_cannot_be_exported_is_named(
 ) -> None:
     with pytest.raises(LibraryError, match=message):
         needed(tmp_path, files, "a", **keys)
+
+
+def test_what_sections_name_wrongly_is_named_with_its_line(tmp_path: Path) -> None:
+    """In a list of several lines, and with a key of the same name in another section."""
+    text = '[simulator]\nfiles = ["b.c"]\n[sources]\nlink = []\nfiles = [\n  "a.c",\n  "b.c",\n]\n'
+    path = tmp_path / "accel.toml"
+    path.write_text(text, encoding="utf-8")
+    assert line_of_value(path, "sources", "files", "b.c") == f"{path}:7"
+    assert line_of_value(path, "sources", "files", "c.c") == f"{path}:5"
+    assert line_of_value(path, "sources", "root") == f"{path}:3"
+    assert line_of_value(path, "array", "rows") == str(path)
 
 
 def test_an_include_outside_of_the_root_is_named(tmp_path: Path) -> None:

@@ -44,6 +44,31 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
     return AcceleratorConfigError(what, where=where, fix=fix)
 
 
+def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:
+    """Return where an `accel.toml` sets a key: `file:line`, or the file if no line does.
+
+    Args:
+        path: the file.
+        section: name of the section.
+        key: in the section.
+        value: text in quotes that the line holds, of a list that may be several lines long.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return str(path)
+    begin = re.compile(rf"\s*\[\s*{re.escape(section)}\s*\]")
+    first = next((number for number, line in enumerate(lines, 1) if begin.match(line)), 0)
+    behind = _line_of(lines[first:], key)
+    number = first + behind if behind else first
+    quoted = re.compile(rf"""["']{re.escape(value)}["']""") if value else None
+    for line in range(max(number, 1), len(lines) + 1):
+        if quoted and quoted.search(lines[line - 1]):
+            number = line
+            break
+    return f"{path}:{number}" if number else str(path)
+
+
 def _line_of(lines: Sequence[str], key: str) -> int:
     """Return the number of the line that sets a key or begins a section, 0 if none does."""
     form = re.compile(rf"\s*(\[+\s*)?([\w.]+\.)?{re.escape(key)}\s*(=|\])")

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from umakit.errors import AcceleratorConfigError
 from umakit.files.compiled_files import is_compiled
+from umakit.machine.config_faults import line_of_value
 
 C_SUFFIXES = (".c",)
 CXX_SUFFIXES = (".cc", ".cpp", ".cxx", ".c++")
@@ -166,7 +167,7 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
         if not (folder / name).is_file():
             raise AcceleratorConfigError(
                 f"simulator: there is no file {name} in the backend's folder",
-                where=str(folder / "accel.toml"),
+                where=_place(folder, "sources" if name in section.sources else "libraries", name),
                 fix="add it, or correct its path in [simulator]",
             )
         files[name] = folder / name
@@ -174,7 +175,7 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
         if not (folder / include).is_dir():
             raise AcceleratorConfigError(
                 f"simulator.include: there is no folder {include} in the backend's folder",
-                where=str(folder / "accel.toml"),
+                where=_place(folder, "include", include),
                 fix="add it, or correct its path in [simulator]",
             )
         files |= {name: folder / name for name in _headers(folder, include, "**/*")}
@@ -183,24 +184,28 @@ def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
     return dict(sorted(files.items()))
 
 
+def _place(folder: Path, key: str, value: str) -> str:
+    return line_of_value(folder / "accel.toml", "simulator", key, value)
+
+
 def _check_program(section: SimulatorSection, folder: Path) -> None:
     name = next(iter(section.program), "")
     if "/" in name and not (folder / name).is_file():
         raise AcceleratorConfigError(
             f"simulator.program: there is no file {name} in the backend's folder",
-            where=str(folder / "accel.toml"),
+            where=_place(folder, "program", name),
             fix="build it, or correct its path in [simulator]",
         )
     if "/" in name and not os.access(folder / name, os.X_OK):
         raise AcceleratorConfigError(
             f"simulator.program: {name} is not executable",
-            where=str(folder / "accel.toml"),
+            where=_place(folder, "program", name),
             fix=f"run chmod +x {name}, or name its interpreter first",
         )
     if name and "/" not in name and shutil.which(name) is None:
         raise AcceleratorConfigError(
             f"simulator.program: {name} is not installed",
-            where=str(folder / "accel.toml"),
+            where=_place(folder, "program", name),
             fix=f"install it; a file of the backend's folder is written ./{name}",
         )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from umakit import tvm_api
 from umakit.errors import TargetAttributeError
+from umakit.text.spelling import closest
 
 AttributeValue = str | int | bool
 ATTRIBUTE_PREFIX = "umakit."
@@ -116,10 +117,12 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
     registered = _lookup(name)
     for attribute, value in sorted(overrides.items()):
         if attribute not in registered.attributes:
+            close = closest(attribute, registered.attributes)
+            every = f"known: {', '.join(sorted(registered.attributes)) or 'none'}"
             raise TargetAttributeError(
                 f"there is no attribute {attribute!r}",
                 where=f"target {name!r}",
-                fix=f"known: {', '.join(sorted(registered.attributes)) or 'none'}",
+                fix=f"write {close}" if close else every,
             )
         expected = type(registered.attributes[attribute])
         if type(value) is not expected:

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from umakit.errors import LibraryError, UmakitError, short_path
+from umakit.machine.config_faults import line_of_value
 from umakit.machine.simulator_config import C_SUFFIXES, CXX_SUFFIXES
 from umakit.machine.sources_config import SourcesSection
 from umakit.registration.backend import Backend
@@ -49,7 +50,7 @@ class SourceTree:
         for form in self.section.files:
             matched = sorted(set(self._found(form)))
             if not matched:
-                raise self.error(f"files: no file below {short_path(self.root)} is {form!r}")
+                raise self.error(f"files: no file below {short_path(self.root)} is {form!r}", form)
             names |= dict.fromkeys(name for name in matched if name not in excluded)
         for name in names:
             if not name.endswith((*C_SUFFIXES, *CXX_SUFFIXES)):
@@ -74,7 +75,7 @@ class SourceTree:
                 if path.is_file():
                     yield path.relative_to(self.root).as_posix()
         except (ValueError, NotImplementedError, IndexError) as error:
-            raise self.error(f"files: {form!r} is not a pattern of paths: {error}") from None
+            raise self.error(f"files: {form!r} is not a pattern of paths: {error}", form) from None
 
     def check_folders(self) -> None:
         """Refuse a root, folders of includes, and headers that do not exist.
@@ -86,14 +87,28 @@ class SourceTree:
             raise self.error(f"root: there is no folder {short_path(self.root)}")
         for folder in self.section.include:
             if not (self.root / folder).is_dir():
-                raise self.error(f"include: there is no folder {folder} in {short_path(self.root)}")
+                raise self.error(
+                    f"include: there is no folder {folder} in {short_path(self.root)}", folder
+                )
         for name in self.section.headers:
             if not (self.root / name).is_file():
-                raise self.error(f"headers: there is no file {name} in {short_path(self.root)}")
+                raise self.error(
+                    f"headers: there is no file {name} in {short_path(self.root)}", name
+                )
 
-    def error(self, what: str, fix: str = "correct it in [sources]") -> LibraryError:
-        """Return an error of this section of `accel.toml`."""
-        return LibraryError(f"sources.{what}", where=str(self.where), fix=fix)
+    def error(
+        self, what: str, value: str = "", fix: str = "correct it in [sources]"
+    ) -> LibraryError:
+        """Return an error of this section of `accel.toml`.
+
+        Args:
+            what: the key, a colon and the problem.
+            value: of the key, or of the list, that is wrong.
+            fix: what to do.
+        """
+        key = what.partition(":")[0]
+        where = line_of_value(self.where, "sources", key, value)
+        return LibraryError(f"sources.{what}", where=where, fix=fix)
 
     def content(self, name: str) -> bytes:
         """Return the content of a file.
@@ -144,7 +159,9 @@ class SourceTree:
         found: dict[str, bytes] = {}
         for name in self.section.licence:
             if not (self.root / name).is_file():
-                raise self.error(f"licence: there is no file {name} in {short_path(self.root)}")
+                raise self.error(
+                    f"licence: there is no file {name} in {short_path(self.root)}", name
+                )
             parts = [part for part in PurePosixPath(posixpath.normpath(name)).parts if part != ".."]
             path = "/".join(parts[-1:] if PurePosixPath(name).is_absolute() else parts)
             content = self.content(name)

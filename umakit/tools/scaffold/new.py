@@ -12,6 +12,7 @@ from umakit.errors import OutputError, ScaffoldError
 from umakit.files.outputs import status_of
 from umakit.files.staging import write_new_folder
 from umakit.text.rendering import render, template_folder
+from umakit.text.spelling import closest
 from umakit.tools.scaffold.answers import Answers, Kind, answers_of
 from umakit.tools.scaffold.kinds import KINDS
 from umakit.tools.scaffold.names import check_name, names_of
@@ -48,7 +49,9 @@ def kind_of(name: str) -> Kind:
         ScaffoldError: there is no such kind.
     """
     if name not in KINDS:
-        raise ScaffoldError(f"there is no kind {name!r}", fix=f"choose from {', '.join(KINDS)}")
+        close = closest(name, KINDS)
+        fix = f"write {close}" if close else f"choose from {', '.join(KINDS)}"
+        raise ScaffoldError(f"there is no kind {name!r}", fix=fix)
     return KINDS[name]
 
 
