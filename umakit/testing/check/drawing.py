@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drawing of cases at and around what a pattern accepts.
 
-From a layer that the pattern accepts, each draw changes a few settings at random. What is still
+From a layer that the pattern accepts, each draw changes a few settings at random, some of them
+often. What is still
 accepted is the layer that the next draw starts from; what is refused lies just outside of the
 constraints. The largest layers that are accepted are found by bisection of each size.
 """
@@ -26,6 +27,10 @@ USUAL_MACS, MOST_MACS = 60_000, 400_000
 """Operations of a usual layer, and of one that is the largest that fits."""
 
 MOST_SIZE = 1 << 16
+ALWAYS_DRAWN = {"scale": 0.5, "clip": 0.5, "values": 0.5, "rounding": 0.25}
+"""Share of draws in which these settings change besides others: what is wrong in one LSB needs a
+certain combination of them, in which a walk of few changes rarely arrives."""
+
 REFUSED = 0.12
 """Share of draws that the pattern refuses."""
 
@@ -129,6 +134,9 @@ class Walk:
             str(name): self._value(str(name))
             for name in self._random.choice(names, count, replace=False)
         }
+        for name, share in ALWAYS_DRAWN.items():
+            if name in self._values and self._random.random() < share:
+                changed[name] = self._value(name)
         return replace(layer, settings={**layer.settings, **changed})
 
     def _value(self, name: str) -> Setting:
