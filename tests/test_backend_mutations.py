@@ -25,7 +25,7 @@ BACKENDS = (
     "backends/chocolate_accelerator", "examples/lane_npu", "examples/nova_nn",
 )  # fmt: skip
 FILES = ("accel.toml", "backend.py", "passes.py", "patterns.py", "codegen.py", "strategies.py")
-EVERY = 7
+EVERY = 13
 """Of the mutations of a backend every so many is tried; a prime to the counts of lines."""
 
 RUN = """\

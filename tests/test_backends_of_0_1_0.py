@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from comparisons import some
 
 from umakit.machine import DriverCosts, Hardware, TilePlanner
 from umakit.moved import MOVED
@@ -29,7 +30,8 @@ OLD_IMPORTS = {
 }
 
 
-@pytest.mark.parametrize("name", OLD_IMPORTS)
+@pytest.mark.soak
+@pytest.mark.parametrize("name", some(OLD_IMPORTS, 2))
 def test_a_backend_of_0_1_0_compiles_and_runs_a_network(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(BACKENDS / name, folder)

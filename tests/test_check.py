@@ -87,7 +87,7 @@ def test_a_bug_is_found_named_and_reduced(
     folder = edited(
         tmp_path, STRAWBERRY, f"{STRAWBERRY}.c", "pad_top, pad_left},", "pad_left, pad_top},"
     )
-    arguments = ["check", str(folder), "--operator", "qconv2d", "--draws", "60"]
+    arguments = ["check", str(folder), "--operator", "qconv2d", "--draws", "60", "--jobs", "1"]
     assert run_command(arguments) == 1
     lines = capsys.readouterr().out.splitlines()
     what = next(line for line in lines if line.startswith("qconv2d: "))

@@ -16,7 +16,7 @@ import warm_python
 
 TESTS = Path(__file__).parent
 COUNTS = {
-    "onnx": 60, "tflite": 60, "torch": 20, "relax": 60, "npz": 60, "accel": 60, "metadata": 60,
+    "onnx": 60, "tflite": 60, "torch": 20, "relax": 60, "npz": 60, "accel": 60, "metadata": 30,
 }  # fmt: skip
 """Mutants of each format; `make quick` reads a twentieth of them."""
 

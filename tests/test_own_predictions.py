@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparisons import some
 
 from umakit.backend import UMABackend
 from umakit.backend.registry import load_backend_folder
@@ -62,7 +63,8 @@ def model() -> Any:
     return QuantizedNetwork(8, 8, 3).conv2d(40, 3).model("own")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.soak
+@pytest.mark.parametrize("processes", some([2, 1], 2))
 def test_tuning_goes_by_the_predictions_of_the_planner(
     model: Any, processes: int, tmp_path: Path
 ) -> None:

@@ -280,7 +280,7 @@ def test_sweep(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     draw = random.Random(int(os.environ.get("SOAK_SEED", "1")))
     for word in (*BROKEN, *HARMLESS):
         check_report(place, [word], capsys)
-    for _ in some(range(24), 2):
+    for _ in some(range(24), 3):
         words = drawn(draw)
         check_runs(place, words, capsys)
         check_report(place, words, capsys)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import tempfile
 from dataclasses import fields, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparisons import some
 from hypothesis import given
 from hypothesis import strategies as st
 from integer_backend import (
@@ -67,10 +69,17 @@ from umakit.operators.subtract import Subtract
 # --- trained models -----------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.optimized
-@pytest.mark.parametrize("blocked", [False, True], ids=["OHWI", "blocked"])
 @pytest.mark.parametrize(
-    "name", ["ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite"]
+    ("name", "blocked"),
+    some(
+        itertools.product(
+            ("ad01_int8.tflite", "pretrainedResnet_quant.tflite", "kws_ref_model.tflite"),
+            (False, True),
+        ),
+        3,
+    ),
 )
 def test_trained_models_on_the_driver_equal_tensorflow_lite_micro(
     name: str, blocked: bool, tmp_path: Path

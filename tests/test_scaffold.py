@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import warm_python
+from comparisons import some
 from umakit.cli.main import run_command
 
 from umakit.backend.registry import load_backend_folder
@@ -230,8 +231,9 @@ def test_run_py_works_from_anywhere(tmp_path: Path) -> None:
     assert (elsewhere / "my output" / "conv2d" / "metadata.json").is_file()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
-    ("tutorial", "count"), [("vanilla", 9), ("strawberry", 8), ("chocolate", 8)]
+    ("tutorial", "count"), some([("vanilla", 9), ("strawberry", 8), ("chocolate", 8)], 2)
 )
 def test_the_tests_of_a_generated_backend_pass(tutorial: str, count: int, tmp_path: Path) -> None:
     folder = new_backend("acme_npu", tmp_path, tutorial).folder

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from comparisons import some
 from execution import VANILLA, vanilla
 from networks import (
     Array,
@@ -89,10 +90,10 @@ class Architecture:
 
 ARCHITECTURES = {
     "mobilenet_v1": lambda: Architecture(mobilenet_v1(1.0), mobilenet_layers(1.0), 568_740_352),
+    "resnet18": lambda: Architecture(resnet18(), resnet18_layers(), 1_814_073_344),
     "mobilenet_v1_025_folded": lambda: Architecture(
         fold_batch_norms(mobilenet_v1(0.25)), mobilenet_layers(0.25), 41_030_272
     ),
-    "resnet18": lambda: Architecture(resnet18(), resnet18_layers(), 1_814_073_344),
 }
 
 
@@ -107,7 +108,7 @@ class Run:
     path: Path
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
+@pytest.fixture(scope="module", params=some(ARCHITECTURES, 2))
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp(request.param)
     architecture = ARCHITECTURES[request.param]()
@@ -129,6 +130,7 @@ def accelerated(run: Run) -> list[LayerProfile]:
     return [layer for layer in run.result.layers if layer.where == VANILLA]
 
 
+@pytest.mark.soak
 def test_a_whole_network(run: Run) -> None:
     """One test, because each process that took one of several would compile and run again."""
     _outputs_equal_onnx_runtime(run)
