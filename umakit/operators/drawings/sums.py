@@ -107,7 +107,9 @@ def _elements(
             end = int(limits.max if towards > 0 else limits.min)
             zero_point = tensor.zero_point
             # The far half, because a small sum has few results.
-            possible = range((zero_point + end) // 2 + (towards > 0), end + towards, towards)
+            possible: Sequence[int] = range(
+                (zero_point + end) // 2 + (towards > 0), end + towards, towards
+            )
             if constant is not None and side == constant[0]:
                 possible = [each for each in constant[1] if (each - zero_point) * towards > 0]
             if len(possible):
