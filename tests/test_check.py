@@ -18,6 +18,9 @@ from umakit import find_backend
 from umakit.errors import InputError
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check.cases import read_case
+from umakit.testing.check.report import Failure
+from umakit.testing.check.shrink import STOPPED, shrunk
+from umakit.tools.scaffold import new_backend
 
 ROOT = Path(__file__).parents[1]
 STRAWBERRY = "strawberry_accelerator"
@@ -79,6 +82,21 @@ def test_a_pattern_that_accepts_nothing_is_a_failure(tmp_path: Path) -> None:
     report = check_backend(find_backend(str(folder)), draws=5, operators=["qdense"])
     assert not report.passed
     assert "none of 0 drawn layers ran" in report.failures[0].what
+
+
+def test_a_mistake_in_accel_toml_is_none_of_a_layer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = new_backend("lay_npu", tmp_path, kind="layer", flags={"operators": "dense"}).folder
+    with (folder / "accel.toml").open("a", encoding="utf-8") as file:
+        file.write("[sorces]\n")
+    assert run_command(["check", str(folder), "--draws", "5"]) == 2
+    assert re.search(r"accel\.toml:\d+: sorces: there is no such key", capsys.readouterr().err)
+
+
+def test_a_reduction_that_ends_early_says_so() -> None:
+    failure = Failure("qconv2d", "is wrong", read_case("qconv2d height=9 seed=1"))
+    assert shrunk(failure, {}, lambda cases: {}, seconds=-1.0).fix == STOPPED
 
 
 def test_a_bug_is_found_named_and_reduced(

@@ -510,7 +510,10 @@ WRONG = {
     "block of 0": (lambda: patterns.qconv2d(weight_layout="OHWI0o"), "weight layout"),
     "an unknown axis": (lambda: patterns.qdense(weight_layout="OHWI"), "the axes O, I"),
     "something else": (lambda: patterns.qdense(weight_layout="O-I"), "weight layout"),
-    "a declaration": (lambda: patterns.c_declaration("f", ("f", None)), "f: is not a pattern of"),
+    "a declaration": (
+        lambda: patterns.c_declaration("f", ("f", None)),
+        "f: c_declaration got tuple",
+    ),
 }
 
 

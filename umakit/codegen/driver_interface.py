@@ -313,7 +313,10 @@ def _check_existence(call: Call, declared: Declared, backend: Backend) -> None:
         return
     section = backend.configuration.sources
     known = {*declared.functions, *declared.defined}
-    close = closest(name, known)
+    # Without what all functions of a driver begin with, which makes any two of them alike.
+    prefix = f"{backend.target_name}_"
+    short = {each.removeprefix(prefix): each for each in known}
+    close = short.get(closest(name.removeprefix(prefix), short), "")
     line = declared.line_of(close) if close else ""
     files = [*backend.driver.headers, *backend.driver.sources]
     what = " and ".join(filter(None, (", ".join(files[:-1]), *files[-1:])))

@@ -168,7 +168,7 @@ def reason_of(number: int, operator: str, refusals: dict[str, Refusals]) -> str:
         if number in refused.reasons:
             reasons = refused.reasons[number]
             telling = [reason for reason in reasons if not isinstance(reason, OtherOperator)]
-            answer = "; ".join(telling or reasons)
+            answer = "; ".join(dict.fromkeys(telling or reasons))
         elif number in refused.accepted:
             answer = "accepted, but part of another match that overlaps"
         else:

@@ -128,7 +128,11 @@ def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None)
         BackendError: the pattern is not one of `umakit.patterns`.
     """
     if not isinstance(pattern, OperatorPattern):
-        raise BackendError("is not a pattern of umakit.patterns", where=name)
+        raise BackendError(
+            f"c_declaration got {type(pattern).__name__}, which is no pattern of umakit.patterns",
+            where=str(name),
+            fix="give the name of the C function first, then the pattern",
+        )
     layer = _example(pattern, dtype)
     pointers = [
         f"{'' if pointer in layer.RESULTS else 'const '}{C_TYPES.get(kind, f'{kind}_t')} *{pointer}"

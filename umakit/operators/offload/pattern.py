@@ -181,7 +181,7 @@ class OperatorPattern:
         if others:
             return others[0]
         if reasons:
-            return "; ".join(reasons)
+            return "; ".join(dict.fromkeys(reasons))
         return True if self.predicate is None else self.predicate(layer)
 
     @cached_property

@@ -64,6 +64,7 @@ def check_backend(
 
     Raises:
         InputError: the backend registers no such pattern.
+        AcceleratorConfigError: its `accel.toml` cannot be used.
         DeviceError: a process ended.
     """
     started = time.monotonic()

@@ -28,10 +28,14 @@ class Session:
         backend: the backend.
         folder: for files.
         device: name of the device that libraries run on.
+
+    Raises:
+        AcceleratorConfigError: the backend's `accel.toml` cannot be used.
     """
 
     def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
         self.backend, self._folder = backend, folder
+        _ = backend.configuration  # a mistake in accel.toml is none of a layer
         self._device = find_device(device)
         self.claims = {claim.name: claim for claim in claims_of(backend)}
         self._numbers = itertools.count()

@@ -18,6 +18,8 @@ from umakit.testing.check.report import Failure
 
 ROUNDS, CANDIDATES = 20, 60
 
+STOPPED = "the time ended before this was as simple as possible: more --seconds reduce it"
+
 Fails = Callable[[Sequence[Case]], "dict[str, Failure]"]
 """(cases that the patterns accept) -> failures by the text of the case."""
 
@@ -29,14 +31,14 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
         failure: with a case.
         claims: by name of the pattern.
         fails: runs cases.
-        seconds: after which no further round begins.
+        seconds: after which no further round begins; the failure then says that it may be simpler.
     """
     end = time.monotonic() + seconds
     best, together = failure, []  # type: tuple[Failure, list[Case]]
     for _ in range(ROUNDS):
         assert best.case is not None
         if time.monotonic() > end:
-            break
+            return best if best.fix else replace(best, fix=STOPPED)
         candidates = [*together, *simpler(best.case, claims)]
         limit = _cost(best.case, claims)
         accepted = [case for case in candidates if _is_simpler(case, claims, limit)]
