@@ -59,13 +59,11 @@ def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:
         return str(path)
     begin = re.compile(rf"\s*\[\s*{re.escape(section)}\s*\]")
     first = next((number for number, line in enumerate(lines, 1) if begin.match(line)), 0)
-    behind = _line_of(lines[first:], key)
-    number = first + behind if behind else first
-    quoted = re.compile(rf"""["']{re.escape(value)}["']""") if value else None
-    for line in range(max(number, 1), len(lines) + 1):
-        if quoted and quoted.search(lines[line - 1]):
-            number = line
-            break
+    number = first + _line_of(lines[first:], key)
+    if value:
+        quoted = re.compile(rf"""["']{re.escape(value)}["']""")
+        behind = range(max(number, 1), len(lines) + 1)
+        number = next((line for line in behind if quoted.search(lines[line - 1])), number)
     return f"{path}:{number}" if number else str(path)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawing import NotDrawable, Settings, Tensor
-from umakit.operators.drawings.families import common_fields, zero_point_of
+from umakit.operators.drawings.families import common_fields, shape_of, zero_point_of
 from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
@@ -78,8 +78,7 @@ def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.
 
 
 def _floats(settings: Settings, data: Tensor | None) -> Inputs:
-    sizes = (1, int(settings["other"]), 2, int(settings["size"]))
-    found = data or Tensor(sizes[-int(settings["axes"]) :], "float32")
+    found = data or Tensor(shape_of(settings), "float32")
     if found.dtype != "float32":
         raise NotDrawable("another dtype")
     return (found,)

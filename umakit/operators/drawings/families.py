@@ -102,6 +102,28 @@ def fully_connected(kind: Callable[..., Parameters]) -> Drawing:
     return Drawing(settings, build, ("rows", "inputs", "outputs"))
 
 
+TENSOR: Mapping[str, tuple[Setting, ...]] = {
+    "axes": (2, 1, 3, 4), "size": SIZES, "other": SIZES, **COMMON, "input_zero_point": ZERO_POINTS,
+}  # fmt: skip
+"""Settings of a tensor of up to four axes and of a result that is rescaled."""
+
+
+def shape_of(settings: Settings) -> tuple[int, ...]:
+    """Return the shape [1, other, 2, size] without its first axes."""
+    sizes = (1, int(settings["other"]), 2, int(settings["size"]))
+    return sizes[-int(settings["axes"]) :]
+
+
+def tensor_of(settings: Settings, data: Tensor | None) -> tuple[Tensor, ...]:
+    """Return the only input of an operator: the data of an earlier layer, or of a drawn shape."""
+    dtype = str(settings["dtype"])
+    if data is None:
+        data = Tensor(shape_of(settings), dtype, zero_point_of(settings, "input_zero_point"))
+    if data.dtype != dtype:
+        raise NotDrawable("another dtype")
+    return (data,)
+
+
 Make = Callable[
     [dict[str, Any], Tensor, Settings, np.random.Generator], tuple[Parameters, list[Array]]
 ]
@@ -123,25 +145,15 @@ def elements(
     """
 
     def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
-        dtype = str(chosen["dtype"])
-        if data is None:
-            sizes = (1, int(chosen["other"]), 2, int(chosen["size"]))
-            shape = sizes[-int(chosen["axes"]) :]
-            data = Tensor(shape, dtype, zero_point_of(chosen, "input_zero_point"))
-        if data.dtype != dtype:
-            raise NotDrawable("another dtype")
+        (data,) = tensor_of(chosen, data)
         zero_point = result(data, zero_point_of(chosen, "output_zero_point"))
         common = common_fields(chosen, data.shape, zero_point)
         parameters, constants = make(common, data, chosen, random)
         step = parameters_step(parameters, [Input(0), *constants])
-        made = Tensor(data.shape, dtype, zero_point, data.layout)
+        made = Tensor(data.shape, data.dtype, zero_point, data.layout)
         return Drawn((data,), (step,), made, math.prod(data.shape))
 
-    family: dict[str, tuple[Setting, ...]] = {
-        "axes": (2, 1, 3, 4), "size": SIZES, "other": SIZES, **COMMON,
-        "input_zero_point": ZERO_POINTS, **settings,
-    }  # fmt: skip
-    return Drawing(family, build, ("size", "other"))
+    return Drawing({**TENSOR, **settings}, build, ("size", "other"))
 
 
 ELEMENTWISE: Mapping[str, tuple[Setting, ...]] = {
@@ -159,8 +171,7 @@ ELEMENTWISE: Mapping[str, tuple[Setting, ...]] = {
 def sides_of(settings: Settings, data: Tensor | None) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Return both operands of an elementwise operator and the shape of the result."""
     dtype = str(settings["dtype"])
-    sizes = (1, int(settings["other"]), 2, int(settings["size"]))
-    shape = sizes[-int(settings["axes"]) :] if data is None else data.shape
+    shape = shape_of(settings) if data is None else data.shape
     if data is not None and data.dtype != dtype:
         raise NotDrawable("another dtype")
     left, right = list(shape), list(shape)

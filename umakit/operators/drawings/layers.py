@@ -24,9 +24,10 @@ from umakit.operators.drawing import (
 from umakit.operators.drawings.families import (
     COMMON,
     SIZES,
+    TENSOR,
     WEIGHTED,
     ZERO_POINTS,
-    zero_point_of,
+    tensor_of,
 )
 from umakit.operators.drawings.scales import SCALES
 from umakit.operators.drawings.windows import IMAGE, image_of
@@ -40,23 +41,6 @@ First = Callable[[Settings, "Tensor | None"], Inputs]
 Operands = Sequence["Input | Array"]
 Make = Callable[[Settings, Inputs, np.random.Generator], tuple[Parameters, Operands]]
 """(settings, inputs, random numbers) -> parameters, and all operands or the constants alone."""
-
-TENSOR: Mapping[str, tuple[Setting, ...]] = {
-    "axes": (2, 1, 3, 4), "size": SIZES, "other": SIZES, **COMMON, "input_zero_point": ZERO_POINTS,
-}  # fmt: skip
-"""Settings of a tensor of up to four axes and of a result that is rescaled."""
-
-
-def tensor_of(settings: Settings, data: Tensor | None) -> Inputs:
-    """Return the only input, [1, other, 2, size] without its first axes."""
-    dtype = str(settings["dtype"])
-    if data is None:
-        sizes = (1, int(settings["other"]), 2, int(settings["size"]))
-        shape = sizes[-int(settings["axes"]) :]
-        data = Tensor(shape, dtype, zero_point_of(settings, "input_zero_point"))
-    if data.dtype != dtype:
-        raise NotDrawable("another dtype")
-    return (data,)
 
 
 def image_input(settings: Settings, data: Tensor | None) -> Inputs:

@@ -9,7 +9,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.operators.drawing import Drawing, Input, NotDrawable, Setting, Settings, Step, Tensor
-from umakit.operators.drawings.layers import MOVED, Inputs, relax_layer, tensor_of
+from umakit.operators.drawings.families import tensor_of
+from umakit.operators.drawings.layers import MOVED, Inputs, relax_layer
 
 relax = tvm_api.relax
 

@@ -20,6 +20,7 @@ from umakit.operators.drawings.families import (
     zero_point_of,
 )
 from umakit.operators.drawings.layers import Inputs, Make, Operands, layer
+from umakit.operators.drawings.reductions import magnitude_of
 from umakit.operators.drawings.scales import SCALES, SPREAD, factors
 from umakit.operators.multipliers import check_headroom, fixed_points, multiplier_of
 from umakit.operators.multipliers import reduced_multipliers as reduced
@@ -131,8 +132,7 @@ def slopes(kind: Callable[..., Parameters]) -> Drawing:
 
 def magnitudes(inputs: Inputs) -> list[int]:
     """Return the largest absolute differences to the zero points."""
-    scale = np.float32(1)
-    return [Scale(scale, tensor.zero_point, tensor.dtype).magnitude for tensor in inputs]
+    return [magnitude_of(tensor.dtype, tensor.zero_point) for tensor in inputs]
 
 
 def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameters]) -> Drawing:

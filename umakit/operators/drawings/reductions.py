@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from umakit.operators.drawing import Drawing, NotDrawable, Setting, Settings
-from umakit.operators.drawings.families import common_fields, zero_point_of
-from umakit.operators.drawings.layers import IMAGES, TENSOR, Inputs, Operands, image_input, layer
+from umakit.operators.drawings.families import TENSOR, common_fields, zero_point_of
+from umakit.operators.drawings.layers import IMAGES, Inputs, Operands, image_input, layer
 from umakit.operators.drawings.scales import SCALES
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
