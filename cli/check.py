@@ -48,7 +48,10 @@ OperatorOption = Annotated[
     ),
 ]
 SecondsOption = Annotated[
-    float, typer.Option(min=0.1, help="Time after which no further layers are drawn.")
+    float,
+    typer.Option(
+        min=0.1, help="Time for drawing, building and running layers; then failures are reduced."
+    ),
 ]
 DrawsOption = Annotated[int, typer.Option(min=1, help="Layers to draw, of all operators.")]
 SeedOption = Annotated[int, typer.Option(min=0, help="Equal seeds draw equal layers.")]

@@ -141,10 +141,15 @@ def find_backends(names: list[str] | None) -> list[Any]:
 
     Raises:
         BackendError: there is no accelerator of a name, or it cannot be loaded.
+        AcceleratorConfigError: there is a mistake in its `accel.toml`, which each command says,
+            also one that needs little of the file.
     """
     from umakit.backend.registry import find_backend
 
-    return [find_backend(name) for name in names or []]
+    found = [find_backend(name) for name in names or []]
+    for backend in found:
+        _ = backend.configuration
+    return found
 
 
 def export_options(

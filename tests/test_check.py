@@ -18,8 +18,6 @@ from umakit import find_backend
 from umakit.errors import InputError
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check.cases import read_case
-from umakit.testing.check.report import Failure
-from umakit.testing.check.shrink import STOPPED, shrunk
 from umakit.tools.scaffold import new_backend
 
 ROOT = Path(__file__).parents[1]
@@ -92,11 +90,6 @@ def test_a_mistake_in_accel_toml_is_none_of_a_layer(
         file.write("[sorces]\n")
     assert run_command(["check", str(folder), "--draws", "5"]) == 2
     assert re.search(r"accel\.toml:\d+: sorces: there is no such key", capsys.readouterr().err)
-
-
-def test_a_reduction_that_ends_early_says_so() -> None:
-    failure = Failure("qconv2d", "is wrong", read_case("qconv2d height=9 seed=1"))
-    assert shrunk(failure, {}, lambda cases: {}, seconds=-1.0).fix == STOPPED
 
 
 def test_a_bug_is_found_named_and_reduced(

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,18 @@ def test_a_pattern_of_the_user_is_drawn_as_he_says(tmp_path: Path) -> None:
         check_layer(backend, "xor columns=7")
     with pytest.raises(BackendError, match=r"backend.py:\d+: it raised KeyError: 'size'"):
         check_layer(backend, "broken")
+
+
+def test_the_backend_of_the_page_is_whole(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs" / "check.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(from tvm.*?)```", page, re.DOTALL)
+    folder = tmp_path / "my_npu"
+    folder.mkdir()
+    (folder / "backend.py").write_text(code)
+    accel = '[accelerator]\nname = "my_npu"\n\n[device]\nsimulator = "none"\n'
+    (folder / "accel.toml").write_text(accel)
+    report = check_backend(find_backend(str(folder)), draws=8)
+    assert report.passed and report.operators["xor"].ran == 8
 
 
 def test_a_pattern_that_cannot_be_drawn_says_how_to_draw_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from umakit.operators.drawing import Tensor
@@ -39,7 +39,7 @@ def test_a_multiplier_that_is_off_by_one_shows(
     random = np.random.default_rng(seed)
     weights, bias, multipliers, shifts = weights_of(settings, (4, terms), random)
     constant = np.flatnonzero(~weights.any(axis=1))
-    assert len(constant) >= (1 if scales else 2)
+    assume(constant.size)  # no multiplier reaches the threshold of some sums of few terms
     for channel in constant:
         place, total = 0 if scales else channel, int(bias[channel])
         results = [

@@ -23,7 +23,8 @@ from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 
 KEPT_OBJECTS = 1024
-"""Number of objects that are kept; older ones are deleted."""
+"""Number of objects that are kept once there are an eighth more; older ones are deleted. So few
+compilations look at the times of all of them."""
 
 SHARED = "umakit_*"
 """Form of the names of files that are the same in many libraries."""
@@ -216,7 +217,7 @@ def cached_object(stem: str, digest: str, compile_to: Callable[[Path], None]) ->
 
 def _delete_old(folder: Path) -> None:
     objects = list(folder.glob("*.o"))
-    if len(objects) > KEPT_OBJECTS:
+    if len(objects) > KEPT_OBJECTS * 9 // 8:
         for stale in sorted(objects, key=modified)[:-KEPT_OBJECTS]:
             stale.unlink(missing_ok=True)
 

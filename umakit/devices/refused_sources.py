@@ -21,6 +21,7 @@ from umakit.text.spelling import closest
 ERROR = re.compile(r"^([^\s:][^:\n]*):(\d+)(?::\d+)?: (?:fatal )?error: ([^\n]*)", re.MULTILINE)
 FROM = re.compile(r"(?:In file included from|\s+from) ([^\s:][^:\n]*):(\d+)")
 PLACE = re.compile(rf"(?:^|/)({SOURCE_FOLDER}|{SIMULATOR_FOLDER})/(\w+)/(.+)$")
+BEFORE = re.compile(r"^([^\s:][^:\n]*):(\d+)(?::\d+)?: note: previous declaration", re.MULTILINE)
 UNDEFINED = re.compile(r"undefined reference to [`'](\w+)'|undefined symbol: (\w+)")
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.MULTILINE)
@@ -97,7 +98,8 @@ def first_error(messages: str) -> tuple[TeamFile, str] | None:
         None if no error is in a file of a team, or in what such a file includes of others.
     """
     includers: list[TeamFile] = []
-    for line in messages.splitlines():
+    lines = messages.splitlines()
+    for number, line in enumerate(lines):
         includer, error = FROM.match(line), ERROR.match(line)
         if includer:
             found = _team_file(includer[1], int(includer[2]))
@@ -105,9 +107,18 @@ def first_error(messages: str) -> tuple[TeamFile, str] | None:
         elif error:
             found = _team_file(error[1], int(error[2])) or next(iter(includers), None)
             if found:
-                return found, error[3]
+                return found, error[3] + _declared_before(error[3], lines[number + 1 :])
             includers = []
     return None
+
+
+def _declared_before(text: str, following: list[str]) -> str:
+    """Return where a function with another type is declared, of the lines behind an error."""
+    if not text.startswith("conflicting types"):
+        return ""
+    note = next(filter(None, map(BEFORE.match, following)), None)
+    file = _team_file(note[1], int(note[2])) if note else None
+    return f", declared at {file.where}" if file else ""
 
 
 def _team_file(path: str, line: int) -> TeamFile | None:

@@ -32,7 +32,7 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
     if in_toml:
         number, fix = int(in_toml[1]), "correct it"
     if "Extra inputs" in what:
-        what, fix = f"{'.'.join(parts)}: there is no such key", _spelling(parts, model)
+        what, fix = f"{'.'.join(parts)}: there is no such key", spelling_of_key(parts, model)
     elif "Field required" in what:
         what = f"{'.'.join(parts)}: is missing"
         keys = [match[1] for line in lines if (match := re.match(r"\s*(\w+)\s*=", line))]
@@ -40,6 +40,8 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
         section = parts[-2] if len(parts) > 1 else ""
         number = _line_of(lines, close) if close else _line_of(lines, section)
         fix = f"write {parts[-1]} instead of {close}" if close else f"set {parts[-1]}"
+    elif "Input should be '" in what and number:
+        fix = _spelling_of_value(lines[number - 1], re.findall(r"'(\w+)'", what))
     where = f"{path}:{number}" if number else str(path)
     return AcceleratorConfigError(what, where=where, fix=fix)
 
@@ -73,10 +75,24 @@ def _line_of(lines: Sequence[str], key: str) -> int:
     return next((number for number, line in enumerate(lines, 1) if form.match(line)), 0)
 
 
-def _spelling(parts: Sequence[str], section: type[BaseModel]) -> str:
-    """Return the keys that are close to an unknown one, or all of its section."""
+def _spelling_of_value(line: str, possible: Sequence[str]) -> str:
+    """Return which of the possible values a line's own is close to; empty if there is none."""
+    for value in re.findall(r"""["']([^"']*)["']""", line):
+        close = "" if value in possible else closest(value, possible)
+        if close:
+            return f'write "{close}" instead of "{value}"'
+    return ""
+
+
+def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
+    """Return what to do about an unknown key: a close one, or all keys of its section.
+
+    Args:
+        parts: names and positions on the way to the key.
+        section: what the whole file consists of.
+    """
     for part in parts[:-1]:
-        if part.isdigit() or part not in section.model_fields:
+        if str(part).isdigit() or part not in section.model_fields:
             continue
         annotation = section.model_fields[part].annotation
         inner = getattr(annotation, "__args__", (annotation,))[0]

@@ -18,6 +18,7 @@ from pydantic import (
 )
 
 from umakit.errors import RegisterMapError
+from umakit.machine.config_faults import spelling_of_key
 
 WORD = 1 << 32
 ANY = "any"
@@ -289,9 +290,14 @@ def read_register_map(text: str, where: str) -> RegisterMap:
         location = [part for part in first["loc"] if part not in ("str", "dict[str,str]")]
         message = first["msg"].removeprefix("Value error, ")
         key = ".".join(str(part) for part in location if not isinstance(part, int))
-        line = _line(text, data, location, message)
+        line, fix = _line(text, data, location, message), ""
+        if first["type"] == "extra_forbidden":
+            message = "there is no such key"
+            fix = spelling_of_key([str(part) for part in location], RegisterMap)
         raise RegisterMapError(
-            f"{key}: {message}" if key else message, where=f"{where}:{line}" if line else where
+            f"{key}: {message}" if key else message,
+            where=f"{where}:{line}" if line else where,
+            fix=fix,
         ) from None
 
 

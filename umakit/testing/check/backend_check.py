@@ -25,8 +25,9 @@ from umakit.testing.check.shrink import shrunk
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
 
 SECONDS, DRAWS = 120.0, 1000
-BATCH = 100
-"""Cases in one library."""
+BATCH, FIRST_BATCH, LEAST_BATCH = 100, 20, 10
+"""Most cases in one library; those of the first one, which soon says what is wrong everywhere; and
+the fewest that are worth one before the time ends."""
 
 CHAINED = 0.15
 """Share of cases that are chains of two layers."""
@@ -52,8 +53,9 @@ def check_backend(
 
     Args:
         backend: the backend.
-        seconds: after which no further batch begins; what is left of them, and some seconds at
-            least, is for reducing failures.
+        seconds: in which batches are drawn, built and run, as long as they take what the last one
+            took per layer; what is left of them, and some seconds at least, is for reducing
+            failures.
         seed: equal seeds draw equal cases.
         operators: names of the patterns to check; default: all.
         draws: number of cases of all patterns together.
@@ -70,18 +72,18 @@ def check_backend(
     started = time.monotonic()
     report = CheckReport(backend.target_name, seed)
     with temporary_folder("umakit-check-") as folder:
-        session = Session(backend, folder, device)
+        session = Session(backend, folder, device, started + seconds)
         chosen = _chosen(session.claims, operators)
         report.operators = {name: Counts() for name in chosen}
         drawing = _draws(session, chosen, np.random.default_rng(seed))
         claims = session.claims
         undrawn = [_undrawn(claims[name]) for name in chosen if claims[name].drawing is None]
-        batches = _batches(drawing, draws, started + seconds)
+        batches = _Batches(drawing, draws, session.end, tell)
         accepted: list[Case] = []
         with Workers(session, min(jobs, -(-draws // BATCH)), folder, device) as workers:
             for cases, outcome in workers.outcomes(batches):
                 _count(report, cases, outcome)
-                tell(f"{sum(each.drawn for each in report.operators.values())} of {draws} layers")
+                batches.note(len(cases), outcome.seconds)
                 accepted += [case for case, is_accepted in cases if is_accepted]
                 if report.failures:
                     break
@@ -147,6 +149,9 @@ def _draws(
         walk = Walk(claim, random)
         if walk.has_any:
             walks[name] = walk
+    for _, walk in zip(range(FIRST_BATCH), itertools.cycle(walks.values())):
+        layer, accepted = walk.draw()  # small ones first: what is wrong everywhere is soon found
+        yield Case((layer,)), accepted
     for walk in walks.values():
         for layer, accepted in walk.edges():
             if accepted:
@@ -163,15 +168,46 @@ def _draws(
             yield case, accepted
 
 
-def _batches(drawing: Iterator[tuple[Case, bool]], draws: int, end: float) -> Iterator[Cases]:
-    """Yield batches until enough are drawn or the time is over."""
-    left = draws
-    while left > 0 and time.monotonic() < end:
-        cases = list(itertools.islice(drawing, min(left, BATCH)))
-        if not cases:
-            return
-        left -= len(cases)
-        yield cases
+class _Batches:
+    """Batches until enough are drawn or the time is over.
+
+    Args:
+        drawing: cases with what their patterns say.
+        draws: number of cases of all batches together.
+        end: value of `time.monotonic` until which batches shall be done.
+        tell: called before each batch and after it.
+    """
+
+    def __init__(
+        self, drawing: Iterator[tuple[Case, bool]], draws: int, end: float, tell: Tell
+    ) -> None:
+        self._drawing, self._draws, self._end, self._tell = drawing, draws, end, tell
+        self._done = 0
+        self._seconds_per_case: float | None = None
+
+    def note(self, count: int, seconds: float) -> None:
+        """Count a batch that is done, for the size of the next ones."""
+        self._done += count
+        self._seconds_per_case = seconds / count
+        self._tell(f"{self._done} of {self._draws} layers")
+
+    def __iter__(self) -> Iterator[Cases]:
+        left = self._draws
+        while left > 0:
+            cases = list(itertools.islice(self._drawing, min(left, self._size())))
+            if not cases:
+                return
+            if left == self._draws:
+                self._tell(f"building the first {len(cases)} of {self._draws} layers")
+            left -= len(cases)
+            yield cases
+
+    def _size(self) -> int:
+        """Return how many cases are built and run in the time that is left."""
+        if self._seconds_per_case is None:
+            return FIRST_BATCH
+        size = int((self._end - time.monotonic()) / self._seconds_per_case)
+        return min(size, BATCH) if size >= LEAST_BATCH else 0
 
 
 def _is_chain(session: Session, case: Case) -> bool:

@@ -198,7 +198,6 @@ def network_of(
                     for step in range(len(layer.steps)):
                         name = f"case{number}_layer{position}_{step}"
                         call = layer.call(step, operands, emitted)
-                        call = layer.call(step, operands, emitted)
                         own = rounded(call, (roundings or {}).get(name, ""))
                         emitted.append(builder.emit(own, name))
                         member.names.append(name)

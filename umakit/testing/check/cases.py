@@ -53,8 +53,9 @@ class LayerSettings:
                 isinstance(value, str) and value not in drawing.settings[name]
             ):
                 few = ", ".join(str(each) for each in drawing.settings[name])
+                which = "one of" if isinstance(first[name], str) else "an integer, such as"
                 raise InputError(
-                    f"{name}={value} of {self.pattern} is not possible", fix=f"say one of {few}"
+                    f"{name}={value} of {self.pattern} is not possible", fix=f"say {which} {few}"
                 )
         return first | {name: value for name, value in self.settings.items() if name != SEED}
 

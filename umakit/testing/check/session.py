@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,13 +30,16 @@ class Session:
         backend: the backend.
         folder: for files.
         device: name of the device that libraries run on.
+        end: value of `time.monotonic` after which cases that a stop kept from running stay so.
 
     Raises:
         AcceleratorConfigError: the backend's `accel.toml` cannot be used.
     """
 
-    def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
-        self.backend, self._folder = backend, folder
+    def __init__(
+        self, backend: Backend, folder: Path, device: str = HOST.name, end: float = math.inf
+    ) -> None:
+        self.backend, self._folder, self.end = backend, folder, end
         _ = backend.configuration  # a mistake in accel.toml is none of a layer
         self._device = find_device(device)
         self.claims = {claim.name: claim for claim in claims_of(backend)}
@@ -81,8 +86,8 @@ class Session:
         """Return the members of a batch and what is wrong with them.
 
         Behind a case that stops the run there are no results, so the others run again without it,
-        and then without all layers of the operators that stop it. Of cases that the compiler
-        refuses together, halves are tried until one is found that it refuses.
+        and then without all layers of the operators that stop it, while there is time. Of cases
+        that the compiler refuses together, halves are tried until one is found that it refuses.
 
         Args:
             cases: with what the patterns say about their last layers.
@@ -113,5 +118,7 @@ class Session:
             for case, accepted in cases
             if id(case) not in ended and not any(layer.pattern in left_out for layer in case.layers)
         ]
+        if time.monotonic() > self.end:
+            return stopped, found
         members, others = self.failures_of(rest, is_first=False)
         return stopped + members, found + others

@@ -2,11 +2,16 @@
 """Reduction of a case that fails: as few layers and settings as possible, and small ones.
 
 Delta debugging (A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
-2002) by rounds: all simpler cases of a round are branches of one library.
+2002) by rounds: many simpler cases are branches of one library. Each round tries layers with all
+but one setting at their simplest values, smaller settings one by one, and what failed in the round
+before together; cheap layers first, so that a failure that needs no large layer is not looked for
+among large ones.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +22,9 @@ from umakit.testing.check.claims import Claim, accepts, layers_of
 from umakit.testing.check.report import Failure
 
 ROUNDS, CANDIDATES = 20, 60
+
+WORK = 2_000_000
+"""Multiplications and elements of cases that run together; a case with more of them runs alone."""
 
 STOPPED = "the time ended before this was as simple as possible: more --seconds reduce it"
 
@@ -31,19 +39,21 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
         failure: with a case.
         claims: by name of the pattern.
         fails: runs cases.
-        seconds: after which no further round begins; the failure then says that it may be simpler.
+        seconds: after which no more cases run; the failure then says that it may be simpler.
     """
     end = time.monotonic() + seconds
     best, together = failure, []  # type: tuple[Failure, list[Case]]
     for _ in range(ROUNDS):
         assert best.case is not None
-        if time.monotonic() > end:
-            return best if best.fix else replace(best, fix=STOPPED)
         candidates = [*together, *simpler(best.case, claims)]
-        limit = _cost(best.case, claims)
-        accepted = [case for case in candidates if _is_simpler(case, claims, limit)]
-        found = fails(accepted[:CANDIDATES])
-        failing = [case for case in accepted if str(case) in found]
+        found, failing = {}, []  # type: tuple[dict[str, Failure], list[Case]]
+        for cases in _cheap_first(candidates, claims, _cost(best.case, claims)):
+            if time.monotonic() > end:
+                return best if best.fix else replace(best, fix=STOPPED)
+            found = fails(cases)
+            failing = [case for case in cases if str(case) in found]
+            if failing:
+                break
         if not failing:
             break
         chosen = min(failing, key=lambda case: _cost(case, claims))
@@ -53,28 +63,73 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
 
 
 def simpler(case: Case, claims: dict[str, Claim]) -> Iterator[Case]:
-    """Yield cases with one layer less, or with one setting that is simpler."""
+    """Yield cases with one layer less, or with simpler settings of one layer."""
     if len(case.layers) > 1:
         yield from (Case((layer,)) for layer in case.layers)
     for position, layer in enumerate(case.layers):
         drawing = claims[layer.pattern].drawing
         assert drawing is not None
-        for changed in _simpler_settings(layer, drawing):
+        for changed in (*_nearly_first(layer, drawing), *_simpler_settings(layer, drawing)):
             yield _with(case, position, changed)
+
+
+def _nearly_first(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerSettings]:
+    """Yield the layer with all settings at their first values, and with all but one of them."""
+    seed = {name: value for name, value in layer.settings.items() if name == SEED}
+    yield replace(layer, settings=seed)
+    for name, value in layer.settings.items():
+        if name != SEED:
+            yield replace(layer, settings={name: value, **seed})
+    large = {name: drawing.settings[name][0] for name in drawing.sizes if name in layer.settings}
+    if large:
+        yield replace(layer, settings={**layer.settings, **large}).reduced(drawing)
 
 
 def _simpler_settings(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerSettings]:
     for name, value in layer.settings.items():
         if name == SEED:
             continue
-        first = drawing.settings[name][0]
-        values: list[Setting] = [first]
-        if isinstance(value, int) and isinstance(first, int):
-            step = 1 if value > first else -1
-            values += [(value + first) // 2, value - step]
-        for other in dict.fromkeys(values):
-            if other != value:
-                yield _set(layer, drawing, name, other)
+        for other in _simpler_values(value, drawing.settings[name][0]):
+            yield _set(layer, drawing, name, other)
+
+
+def _simpler_values(value: Setting, first: Setting) -> list[Setting]:
+    """Return the first value and, of integers, those at doubling distances from it."""
+    if not isinstance(value, int) or not isinstance(first, int):
+        return [first]
+    step, distance = (1 if value > first else -1), abs(value - first)
+    near = [first + step * (1 << bit) for bit in range((distance - 1).bit_length())]
+    return list(dict.fromkeys([first, *near, value - step]))
+
+
+def _cheap_first(
+    candidates: Sequence[Case], claims: dict[str, Claim], limit: tuple[float, ...]
+) -> Iterator[list[Case]]:
+    """Yield simpler cases that the patterns accept, in groups that run together."""
+    works = []
+    for case in {str(case): case for case in candidates}.values():
+        with contextlib.suppress(NotDrawable):
+            if _cost(case, claims) < limit:
+                works.append((_work(case, claims), case))
+    group: list[Case] = []
+    left = WORK
+    for work, case in sorted(works, key=lambda pair: pair[0]):
+        if not accepts(case, claims):
+            continue
+        if group and (len(group) == CANDIDATES or work > left):
+            yield group
+            group, left = [], WORK
+        group.append(case)
+        left -= work
+    if group:
+        yield group
+
+
+def _work(case: Case, claims: dict[str, Claim]) -> int:
+    """Return the multiplications and input elements of a case."""
+    layers = layers_of(case, claims)
+    elements = sum(math.prod(tensor.shape) for layer in layers for tensor in layer.inputs)
+    return sum(layer.macs for layer in layers) + elements
 
 
 def _set(layer: LayerSettings, drawing: Drawing, name: str, value: Setting) -> LayerSettings:
@@ -93,7 +148,7 @@ def _together(before: Case, failing: Sequence[Case]) -> list[Case]:
     found = []
     for count in (len(same), len(same) // 2):
         layers = list(before.layers)
-        for case in same[:count]:
+        for case in reversed(same[:count]):  # of two changes of a setting, the cheap one is kept
             for position, layer in enumerate(case.layers):
                 layers[position] = _merged(layers[position], before.layers[position], layer)
         found.append(Case(tuple(layers)))
@@ -110,13 +165,6 @@ def _merged(found: LayerSettings, before: LayerSettings, changed: LayerSettings)
         else:
             settings.pop(name, None)
     return replace(found, settings=settings)
-
-
-def _is_simpler(case: Case, claims: dict[str, Claim], limit: tuple[float, ...]) -> bool:
-    try:
-        return _cost(case, claims) < limit and accepts(case, claims)
-    except NotDrawable:
-        return False
 
 
 def _cost(case: Case, claims: dict[str, Claim]) -> tuple[float, ...]:

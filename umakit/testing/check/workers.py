@@ -41,22 +41,25 @@ class Outcome:
         not_run: the pattern of each case that others of the batch kept from running.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
+        seconds: time that it took.
     """
 
     ran: list[tuple[str, bool]]
     not_run: list[str]
     failures: list[Failure]
     cycles: list[tuple[Case, int, int]]
+    seconds: float
 
 
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
+    started = time.monotonic()
     members, failures = session.failures_of(cases)
     ran = [(each.case.pattern, each.ran) for each in members]
     cycles = [(each.case, *pair) for each in members for pair in each.cycles]
     done = {id(each.case) for each in members} | {id(each.case) for each in failures}
     not_run = [case.pattern for case, _ in cases if id(case) not in done]
-    return Outcome(ran, not_run, failures, cycles)
+    return Outcome(ran, not_run, failures, cycles, time.monotonic() - started)
 
 
 class Workers:
@@ -72,7 +75,7 @@ class Workers:
     def __init__(self, session: Session, jobs: int, folder: Path, device: str) -> None:
         self._session = session
         self._jobs = jobs if (session.backend.folder / "backend.py").is_file() else 1
-        self._given = (session.backend.folder, folder, device)
+        self._given = (session.backend.folder, folder, device, session.end)
         self._pool: ProcessPoolExecutor | None = None
         self._before: set[int | None] = set()
         self._is_done = False
@@ -146,7 +149,7 @@ def _done(cases: Cases, future: Future[Outcome]) -> tuple[Cases, Outcome]:
 _own_session: Session | None = None
 
 
-def _begin(backend_folder: Path, folder: Path, device: str) -> None:
+def _begin(backend_folder: Path, folder: Path, device: str, end: float) -> None:
     from umakit.backend.registry import find_backend
 
     global _own_session
@@ -156,7 +159,7 @@ def _begin(backend_folder: Path, folder: Path, device: str) -> None:
     own = Path(tempfile.mkdtemp(dir=folder))
     tempfile.tempdir = str(own)
     backend: Backend = find_backend(backend_folder)
-    _own_session = Session(backend, own, device)
+    _own_session = Session(backend, own, device, end)
 
 
 def _end_with(parent: int) -> None:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reduction of failing cases, with failures made up: what is found is as simple as it can be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umakit.backend.registry import find_backend
+from umakit.operators.drawing import NotDrawable
+from umakit.testing.check import backend_check
+from umakit.testing.check.backend_check import BATCH, FIRST_BATCH, _Batches
+from umakit.testing.check.cases import SEED, Case, LayerSettings, read_case
+from umakit.testing.check.claims import Claim, accepts, claims_of
+from umakit.testing.check.drawing import Walk
+from umakit.testing.check.report import Failure
+from umakit.testing.check.shrink import STOPPED, shrunk
+
+ROUNDS = 8
+"""Libraries that a reduction may build."""
+
+
+@pytest.fixture(scope="module")
+def claims() -> dict[str, Claim]:
+    return {claim.name: claim for claim in claims_of(find_backend("strawberry_accelerator"))}
+
+
+def reduced(
+    case: Case, claims: dict[str, Claim], is_wrong: Callable[[dict[str, object]], bool]
+) -> tuple[LayerSettings, list[int]]:
+    """What a failure is reduced to if layers of some settings are wrong, and sizes of groups."""
+    drawing = claims[case.pattern].drawing
+    assert drawing is not None
+    groups = []
+
+    def fails(cases: Sequence[Case]) -> dict[str, Failure]:
+        groups.append(len(cases))
+        return {
+            str(each): Failure(each.pattern, "is wrong", each)
+            for each in cases
+            if is_wrong(dict(each.layers[0].complete(drawing)))
+        }
+
+    found = shrunk(Failure(case.pattern, "is wrong", case), claims, fails, 60.0).case
+    assert found is not None
+    (layer,) = found.layers
+    return layer, groups
+
+
+@given(seed=st.integers(0, 1000), data=st.data())
+def test_two_conditions_are_found_alone(
+    seed: int, data: st.DataObject, claims: dict[str, Claim]
+) -> None:
+    """A bug that needs two settings: without any other setting that is left there is no layer."""
+    claim = claims["qconv2d"]
+    walk = Walk(claim, np.random.default_rng(seed))
+    layer = next(layer for layer, accepted in iter(walk.draw, None) if accepted)
+    names = data.draw(st.lists(st.sampled_from(list(layer.settings)), max_size=2))
+    needed = {name: layer.settings[name] for name in names if name != SEED}
+    found, groups = reduced(Case((layer,)), claims, lambda each: needed.items() <= each.items())
+    assert len(groups) <= ROUNDS
+    assert needed.items() <= found.settings.items()
+    for name in found.settings.keys() - needed.keys() - {SEED}:
+        settings = {key: value for key, value in found.settings.items() if key != name}
+        assert not is_accepted(Case((LayerSettings(claim.name, settings),)), claims)
+
+
+def is_accepted(case: Case, claims: dict[str, Claim]) -> bool:
+    try:
+        return accepts(case, claims)
+    except NotDrawable:
+        return False
+
+
+@pytest.mark.parametrize("text, least", [
+    ("qconv2d height=32720 seed=1", {"height": 2}),
+    ("qdense rows=8192 seed=1", {"rows": 3}),
+    ("qdepthwise groups=16 height=12 width=20 clip=low seed=1", {"height": 2, "groups": 2}),
+])  # fmt: skip
+def test_large_sizes_become_small_ones(
+    text: str, least: dict[str, int], claims: dict[str, Claim]
+) -> None:
+    found, groups = reduced(
+        read_case(text), claims, lambda each: all(each[n] >= v for n, v in least.items())
+    )
+    assert {name: value for name, value in found.settings.items() if name != "seed"} == least
+    assert len(groups) <= ROUNDS
+
+
+def test_a_reduction_that_ends_early_says_so(claims: dict[str, Claim]) -> None:
+    failure = Failure("qconv2d", "is wrong", read_case("qconv2d height=9 seed=1"))
+    assert shrunk(failure, claims, lambda cases: {}, seconds=-1.0).fix == STOPPED
+
+
+def test_batches_are_as_large_as_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 0.5 s per layer, 100 s are enough for 200 layers and not for one more batch."""
+    now, told = 0.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert backend_check.time is time
+    case = Case((LayerSettings("qdense"),))
+    batches = _Batches(iter([(case, True)] * 5000), 5000, 100.0, told.append)
+    sizes = []
+    for cases in batches:
+        sizes.append(len(cases))
+        now += 0.5 * len(cases)
+        batches.note(len(cases), 0.5 * len(cases))
+    assert sizes == [FIRST_BATCH, BATCH, 200 - FIRST_BATCH - BATCH]
+    assert told[0] == "building the first 20 of 5000 layers"
+    assert told[-1] == "200 of 5000 layers"
