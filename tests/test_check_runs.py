@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,7 +89,7 @@ class Stopping(Session):
     """Runs layers whose driver returns a status wherever the text of a case has a word."""
 
     def __init__(self, word: str) -> None:
-        self.word, self.runs = word, 0
+        self.word, self.runs, self.end = word, 0, math.inf
 
     def batch_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[Batch, list[Failure]]:
         self.runs += 1
@@ -118,6 +119,13 @@ def test_layers_behind_one_that_stops_the_run_are_run_again(
     assert (session.runs, len(outcome.ran)) == (runs, ran)
     assert sorted(set(outcome.not_run)) == not_run
     assert len(outcome.not_run) == 9 - ran
+
+
+def test_no_layers_are_run_again_once_the_time_is_over() -> None:
+    session = Stopping("seed=0")
+    session.end = -math.inf
+    outcome = outcome_of(session, [(read_case(f"qdense seed={n}"), True) for n in range(9)])
+    assert (session.runs, len(outcome.ran), len(outcome.not_run)) == (1, 1, 8)
 
 
 def test_a_report_says_what_was_not_run() -> None:
