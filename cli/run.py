@@ -30,7 +30,8 @@ InputsOption = Annotated[
     typer.Option(
         "--inputs",
         "-i",
-        help="Arrays by input name (npz); one more leading dimension runs that many inferences.",
+        help="Arrays by input name (npz), any name for a single input; one more leading dimension "
+        "runs that many inferences.",
         show_default=False,
     ),
 ]

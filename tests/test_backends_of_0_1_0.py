@@ -31,7 +31,7 @@ OLD_IMPORTS = {
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", some(OLD_IMPORTS, 2))
+@pytest.mark.parametrize("name", some(OLD_IMPORTS, 3))
 def test_a_backend_of_0_1_0_compiles_and_runs_a_network(name: str, tmp_path: Path) -> None:
     folder = tmp_path / name
     shutil.copytree(BACKENDS / name, folder)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 
 BENCH = Path(__file__).parents[1] / "bench"
+
+pytestmark = pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
 
 
 @pytest.fixture(scope="module")

@@ -259,6 +259,8 @@ def edited(*changes: tuple[str, str]) -> str:
          "machine.engine: none copies parameters; name it in does of one"),
         ('["weights", "parameters"]\nqueue', '["weights", "parameters", "data"]\nqueue',
          "machine.engine.loader.does: dma does data already"),
+        ('does = ["convolution"]', 'does = ["convolutions"]',
+         'machine.engine.array.does.0: .*; write "convolution" instead of "convolutions"'),
         ('does = ["convolution"]', 'does = ["gemm"]',
          "machine.engine.array.does.0: Input should be 'data', 'weights',"),
         ('[machine]', '[device]\nsimulator = "mac_array"\n[machine]', "array: is missing"),

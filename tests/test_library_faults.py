@@ -271,7 +271,7 @@ def test_strawberry_answers_every_fault_of_every_transfer_and_job(
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("completion", "queue"), some([("polling", 2), ("interrupt", 16), ("interrupt", 0)], 2)
+    ("completion", "queue"), some([("polling", 2), ("interrupt", 16), ("interrupt", 0)], 3)
 )
 def test_chocolate_answers_every_fault_of_every_command(
     completion: str, queue: int, tmp_path: Path

@@ -170,7 +170,7 @@ BROKEN = {
         "dense =", "dens =", r"registers\.toml:\d+: .*no operator 'dens'; write dense"
     ),
     "not C": ('"$scales"', '"$scales +"', r"registers\.toml:\d+: .*SCALES is not one expression"),
-    "a misspelt key": ("access = ", "acess = ", r"registers\.toml:\d+: .*acess"),
+    "a misspelt key": ("access = ", "acess = ", r"registers\.toml:\d+: .*acess.*write access"),
     "no such register": ('busy = "STATUS.BUSY"', 'busy = "STATE"', r"there is no STATE in the map"),
     "a size that no register says": (
         'operand = { any = "$height"', 'operand = { any = "$height / 2"',

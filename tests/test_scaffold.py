@@ -233,7 +233,7 @@ def test_run_py_works_from_anywhere(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
-    ("tutorial", "count"), some([("vanilla", 9), ("strawberry", 8), ("chocolate", 8)], 2)
+    ("tutorial", "count"), some([("vanilla", 9), ("strawberry", 8), ("chocolate", 8)], 3)
 )
 def test_the_tests_of_a_generated_backend_pass(tutorial: str, count: int, tmp_path: Path) -> None:
     folder = new_backend("acme_npu", tmp_path, tutorial).folder

@@ -97,7 +97,7 @@ def exact(what: Layer, tiling: Tiling, hardware: Hardware) -> int | None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("name", some(LAYERS, 3))
+@pytest.mark.parametrize("name", some(LAYERS, 6))
 def test_the_search_finds_what_trying_everything_finds(name: str) -> None:
     what = LAYERS[name]
     cycles = [exact(what, tiling, SMALL) for tiling in every_tiling(what, SMALL)]

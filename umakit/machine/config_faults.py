@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from umakit.errors import AcceleratorConfigError
 from umakit.text.spelling import closest
+
+QUOTED = re.compile(r"""["']([^"']*)["']""")
 
 
 def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorConfigError:
@@ -40,8 +43,8 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
         section = parts[-2] if len(parts) > 1 else ""
         number = _line_of(lines, close) if close else _line_of(lines, section)
         fix = f"write {parts[-1]} instead of {close}" if close else f"set {parts[-1]}"
-    elif "Input should be '" in what and number:
-        fix = _spelling_of_value(lines[number - 1], re.findall(r"'(\w+)'", what))
+    elif "Input should be '" in what:
+        number, fix = _wrong_value(lines, parts, re.findall(r"'(\w*)'", what))
     where = f"{path}:{number}" if number else str(path)
     return AcceleratorConfigError(what, where=where, fix=fix)
 
@@ -75,13 +78,25 @@ def _line_of(lines: Sequence[str], key: str) -> int:
     return next((number for number, line in enumerate(lines, 1) if form.match(line)), 0)
 
 
-def _spelling_of_value(line: str, possible: Sequence[str]) -> str:
-    """Return which of the possible values a line's own is close to; empty if there is none."""
-    for value in re.findall(r"""["']([^"']*)["']""", line):
-        close = "" if value in possible else closest(value, possible)
-        if close:
-            return f'write "{close}" instead of "{value}"'
-    return ""
+def _wrong_value(
+    lines: Sequence[str], parts: Sequence[str], possible: Sequence[str]
+) -> tuple[int, str]:
+    """Return the line that sets a key to a value that is not possible, and the close one.
+
+    Args:
+        lines: of the file.
+        parts: names and positions on the way to the value.
+        possible: values of the key; some other line may set it to one of them.
+    """
+    key = next(part for part in reversed(parts) if not part.isdigit())
+    for number, line in enumerate(lines, 1):
+        if not _line_of([line], key):
+            continue
+        wrong = [each for each in QUOTED.findall(line) if each not in possible]
+        if wrong:
+            close = closest(wrong[0], possible)
+            return number, f'write "{close}" instead of "{wrong[0]}"' if close else ""
+    return _line_of(lines, key), ""
 
 
 def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
@@ -92,13 +107,22 @@ def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
         section: what the whole file consists of.
     """
     for part in parts[:-1]:
-        if str(part).isdigit() or part not in section.model_fields:
+        field = _field(part, section)
+        if field is None:
             continue
-        annotation = section.model_fields[part].annotation
+        annotation = field.annotation
         inner = getattr(annotation, "__args__", (annotation,))[0]
         section = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else section
-    keys = list(section.model_fields)
+    keys = [field.alias or name for name, field in section.model_fields.items()]
     close = closest(parts[-1], keys)
     if close:
         return f"remove it, or write {close}"
     return f"remove it; the keys here are {', '.join(keys)}"
+
+
+def _field(key: str, section: type[BaseModel]) -> FieldInfo | None:
+    """Return the field of a section that a key sets; None if no key does."""
+    for name, field in section.model_fields.items():
+        if key in (name, field.alias):
+            return field
+    return None
