@@ -30,7 +30,7 @@ from umakit.errors import BackendError, DeviceError, InputError, LoweringError
 from umakit.library.export import Library
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
-from umakit.registration.backend import RELAX_PHASES
+from umakit.registration.registered import RELAX_PHASES
 from umakit.testing.harness import AOTModel, compile_and_run
 
 relax, tirx, topi = tvm_api.relax, tvm_api.tirx, tvm_api.topi

@@ -20,7 +20,8 @@ from umakit.codegen.kernel_source import print_kernel
 from umakit.codegen.line_breaks import WIDTH, wrapped_call
 from umakit.lower.kernels import make_kernel
 from umakit.operators.kernels import loops
-from umakit.registration.backend import Backend, Driver
+from umakit.registration.backend import Backend
+from umakit.registration.registered import Driver
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"
 

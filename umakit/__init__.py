@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from umakit.frontend import import_model
     from umakit.memory.pools import MemoryPool
     from umakit.pipeline import ExportOptions, compile_model
-    from umakit.registration.backend import PassPhase
+    from umakit.registration.registered import PassPhase
     from umakit.registration.strategy import OpStrategy
     from umakit.registration.target import create_target, target_attributes
     from umakit.testing.harness import AOTModel, compile_and_run
@@ -51,7 +51,7 @@ __getattr__ = imported_on_use(
         "ExportOptions": "umakit.pipeline",
         "MemoryPool": "umakit.memory.pools",
         "OpStrategy": "umakit.registration.strategy",
-        "PassPhase": "umakit.registration.backend",
+        "PassPhase": "umakit.registration.registered",
         "UMABackend": "umakit.backend.base",
         "UmakitError": "umakit.errors",
         "compile_and_run": "umakit.testing.harness",

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         QueueSection,
     )
     from umakit.machine.simulator_config import SimulatorSection
-    from umakit.registration.backend import PassPhase, Pattern
     from umakit.registration.board_notes import BoardNotes, DeviceUse
+    from umakit.registration.registered import PassPhase, Pattern
     from umakit.registration.strategy import OpStrategy
     from umakit.registration.target import create_target, target_attributes
 
@@ -81,8 +81,8 @@ __getattr__ = imported_on_use(
         "BoardNotes": "umakit.registration.board_notes",
         "DeviceUse": "umakit.registration.board_notes",
         "OpStrategy": "umakit.registration.strategy",
-        "PassPhase": "umakit.registration.backend",
-        "Pattern": "umakit.registration.backend",
+        "PassPhase": "umakit.registration.registered",
+        "Pattern": "umakit.registration.registered",
         "UMABackend": "umakit.backend.base",
         "create_target": "umakit.registration.target",
         "find_backend": "umakit.backend.registry",

@@ -13,9 +13,10 @@ from typing import Any
 from umakit import tvm_api
 from umakit.partition.partitioner import partition_module
 from umakit.patterns import OperatorPattern
-from umakit.registration.backend import Backend, PassPhase
+from umakit.registration.backend import Backend
 from umakit.registration.kernel_pass import kernel_pass
 from umakit.registration.kernels import read_kernel
+from umakit.registration.registered import PassPhase
 from umakit.registration.target import (
     AttributeValue,
     check_target_name,

@@ -26,7 +26,8 @@ from umakit.frontend.model import Model, type_specification
 from umakit.partition.partitioner import Partitioned
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import export_program
-from umakit.registration.backend import Backend, Pattern
+from umakit.registration.backend import Backend
+from umakit.registration.registered import Pattern
 from umakit.text.escaping import shown
 from umakit.text.names import is_identifier, symbol_part
 from umakit.text.rendering import render

@@ -17,7 +17,7 @@ from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
 from umakit.codegen.overflow_comments import WrappingOperation
 from umakit.errors import LoweringError
 from umakit.operators.numeric import requantize
-from umakit.registration.backend import ReplaceCallExtern
+from umakit.registration.registered import ReplaceCallExtern
 from umakit.text.escaping import shown
 from umakit.text.names import (
     MATH_HEADER,

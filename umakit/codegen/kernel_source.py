@@ -25,8 +25,8 @@ from umakit.lower.driver_calls import DriverCall, TextCall
 from umakit.lower.index_ranges import Elements
 from umakit.lower.kernels import Kernel
 from umakit.lower.parameters import Parameter
-from umakit.registration.backend import ReplaceCallExtern
 from umakit.registration.kernels import SCRATCH_BYTES
+from umakit.registration.registered import ReplaceCallExtern
 from umakit.text.c_text import filled
 
 tirx = tvm_api.tirx

@@ -27,7 +27,8 @@ from umakit.partition.constant_roles import ConstantRoles
 from umakit.partition.partitioner import Partitioned, run_passes
 from umakit.partition.report import CPU, OffloadReport
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE
-from umakit.registration.backend import Backend, PassPhase
+from umakit.registration.backend import Backend
+from umakit.registration.registered import PassPhase
 
 __all__ = ["Kernel", "Lowered", "accelerator_kernels", "expand_requantize", "lower"]
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 from umakit import tir
 from umakit.errors import BackendError, short_path
 from umakit.lower.kernels import Kernel
-from umakit.registration.backend import RELAX_PHASES, Backend
+from umakit.registration.backend import Backend
 from umakit.registration.python_sources import texts_in
+from umakit.registration.registered import RELAX_PHASES
 from umakit.text.spelling import closest
 
 DRIVER_CALLS = "driver_calls"

@@ -15,8 +15,9 @@ from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.named_values import bind_named_values
-from umakit.registration.backend import Backend, PassPhase
+from umakit.registration.backend import Backend
 from umakit.registration.code import raised
+from umakit.registration.registered import PassPhase
 from umakit.tir import prim_func_pass
 
 NO_FAULT_OF_THE_NETWORK = "this is a fault of umakit or of TVM: report it with the network"

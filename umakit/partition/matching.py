@@ -18,8 +18,9 @@ from umakit.errors import BackendError, UmakitError, short_path
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.partition.own_patterns import check_own_patterns
 from umakit.partition.provenance import Provenance
-from umakit.registration.backend import Backend, Pattern
+from umakit.registration.backend import Backend
 from umakit.registration.code import raised
+from umakit.registration.registered import Pattern
 
 
 @dataclass

@@ -23,8 +23,9 @@ from umakit.partition.matching import Refusals, fuse_all, offloaded_rows, reason
 from umakit.partition.provenance import Provenance
 from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
 from umakit.partition.window_attributes import window_attributes
-from umakit.registration.backend import Backend, PassPhase
+from umakit.registration.backend import Backend
 from umakit.registration.code import raised
+from umakit.registration.registered import PassPhase
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,6 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,133 +36,25 @@ from umakit.machine.simulator_config import simulator_files
 from umakit.operators.drawing import Drawing
 from umakit.operators.offload.functions import check_function
 from umakit.registration.arguments import check_driver_names, check_pattern
+from umakit.registration.registered import (
+    LAYOUTS,
+    RELAX_PHASES,
+    CodegenHooks,
+    Driver,
+    PassPhase,
+    Pattern,
+    Predicate,
+    RegisteredStrategy,
+    ReplaceCallExtern,
+    Transfers,
+    layouts_of,
+)
 from umakit.registration.target import AttributeValue, check_attribute
 
 if TYPE_CHECKING:
     from umakit.machine import TilePlanner
     from umakit.registration.board_notes import BoardNotes, DeviceUse
     from umakit.registration.kernels import RegisteredKernel
-
-Predicate = Callable[[Any], "bool | str"]
-"""A function of TVM's `PatternCheckContext`. True accepts the match; a string refuses it and is
-shown to the user as the reason."""
-
-ReplaceCallExtern = Callable[[Sequence[str]], "str | None"]
-"""A function of the C text of a call's function name and arguments that returns the C text of the
-call to print."""
-
-
-class PassPhase(Enum):
-    """The phase in which a registered pass runs.
-
-    Relax passes:
-        PRE_PARTITIONING: on the network, before patterns are matched.
-        POST_PARTITIONING_0: after it, accelerator functions are in place.
-        POST_PARTITIONING_1: after accelerator regions are dissolved into calls of composite
-            functions.
-
-    TIR passes, on the accelerator's prim funcs only:
-        TIR_PHASE_0: loops and blocks as the operator strategy wrote them.
-        TIR_PHASE_1: after buffers are flattened.
-        TIR_PHASE_2: after loop transformations (vectorize, unroll).
-        TIR_PHASE_3: after clean-up, right before C is printed.
-    """
-
-    PRE_PARTITIONING = 0
-    POST_PARTITIONING_0 = 1
-    POST_PARTITIONING_1 = 2
-    TIR_PHASE_0 = 3
-    TIR_PHASE_1 = 4
-    TIR_PHASE_2 = 5
-    TIR_PHASE_3 = 6
-
-
-RELAX_PHASES = (
-    PassPhase.PRE_PARTITIONING,
-    PassPhase.POST_PARTITIONING_0,
-    PassPhase.POST_PARTITIONING_1,
-)
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """A pattern of operators that the accelerator computes as one composite function."""
-
-    name: str
-    pattern: Any
-    annotations: Mapping[str, Any]
-    predicate: Predicate | None
-    layouts: tuple[str, ...] = ()
-    """Layouts of the data that it takes; empty if it is not said or does not matter."""
-    drawing: Drawing | None = None
-    """How `uma check` draws layers for it; None where it finds that out itself."""
-    place: str = ""
-    """File and line of the registration."""
-
-    @property
-    def alternatives(self) -> list[Any]:
-        """TVM's patterns, which are tried in this order."""
-        return list(self.pattern) if isinstance(self.pattern, (list, tuple)) else [self.pattern]
-
-    @property
-    def binds_constants(self) -> bool:
-        """Whether constants are bound inside the composite, so that its code is self-contained."""
-        return bool(getattr(self.predicate, "binds_constants", False))
-
-
-LAYOUTS = ("NHWC", "NCHW")
-
-
-def layouts_of(predicate: object) -> tuple[str, ...]:
-    """Return the layouts that a pattern of `umakit.patterns` takes; empty for other predicates."""
-    given = getattr(predicate, "layouts", ())
-    names = (given,) if isinstance(given, str) else given
-    known = isinstance(names, (tuple, list)) and all(name in LAYOUTS for name in names)
-    return tuple(names) if known else ()
-
-
-@dataclass(frozen=True)
-class RegisteredStrategy:
-    """An operator strategy with its priority."""
-
-    strategy: Any
-    plevel: int
-
-
-@dataclass(frozen=True)
-class CodegenHooks:
-    """What a backend adds to the generated C."""
-
-    includes: Callable[[], str] | None = None
-    replace_call_extern: ReplaceCallExtern | None = None
-
-
-@dataclass(frozen=True)
-class Driver:
-    """The C files that a model library needs besides generated code, relative to the backend.
-
-    Attributes:
-        reentrant: whether several calls may run at the same time, so that runs need no lock.
-        compiled: objects and libraries, in the order in which they are linked.
-    """
-
-    sources: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    reentrant: bool = False
-    compiled: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Transfers:
-    """The driver calls that copy between shared memory and a scratchpad.
-
-    Attributes:
-        load: `int load(const void *source, uint32_t offset, int32_t bytes)`.
-        store: `int store(uint32_t offset, void *destination, int32_t bytes)`.
-    """
-
-    load: str
-    store: str
 
 
 class Backend(ABC):

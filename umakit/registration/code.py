@@ -14,7 +14,8 @@ from umakit.registration.nearest_names import meant
 from umakit.registration.tvm_texts import plain_tvm_text
 
 if TYPE_CHECKING:
-    from umakit.registration.backend import Backend, ReplaceCallExtern
+    from umakit.registration.backend import Backend
+    from umakit.registration.registered import ReplaceCallExtern
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError
-from umakit.registration.backend import RegisteredStrategy
+from umakit.registration.registered import RegisteredStrategy
 
 Compute = Callable[[Any, list[Any], Any], Any]
 """A function (operator attributes, input te tensors, output type) -> te tensor or list of them."""

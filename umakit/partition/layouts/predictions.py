@@ -8,7 +8,8 @@ from typing import Any
 from umakit import tvm_api
 from umakit.machine.planner import prediction_of
 from umakit.operators.offload.pattern import OperatorPattern
-from umakit.registration.backend import Backend, Pattern
+from umakit.registration.backend import Backend
+from umakit.registration.registered import Pattern
 
 
 class Predictions:

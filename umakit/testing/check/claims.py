@@ -16,7 +16,8 @@ from umakit.operators.offload.pattern import OperatorPattern
 from umakit.operators.registry import IntegerOperator
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
-from umakit.registration.backend import Backend, Pattern
+from umakit.registration.backend import Backend
+from umakit.registration.registered import Pattern
 from umakit.testing.check.cases import Case, LayerSettings
 
 

@@ -10,7 +10,8 @@ from umakit import tvm_api
 from umakit.backend.registry import LocatedBackend
 from umakit.errors import AcceleratorConfigError, UmakitError, short_path
 from umakit.machine.accelerator_config import load_accelerator_config
-from umakit.registration.backend import RELAX_PHASES, Backend, PassPhase
+from umakit.registration.backend import Backend
+from umakit.registration.registered import RELAX_PHASES, PassPhase
 from umakit.tools.doctor.checks import Check, any_error, failed, ok, refused, skipped
 
 BACKEND, CONFIGURATION, PASSES = "backend", "accel.toml", "passes"
