@@ -8,9 +8,10 @@ import gc
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 # As many workers as processors: threads of their libraries would only wait for each other.
@@ -54,6 +55,14 @@ if "UMAKIT_EXAMPLES" not in os.environ:
     # Hypothesis also draws the constants that it finds in modules of the project, in those that
     # this worker has imported so far: what is drawn would depend on which tests ran before.
     providers._get_local_constants = lambda: providers._local_constants
+
+
+@pytest.fixture
+def sigint_arrives() -> Iterator[None]:
+    """Interrupts raise KeyboardInterrupt, also in a job that a shell started to ignore them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -333,14 +333,6 @@ def test_a_bug_is_said_to_be_one(
     monkeypatch.setenv("UMAKIT_TRACEBACK", "1")
     assert run_command(PRODUCT) == 70
     assert "Traceback (most recent call last)" in capsys.readouterr().err
-
-
-@pytest.fixture
-def sigint_arrives() -> Iterator[None]:
-    """Interrupts raise KeyboardInterrupt, also in a job that a shell started to ignore them."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("sigint_arrives")

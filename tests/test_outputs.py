@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -449,14 +449,6 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, fail: Callable[[int], None]) ->
     for name in STEPS:
         monkeypatch.setattr(Path, name, watched(getattr(Path, name)))
     return lambda: count
-
-
-@pytest.fixture
-def sigint_arrives() -> Iterator[None]:
-    """Interrupts raise KeyboardInterrupt, also in a job that a shell started to ignore them."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("sigint_arrives")
