@@ -32,6 +32,9 @@ A failure names operator, shape and first wrong element, and a case that --case 
 Exit code: 0 if all is right; 1 if something is wrong, or if no layer of an operator ran on the \
 accelerator; 2 for a mistake of the call."""
 
+SECONDS_OF_A_PROCESS = 20.0
+"""Time of a check for which one process more is worth its start."""
+
 NUMBERS = ("drawn", "ran", "refused", "failed")
 
 EPILOG = "Example:  uma check strawberry_accelerator --draws 20"
@@ -66,7 +69,7 @@ JobsOption = Annotated[
         "-j",
         min=1,
         help="Processes that compile and run layers, which changes nothing that is drawn; default: "
-        "one for each core.",
+        "one for each core, fewer if --seconds is below 20 for each.",
         show_default=False,
     ),
 ]
@@ -107,7 +110,7 @@ def check(
         else:
             report = check_backend(
                 found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
-                device=device, jobs=jobs or usable_cores(), tell=tell,
+                device=device, jobs=jobs or processes_for(seconds), tell=tell,
             )  # fmt: skip
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
@@ -116,6 +119,11 @@ def check(
     else:
         _print(report, backend)
     return 0 if report.passed else 1
+
+
+def processes_for(seconds: float) -> int:
+    """Return as many processes as there are cores and as are worth their start in this time."""
+    return min(usable_cores(), max(1, int(seconds / SECONDS_OF_A_PROCESS)))
 
 
 def usable_cores() -> int:
