@@ -15,7 +15,7 @@ from console import type_along
 from umakit.cli.main import run_command
 
 from umakit import find_backend
-from umakit.errors import InputError
+from umakit.errors import AcceleratorConfigError, InputError
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check.cases import read_case
 from umakit.tools.scaffold import new_backend
@@ -62,9 +62,10 @@ def test_the_text_of_a_case_is_read_back() -> None:
     [
         ("", "names no pattern"),
         ("qconv2d height", "NAME=VALUE"),
-        ("qconv2d hight=3", "no setting 'hight'"),
+        ("qconv2d hight=3", "no setting 'hight'; write height"),
         ("qconv2d padding=some", "not possible"),
-        ("qpool height=3", "no pattern 'qpool'"),
+        ("qpool height=3", "no pattern 'qpool'; patterns are qconv2d"),
+        ("qconf2d height=3", "no pattern 'qconf2d'; write qconv2d"),
         ("qconv2d kernel_height=5", "no such layer"),
     ],
 )
@@ -90,6 +91,19 @@ def test_a_mistake_in_accel_toml_is_none_of_a_layer(
         file.write("[sorces]\n")
     assert run_command(["check", str(folder), "--draws", "5"]) == 2
     assert re.search(r"accel\.toml:\d+: sorces: there is no such key", capsys.readouterr().err)
+
+
+def test_a_mistake_that_a_stage_finds_in_accel_toml_is_none_of_a_layer(tmp_path: Path) -> None:
+    """A simulator's header that is missing is noticed when a library is built."""
+    folder = tmp_path / "nova_nn"
+    shutil.copytree(ROOT / "examples" / "nova_nn", folder)
+    file = folder / "accel.toml"
+    file.write_text(file.read_text().replace("nova_nn_functions.h", "nova_nn_function.h"))
+    with pytest.raises(
+        AcceleratorConfigError,
+        match=r"accel\.toml:\d+: sources\.headers: there.*; write Include/nova_nn_functions.h",
+    ):
+        check_backend(find_backend(str(folder)), draws=5)
 
 
 def test_a_bug_is_found_named_and_reduced(

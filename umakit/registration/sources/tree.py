@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from umakit.errors import LibraryError, UmakitError, short_path
+from umakit.errors import AcceleratorConfigError, LibraryError, UmakitError, short_path
 from umakit.machine.config_faults import line_of_value
 from umakit.machine.simulator_config import C_SUFFIXES, CXX_SUFFIXES
 from umakit.machine.sources_config import SourcesSection
 from umakit.registration.backend import Backend
+from umakit.text.spelling import closest
 
 PLAIN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_+., -]*[A-Za-z0-9_+.,-])?")
 """Names of files and folders that CMake, compilers and shells can be given."""
@@ -42,7 +43,7 @@ class SourceTree:
         """The files that are compiled, in alphabetical order.
 
         Raises:
-            LibraryError: a glob finds no file, or a file is none that can be compiled.
+            AcceleratorConfigError: a glob finds no file, or a file is none that can be compiled.
         """
         self.check_folders()
         excluded = {name for form in self.section.exclude for name in self._found(form)}
@@ -81,7 +82,7 @@ class SourceTree:
         """Refuse a root, folders of includes, and headers that do not exist.
 
         Raises:
-            LibraryError: names what is missing.
+            AcceleratorConfigError: names what is missing.
         """
         if not self.root.is_dir():
             raise self.error(f"root: there is no folder {short_path(self.root)}")
@@ -92,13 +93,15 @@ class SourceTree:
                 )
         for name in self.section.headers:
             if not (self.root / name).is_file():
+                what = f"headers: there is no file {name} in {short_path(self.root)}"
+                close = closest(name, self._found("**/*.h"))
                 raise self.error(
-                    f"headers: there is no file {name} in {short_path(self.root)}", name
+                    what, name, f"write {close}" if close else "correct it in [sources]"
                 )
 
     def error(
         self, what: str, value: str = "", fix: str = "correct it in [sources]"
-    ) -> LibraryError:
+    ) -> AcceleratorConfigError:
         """Return an error of this section of `accel.toml`.
 
         Args:
@@ -108,7 +111,7 @@ class SourceTree:
         """
         key = what.partition(":")[0]
         where = line_of_value(self.where, "sources", key, value)
-        return LibraryError(f"sources.{what}", where=where, fix=fix)
+        return AcceleratorConfigError(f"sources.{what}", where=where, fix=fix)
 
     def content(self, name: str) -> bytes:
         """Return the content of a file.

@@ -23,6 +23,7 @@ from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.session import Session
 from umakit.testing.check.shrink import shrunk
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
+from umakit.text.spelling import closest_or_all
 
 SECONDS, DRAWS = 120.0, 1000
 BATCH, FIRST_BATCH, LEAST_BATCH = 100, 20, 10
@@ -132,8 +133,10 @@ def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> Chec
 def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
     for name in wanted:
         if name not in claims:
-            known = ", ".join(claims) or "none"
-            raise InputError(f"the backend registers no pattern {name!r}", fix=f"it has {known}")
+            raise InputError(
+                f"the backend registers no pattern {name!r}",
+                fix=closest_or_all(name, list(claims), "patterns"),
+            )
     return [name for name in claims if not wanted or name in wanted]
 
 

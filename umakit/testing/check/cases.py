@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from umakit.errors import InputError
 from umakit.operators.drawing import Drawing, Setting
+from umakit.text.spelling import closest_or_all
 
 THEN = " then "
 """Between the layers of a chain."""
@@ -47,8 +48,10 @@ class LayerSettings:
             if name == SEED:
                 continue
             if name not in first:
-                known = ", ".join(sorted(first))
-                raise InputError(f"{self.pattern} has no setting {name!r}", fix=f"say {known}")
+                raise InputError(
+                    f"{self.pattern} has no setting {name!r}",
+                    fix=closest_or_all(name, sorted(first), "settings"),
+                )
             if isinstance(value, str) != isinstance(first[name], str) or (
                 isinstance(value, str) and value not in drawing.settings[name]
             ):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from umakit.devices import HOST, find_device
-from umakit.errors import UmakitError
+from umakit.errors import AcceleratorConfigError, UmakitError
 from umakit.registration.backend import Backend
 from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
 from umakit.testing.check.cases import Case
@@ -92,11 +92,16 @@ class Session:
         Args:
             cases: with what the patterns say about their last layers.
             is_first: whether only the case that stops the run is left out, and not its operator.
+
+        Raises:
+            AcceleratorConfigError: a stage found a mistake in the backend's `accel.toml`.
         """
         if not cases:
             return [], []
         try:
             batch, found = self.batch_of(cases)
+        except AcceleratorConfigError:
+            raise  # no case is to blame
         except UmakitError as error:
             if len(cases) == 1:
                 case = cases[0][0]
