@@ -30,7 +30,8 @@ with the reference's.
 A failure names operator, shape and first wrong element, and a case that --case runs again.
 
 Exit code: 0 if all is right; 1 if something is wrong, or if no layer of an operator ran on the \
-accelerator; 2 for a mistake of the call."""
+accelerator; 2 for a mistake of the call, of accel.toml, or of a file that no library compiles \
+with."""
 
 SECONDS_OF_A_PROCESS = 20.0
 """Time of a check for which one process more is worth its start."""

@@ -194,8 +194,9 @@ class AcceleratorConfig(_Section):
     `statuses` says what the numbers mean that functions of a kernel library return, as in
     `"-1" = "an argument does not fit"`.
 
-    `array` may be absent unless umakit's simulator is that of an array; it is then one cell, which
-    says nothing about the machine, and `has_array` is False.
+    `array` may be absent with a simulator of the backend's own or, if the file says so, none, and
+    with `machine`; it is then one cell, which says nothing about the machine, and `has_array` is
+    False.
     """
 
     accelerator: AcceleratorSection
@@ -265,7 +266,8 @@ class AcceleratorConfig(_Section):
                 if key in self.model_fields_set:
                     raise ValueError(f'kind = "library" runs on the CPU and has no section [{key}]')
             return self
-        if not self.has_array and is_simulated:
+        is_none = not is_simulated and "simulator" in self.device.model_fields_set
+        if not self.has_array and (is_simulated or (self.machine is None and not is_none)):
             raise ValueError("array: Field required")
         if is_own and self.simulator is None:
             raise ValueError('simulator = "own" needs a section [simulator] with its sources')

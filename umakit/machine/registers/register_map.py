@@ -293,6 +293,7 @@ def read_register_map(text: str, where: str) -> RegisterMap:
         line, fix = _line(text, data, location, message), ""
         if first["type"] == "extra_forbidden":
             message = "there is no such key"
+            line = line or _line_of_key(text, str(location[-1]))
             fix = spelling_of_key([str(part) for part in location], RegisterMap)
         raise RegisterMapError(
             f"{key}: {message}" if key else message,
@@ -312,6 +313,13 @@ def _line(text: str, data: Any, location: list[str | int], message: str) -> int 
         if isinstance(data, Mapping) and isinstance(data.get("name"), str):
             names.append(data["name"])
     return line_of(text, [*reversed(names), *re.findall(r"[A-Z][A-Z0-9_]+", message)])
+
+
+def _line_of_key(text: str, key: str) -> int | None:
+    """Return the number of the only line that sets a key; None if there are several."""
+    form = re.compile(rf"\s*{re.escape(key)}\s*=")
+    found = [number for number, line in enumerate(text.splitlines(), 1) if form.match(line)]
+    return found[0] if len(found) == 1 else None
 
 
 def line_of(text: str, names: Iterable[str]) -> int | None:

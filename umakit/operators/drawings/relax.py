@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -234,7 +235,15 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _is_unary(name: str, operands: Sequence[tvm_api.DFPattern]) -> bool:
-    return len(operands) == 1
+    """Whether an operator needs one operand and no attribute, which patterns do not say."""
+    if len(operands) != 1:
+        return False
+    try:
+        parameters = inspect.signature(_function(name)).parameters.values()
+    except (NotDrawable, ValueError):
+        return False
+    needed = [each for each in parameters if each.default is inspect.Parameter.empty]
+    return len(needed) == 1
 
 
 Maker = Callable[[_Walk, str, Sequence[tvm_api.DFPattern]], Made]

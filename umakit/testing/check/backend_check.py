@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from umakit.operators.drawing import NotDrawable
 from umakit.registration.backend import Backend
 from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
-from umakit.testing.check.claims import Claim, accepts
+from umakit.testing.check.claims import Claim, accepts, refusal_of
 from umakit.testing.check.drawing import Walk
 from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.session import Session
@@ -89,7 +88,7 @@ def check_backend(
                 if report.failures:
                     break
         left_seconds = max(LEAST_SECONDS, seconds - (time.monotonic() - started))
-        report.failures = _reduced(report.failures, session, left_seconds, tell)
+        report.failures = _reduced(report, session, left_seconds, tell)
         if accepted and not report.failures:
             tell("next to another accelerator")
             beside = folder / "beside"
@@ -121,11 +120,14 @@ def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> Chec
         _chosen(session.claims, [layer.pattern for layer in found.layers])
         report.operators = {layer.pattern: Counts() for layer in found.layers}
         try:
-            accepted = accepts(found, session.claims)
+            refusal = refusal_of(found, session.claims)
         except NotDrawable as reason:
             raise InputError(f"there is no such layer: {reason}", where=str(found)) from None
-        cases = [(found, accepted)]
+        cases = [(found, not refusal)]
         _count(report, cases, outcome_of(session, cases))
+        if refusal and report.passed:
+            what = f"the layer does not run on the accelerator: {refusal}"
+            report.failures.append(Failure(found.pattern, what, None, "look at its settings"))
     report.seconds = time.monotonic() - started
     return report
 
@@ -224,22 +226,35 @@ def _undrawn(claim: Claim) -> Failure:
     return Failure(claim.name, claim.undrawn, None, claim.how_to_draw)
 
 
-def _reduced(
-    failures: Sequence[Failure], session: Session, seconds: float, tell: Tell
-) -> list[Failure]:
-    """Return the first failure of each pattern, with a case that is as simple as possible."""
+def _reduced(report: CheckReport, session: Session, seconds: float, tell: Tell) -> list[Failure]:
+    """Return the first failure of each pattern, with a case that is as simple as possible.
+
+    A chain with a layer of a pattern that fails alone is left out, and not counted: its other
+    layer reads what is wrong. A chain of which a single layer fails, too, is a failure of that.
+    """
     first: dict[str, Failure] = {}
-    for failure in failures:
+    for failure in sorted(report.failures, key=_is_chain_failure):
+        if _is_chain_failure(failure):
+            assert failure.case is not None
+            if any(layer.pattern in first for layer in failure.case.layers):
+                report.operators[failure.pattern].failed -= 1
+                continue
         first.setdefault(failure.pattern, failure)
-    found = []
+    found: dict[str, Failure] = {}
     for failure in first.values():
+        reduced = failure
         if failure.case is not None:
             tell(f"reducing a failure of {failure.pattern}")
             reduced = shrunk(failure, session.claims, session.failing, seconds / len(first))
-            # a chain may be reduced to its other layer: the row that counts it shows a case too
-            failure = replace(reduced, pattern=failure.pattern)
-        found.append(failure)
-    return found
+        if reduced.pattern != failure.pattern:
+            report.operators[failure.pattern].failed -= 1
+            report.operators.setdefault(reduced.pattern, Counts()).failed += 1
+        found.setdefault(reduced.pattern, reduced)
+    return list(found.values())
+
+
+def _is_chain_failure(failure: Failure) -> bool:
+    return failure.case is not None and len(failure.case.layers) > 1
 
 
 def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:

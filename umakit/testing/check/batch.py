@@ -31,6 +31,10 @@ relax = tvm_api.relax
 Array = npt.NDArray[Any]
 
 
+LONGEST_RUN = 30.0
+"""Seconds after which a program of many small layers does not end any more."""
+
+
 @dataclass
 class Member:
     """One case of a batch.
@@ -231,7 +235,7 @@ def build_batch(
     return Batch(members, module, library, backends, folder, program)
 
 
-def run_batch(batch: Batch, timeout: float = 60.0) -> None:
+def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
     """Run the library and the reference; fills in results, damaged memory and stops."""
     description = batch.library.metadata["umakit"]
     batch.rounds = planned_rounds(description["layers"], batch.program.devices, len(batch.members))

@@ -132,13 +132,24 @@ def accepts(case: Case, claims: dict[str, Claim]) -> bool:
         InputError: layers of a pattern cannot be drawn.
         NotDrawable: there are no such layers.
     """
+    return not refusal_of(case, claims)
+
+
+def refusal_of(case: Case, claims: dict[str, Claim]) -> str:
+    """Return why a pattern refuses a layer of a case; empty if the patterns accept all.
+
+    Raises:
+        InputError: layers of a pattern cannot be drawn.
+        NotDrawable: there are no such layers.
+    """
     data = None
     for settings in case.layers:
         claim = claims[settings.pattern]
         if claim.drawing is None:
             raise InputError(claim.undrawn, fix=claim.how_to_draw)
         drawn = claim.layer(settings, data)
-        if claim.accepts(drawn) is not True:
-            return False
+        answer = claim.accepts(drawn)
+        if answer is not True:
+            return answer or f"the predicate of {settings.pattern} returns False"
         data = drawn.result
-    return True
+    return ""

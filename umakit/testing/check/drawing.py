@@ -2,9 +2,9 @@
 """Drawing of cases at and around what a pattern accepts.
 
 From a layer that the pattern accepts, each draw changes a few settings at random, some of them
-often. What is still
-accepted is the layer that the next draw starts from; what is refused lies just outside of the
-constraints. The largest layers that are accepted are found by bisection of each size.
+often. What is still accepted is the layer that the next draw starts from; what is refused lies
+just outside of the constraints. The largest layers that are accepted are found by bisection of
+each size, from the simplest layer and from others.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from umakit.testing.check.claims import Claim
 TRIES = 4000
 """Number of random layers among which one is looked for that the pattern accepts."""
 
-USUAL_MACS, MOST_MACS = 60_000, 400_000
+USUAL_MACS, MOST_MACS = 60_000, 1_500_000
 """Operations of a usual layer, and of one that is the largest that fits."""
 
 MOST_SIZE = 1 << 16
 ALWAYS_DRAWN = {"scale": 0.5, "clip": 0.5, "values": 0.5, "rounding": 0.25}
 """Share of draws in which these settings change besides others: what is wrong in one LSB needs a
 certain combination of them, in which a walk of few changes rarely arrives."""
+
+LARGE = 0.06
+"""Share of draws in which one size is as large as the pattern accepts, and other settings are as
+they are: what overflows, or is cut into tiles, often needs several of them."""
 
 REFUSED = 0.12
 """Share of draws that the pattern refuses."""
@@ -68,6 +72,10 @@ class Walk:
         assert self._at is not None and self._start is not None
         if self._random.random() < 0.05:
             self._at = self._start
+        if self._random.random() < LARGE:
+            large = self._large(self._at)
+            if large is not None:
+                return large
         while True:
             found = self._changed(self._at)
             drawn = self._made(found)
@@ -85,36 +93,55 @@ class Walk:
         drawing = self._claim.drawing
         assert drawing is not None and self._start is not None
         for name in drawing.sizes:
-            start = self._start.settings.get(name, drawing.settings[name][0])
-            fits, misfit = int(start), 0
-            size = fits
-            while not misfit and size < MOST_SIZE:
-                size *= 2
-                answer = self._fits(name, size)
-                if answer is None:
-                    break
-                fits, misfit = (size, 0) if answer else (fits, size)
-            while misfit - fits > 1:
-                middle = (fits + misfit) // 2
-                answer = self._fits(name, middle)
-                if answer is None:
-                    break
-                fits, misfit = (middle, misfit) if answer else (fits, middle)
+            start = int(self._start.settings.get(name, drawing.settings[name][0]))
+            fits, misfit = self._limit(self._start, name, start)
             if fits != start:
-                yield self._seeded(self._with(name, fits)), True
+                yield self._seeded(_set(self._start, name, fits)), True
             if misfit:
-                yield self._seeded(self._with(name, misfit)), False
+                yield self._seeded(_set(self._start, name, misfit)), False
 
-    def _fits(self, name: str, size: int) -> bool | None:
+    def _limit(self, layer: LayerSettings, name: str, start: int) -> tuple[int, int]:
+        """Return the largest size of a layer that is accepted, by bisection, and the smallest one
+        that is not; 0 for that if none was found."""
+        fits, misfit = start, 0
+        size = fits
+        while not misfit and size < MOST_SIZE:
+            size *= 2
+            answer = self._fits(layer, name, size)
+            if answer is None:
+                break
+            fits, misfit = (size, 0) if answer else (fits, size)
+        while misfit - fits > 1:
+            middle = (fits + misfit) // 2
+            answer = self._fits(layer, name, middle)
+            if answer is None:
+                break
+            fits, misfit = (middle, misfit) if answer else (fits, middle)
+        return fits, misfit
+
+    def _large(self, layer: LayerSettings) -> tuple[LayerSettings, bool] | None:
+        """Return a layer of which one size is large; None if that changes nothing."""
+        drawing = self._claim.drawing
+        assert drawing is not None
+        if not drawing.sizes:
+            return None
+        name = drawing.sizes[int(self._random.integers(len(drawing.sizes)))]
+        start = int(layer.settings.get(name, drawing.settings[name][0]))
+        fits, _ = self._limit(layer, name, start)
+        if fits == start:
+            return None
+        less = int(self._random.integers(3))  # sizes that divide well hide what is cut off
+        for size in (fits - less, fits):
+            if self._fits(layer, name, size):
+                return self._seeded(_set(layer, name, size)), True
+        return None
+
+    def _fits(self, layer: LayerSettings, name: str, size: int) -> bool | None:
         """Whether a size is accepted; None if there is no such layer, or it takes too long."""
-        drawn = self._made(self._with(name, size))
+        drawn = self._made(_set(layer, name, size))
         if drawn is None or drawn.macs > MOST_MACS:
             return None
         return self._claim.accepts(drawn) is True
-
-    def _with(self, name: str, value: Setting) -> LayerSettings:
-        assert self._start is not None
-        return replace(self._start, settings={**self._start.settings, name: value})
 
     def _seeded(self, layer: LayerSettings) -> LayerSettings:
         assert self._claim.drawing is not None
@@ -156,6 +183,10 @@ class Walk:
                 every = {name: self._value(name) for name in self._values}
                 found = replace(first, settings=every)
         return None
+
+
+def _set(layer: LayerSettings, name: str, value: Setting) -> LayerSettings:
+    return replace(layer, settings={**layer.settings, name: value})
 
 
 def _with(values: Iterable[Setting], numbers: Iterable[int]) -> list[Setting]:

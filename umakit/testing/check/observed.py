@@ -62,8 +62,18 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
                 *wrong_counters(counted, layer["macs"], sum(written)),
                 *wrong_events(observed.events, counted),
             ]
-            found += [_failure(member, each) for each in problems]
+            found += [_failure(member, each, _hint(each)) for each in problems]
     return found
+
+
+def _hint(problem: str) -> str:
+    """Return what to do about wrong counters; empty if that is clear."""
+    if "bytes written" not in problem:
+        return ""
+    return (
+        "let the device write the result, and count it; a layer that the driver computes on the CPU"
+        " is none of the accelerator's"
+    )
 
 
 def faults_are_noticed(batch: Batch) -> list[Failure]:
@@ -145,7 +155,8 @@ def wrong_counters(
     if macs and passed.get("macs") == 0:
         yield f"it counts no multiply-accumulates, and the layer has {macs}"
     if passed.get("bytes_written", written) < written:
-        yield f"it counts {passed['bytes_written']} bytes written; the result has {written}"
+        count = passed["bytes_written"]
+        yield f"the device counts {count} bytes written; the result has {written}"
     if macs and passed.get("bytes_read") == 0:
         yield "it counts no bytes read"
 

@@ -13,11 +13,21 @@ from pathlib import Path
 from umakit.devices import HOST, find_device
 from umakit.errors import AcceleratorConfigError, UmakitError
 from umakit.registration.backend import Backend
-from umakit.testing.check.batch import Batch, Member, build_batch, member_of, run_batch
+from umakit.testing.check.batch import (
+    LONGEST_RUN,
+    Batch,
+    Member,
+    build_batch,
+    member_of,
+    run_batch,
+)
 from umakit.testing.check.cases import Case
 from umakit.testing.check.checks import BATCH_CHECKS, LAST_CHECKS
 from umakit.testing.check.claims import claims_of
 from umakit.testing.check.report import Failure
+
+LONGEST_REDUCED_RUN = 10.0
+"""Seconds of a run of a reduction, in which most cases may not end."""
 
 ALONE = 12
 """Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
@@ -44,12 +54,16 @@ class Session:
         self._device = find_device(device)
         self.claims = {claim.name: claim for claim in claims_of(backend)}
         self._numbers = itertools.count()
+        self._compiles = False
 
-    def batch_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[Batch, list[Failure]]:
+    def batch_of(
+        self, cases: Sequence[tuple[Case, bool]], timeout: float = LONGEST_RUN
+    ) -> tuple[Batch, list[Failure]]:
         """Return a batch that has run, and what is wrong with it.
 
         Args:
             cases: with what the patterns say about their last layers.
+            timeout: seconds after which its program does not end any more.
         """
         members = [
             member_of(case, number, self.claims, accepted)
@@ -57,7 +71,8 @@ class Session:
         ]
         folder = self._folder / f"batch{next(self._numbers)}"
         batch = build_batch(members, [self.backend], folder, self._device)
-        run_batch(batch)
+        self._compiles = True
+        run_batch(batch, timeout)
         failures: dict[int, Failure] = {}
         for checks in (BATCH_CHECKS, LAST_CHECKS):
             found = [failure for each in checks for failure in each(batch)]
@@ -68,6 +83,24 @@ class Session:
         shutil.rmtree(folder, ignore_errors=True)
         return batch, list(failures.values())
 
+    def _raise_if_of_all(self, cases: Sequence[tuple[Case, bool]]) -> None:
+        """Raise the error that layers of two patterns have one by one: none of them is to blame.
+
+        Raises:
+            UmakitError: the error, of a file of the backend that all libraries have.
+        """
+        ones = {case.pattern: (case, accepted) for case, accepted in cases if accepted}
+        if len(ones) < 2 or self._compiles:
+            return
+        errors = []
+        for one in list(ones.values())[:2]:
+            try:
+                self.batch_of([one])
+            except UmakitError as error:
+                errors.append(error)
+        if len(errors) == 2 and str(errors[0]) == str(errors[1]):
+            raise errors[0]
+
     def failing(self, cases: Sequence[Case]) -> dict[str, Failure]:
         """Return failures by the text of the case, of cases that the patterns accept.
 
@@ -75,7 +108,7 @@ class Session:
         """
         pairs = [(case, True) for case in cases]
         try:
-            found = self.batch_of(pairs)[1] if pairs else []
+            found = self.batch_of(pairs, LONGEST_REDUCED_RUN)[1] if pairs else []
         except UmakitError:
             found = self.failures_of(pairs[:ALONE])[1]
         return {str(failure.case): failure for failure in found if failure.case is not None}
@@ -94,7 +127,8 @@ class Session:
             is_first: whether only the case that stops the run is left out, and not its operator.
 
         Raises:
-            AcceleratorConfigError: a stage found a mistake in the backend's `accel.toml`.
+            UmakitError: a stage found a mistake in the backend's `accel.toml`, or in a file that
+                libraries of different layers have.
         """
         if not cases:
             return [], []
@@ -106,6 +140,7 @@ class Session:
             if len(cases) == 1:
                 case = cases[0][0]
                 return [], [Failure(case.pattern, str(error), case)]
+            self._raise_if_of_all(cases)
             half = len(cases) // 2
             members, failures = self.failures_of(cases[:half], is_first=is_first)
             if failures:
