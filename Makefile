@@ -11,12 +11,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test quick soak soak-onnx soak-mutants soak-bugs soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
+.PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate bench-m3
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
-	@echo "make test       lint, type check, C tests and all Python tests"
+	@echo "make test       lint, type check, C tests and Python tests"
+	@echo "make pages      the commands of README and docs, which have to print what the pages show"
 	@echo "make quick      each Python test with its first parameters and one drawn example"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
 	@echo "                for SOAK_MINUTES; soak-bugs: bugs in copies of backends, which uma check finds;"
@@ -72,9 +73,13 @@ demo: install
 # files, so that fixtures of a file are made once; who is done takes from the other's rest.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
+# Pages take a sixth of the time; CI types them along, too.
 test: install-test
 	$(MAKE) --jobs=2 lint typecheck ctest
-	$(PYTEST)
+	$(PYTEST) $(if $(UMAKIT_CI),,-m 'not page')
+
+pages: install-test
+	$(PYTEST) -m page
 
 quick: install-test
 	$(PYTEST) --quick

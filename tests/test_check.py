@@ -148,6 +148,7 @@ def test_sizes_of_more_bits_than_registers_have_are_cut(width: int, stride: int)
     assert report.passed and report.operators["qmax_pool2d"].ran == 1
 
 
+@pytest.mark.page
 def test_the_page_prints_what_the_commands_print(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -266,6 +266,7 @@ def test_its_own_test(tmp_path: Path) -> None:
     runpy.run_path(str(script))["test_layers_run_on_the_accelerator"](tmp_path)
 
 
+@pytest.mark.page
 def test_commands_of_its_page(tmp_path: Path, pytestconfig: pytest.Config) -> None:
     shutil.copytree(FOLDER.parent, tmp_path / "examples")
     count = check_commands(

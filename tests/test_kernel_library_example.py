@@ -135,6 +135,7 @@ def test_the_backend_has_at_most_a_hundred_lines() -> None:
     assert len([line for line in lines if line and not line.startswith("#")]) <= 100
 
 
+@pytest.mark.page
 def test_commands_of_its_page(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     for name in ("nova_nn", "digits"):
         shutil.copytree(FOLDER.with_name(name), tmp_path / "examples" / name)

@@ -25,6 +25,7 @@ SOURCE = f"{LIBRARY}/Source/Pooling/nova_max_pool_s8.c"
 CALL = PAGE.partition("## A call in one line")[2]
 
 
+@pytest.mark.page
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -11,6 +11,7 @@ from console import type_with_digits
 ROOT = Path(__file__).parents[1]
 
 
+@pytest.mark.page
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -33,6 +33,7 @@ LONG = (
         pytest.param(None, 11, marks=LONG, id="whole"),
     ],
 )
+@pytest.mark.page
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     before: str | None, count: int, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -35,6 +35,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.optimized
+@pytest.mark.page
 def test_commands_print_what_the_pages_show(
     workplace: Path, request: pytest.FixtureRequest
 ) -> None:

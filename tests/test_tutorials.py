@@ -71,6 +71,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("tutorial", TUTORIALS)
+@pytest.mark.page
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tutorial: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "your-cost-model.md"
 
 
+@pytest.mark.page
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
