@@ -4,8 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than the cores of CI: tests wait for compilers and programs a part of their time.
-JOBS ?= 3
+JOBS ?= 2
 LOCK := requirements.lock
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -75,7 +74,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # Pages take a sixth of the time; CI types them along, too.
 test: install-test
-	$(MAKE) --jobs=2 lint typecheck ctest
+	$(MAKE) --jobs=$(JOBS) lint typecheck ctest
 	$(PYTEST) $(if $(UMAKIT_CI),,-m 'not page')
 
 pages: install-test
