@@ -53,6 +53,16 @@ def test_a_failure_is_told_in_sentences_and_folders_are_relative(tmp_path: Path)
     assert "Traceback" not in text and "pytest_plugin.py" not in text
 
 
+def test_a_mistake_that_a_stage_finds_is_told_in_a_sentence(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "nova_nn", tmp_path / "mine")
+    file = tmp_path / "mine" / "accel.toml"
+    file.write_text(file.read_text().replace("nova_nn_functions.h", "nova_nn_function.h"))
+    code, text = pytest_in(tmp_path, "uma_backend = mine\numa_draws = 9", "-k", "qsoftmax")
+    assert code == 1, text
+    assert "accel.toml:" in text and "write Include/nova_nn_functions.h" in text
+    assert "Traceback" not in text and "pytest_plugin.py" not in text
+
+
 @pytest.mark.parametrize(
     "configuration, wanted",
     [

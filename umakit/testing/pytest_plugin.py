@@ -60,16 +60,20 @@ def uma_check(request: pytest.FixtureRequest) -> Callable[[], CheckReport]:
     config, operator = request.config, str(request.param)
 
     def check() -> CheckReport:
+        from umakit.errors import UmakitError
         from umakit.testing.check import check_backend
 
         share = len(_operators(config))
-        report = check_backend(
-            _backend(config),
-            seconds=_number(config, "uma_seconds") / share,
-            seed=int(_number(config, "uma_seed")),
-            operators=[operator],
-            draws=max(1, int(_number(config, "uma_draws")) // share),
-        )
+        try:
+            report = check_backend(
+                _backend(config),
+                seconds=_number(config, "uma_seconds") / share,
+                seed=int(_number(config, "uma_seed")),
+                operators=[operator],
+                draws=max(1, int(_number(config, "uma_draws")) // share),
+            )
+        except UmakitError as error:
+            pytest.fail(str(error), pytrace=False)
         if not report.passed:
             pytest.fail("\n".join(_lines(report)), pytrace=False)
         return report
