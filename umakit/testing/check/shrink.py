@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from umakit.operators.drawing import Drawing, NotDrawable, Setting
+from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Setting
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim, accepts, layers_of
 from umakit.testing.check.report import Failure
@@ -47,7 +47,8 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
         assert best.case is not None
         candidates = [*together, *simpler(best.case, claims)]
         found, failing = {}, []  # type: tuple[dict[str, Failure], list[Case]]
-        for cases in _cheap_first(candidates, claims, _cost(best.case, claims)):
+        limit = _cost(best.case, layers_of(best.case, claims))
+        for cases in _cheap_first(candidates, claims, limit):
             if time.monotonic() > end:
                 return best if best.fix else replace(best, fix=STOPPED)
             found = fails(cases)
@@ -56,7 +57,7 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
                 break
         if not failing:
             break
-        chosen = min(failing, key=lambda case: _cost(case, claims))
+        chosen = min(failing, key=lambda case: _cost(case, layers_of(case, claims)))
         together = _together(best.case, failing)
         best = found[str(chosen)]
     return best
@@ -109,8 +110,9 @@ def _cheap_first(
     works = []
     for case in {str(case): case for case in candidates}.values():
         with contextlib.suppress(NotDrawable):
-            if _cost(case, claims) < limit:
-                works.append((_work(case, claims), case))
+            layers = layers_of(case, claims)
+            if _cost(case, layers) < limit:
+                works.append((_work(layers), case))
     group: list[Case] = []
     left = WORK
     for work, case in sorted(works, key=lambda pair: pair[0]):
@@ -125,9 +127,8 @@ def _cheap_first(
         yield group
 
 
-def _work(case: Case, claims: dict[str, Claim]) -> int:
-    """Return the multiplications and input elements of a case."""
-    layers = layers_of(case, claims)
+def _work(layers: Sequence[Drawn]) -> int:
+    """Return the multiplications and input elements of layers."""
     elements = sum(math.prod(tensor.shape) for layer in layers for tensor in layer.inputs)
     return sum(layer.macs for layer in layers) + elements
 
@@ -167,9 +168,13 @@ def _merged(found: LayerSettings, before: LayerSettings, changed: LayerSettings)
     return replace(found, settings=settings)
 
 
-def _cost(case: Case, claims: dict[str, Claim]) -> tuple[float, ...]:
-    """Return what is smaller for simpler cases."""
-    layers = layers_of(case, claims)
+def _cost(case: Case, layers: Sequence[Drawn]) -> tuple[float, ...]:
+    """Return what is smaller for simpler cases.
+
+    Args:
+        case: the case.
+        layers: its layers.
+    """
     settings = [value for layer in case.layers for value in layer.settings.values()]
     return (
         len(layers),
