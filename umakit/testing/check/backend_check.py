@@ -226,22 +226,31 @@ def _undrawn(claim: Claim) -> Failure:
     return Failure(claim.name, claim.undrawn, None, claim.how_to_draw)
 
 
+def first_failures(report: CheckReport) -> list[Failure]:
+    """Return the first failure of each pattern, those of single layers before those of chains.
+
+    A chain with a layer of a pattern that fails alone is left out, and not counted: its other
+    layer reads what is wrong.
+    """
+    alone = {each.pattern for each in report.failures if not _is_chain_failure(each)}
+    first: dict[str, Failure] = {}
+    for failure in sorted(report.failures, key=_is_chain_failure):
+        layers = failure.case.layers if failure.case is not None else ()
+        if _is_chain_failure(failure) and alone & {layer.pattern for layer in layers}:
+            report.operators[failure.pattern].failed -= 1
+        else:
+            first.setdefault(failure.pattern, failure)
+    return list(first.values())
+
+
 def _reduced(report: CheckReport, session: Session, seconds: float, tell: Tell) -> list[Failure]:
     """Return the first failure of each pattern, with a case that is as simple as possible.
 
-    A chain with a layer of a pattern that fails alone is left out, and not counted: its other
-    layer reads what is wrong. A chain of which a single layer fails, too, is a failure of that.
+    A chain of which a single layer fails, too, is a failure of that layer's pattern.
     """
-    first: dict[str, Failure] = {}
-    for failure in sorted(report.failures, key=_is_chain_failure):
-        if _is_chain_failure(failure):
-            assert failure.case is not None
-            if any(layer.pattern in first for layer in failure.case.layers):
-                report.operators[failure.pattern].failed -= 1
-                continue
-        first.setdefault(failure.pattern, failure)
+    first = first_failures(report)
     found: dict[str, Failure] = {}
-    for failure in first.values():
+    for failure in first:
         reduced = failure
         if failure.case is not None:
             tell(f"reducing a failure of {failure.pattern}")
