@@ -152,6 +152,22 @@ def find_backends(names: list[str] | None) -> list[Any]:
     return found
 
 
+def find_designs(names: list[str] | None) -> list[Any]:
+    """Return the designs of backends, given by name or folder, without loading the backends.
+
+    Raises:
+        BackendError: there is no backend of a name.
+        AcceleratorConfigError: one has no section `[rtl]`.
+    """
+    if not names:
+        return []
+    from umakit.backend.registry import locate_backend
+    from umakit.devices.designs import design_of
+
+    found = [locate_backend(name) for name in names]
+    return [design_of(each.folder or each.load().folder) for each in found]
+
+
 def export_options(
     pools: list[str] | None,
     planner: str,

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from umakit.devices import HOST, Device
-from umakit.devices.compiled import check_compiled, driver_libraries, linker_arguments
+from umakit.devices.compiled import Run, check_compiled, driver_libraries, linker_arguments
+from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.missing_headers import mend_of_missing_header
@@ -32,15 +33,19 @@ from umakit.devices.simulators import (
 from umakit.errors import BuildError
 from umakit.files.compiled_files import is_compiled, is_shared
 from umakit.library.layout import RUNTIME, cache_folder
-from umakit.library.roles import SOURCE_FOLDER
+from umakit.library.metadata import read_description
+from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
+from umakit.text.rendering import render
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Compiler flags. Without -ffast-math and contraction, every device rounds like the host."""
 
 KEPT_PROGRAMS = 4
 """Number of builds per library that are kept; older ones are deleted."""
+
+NO_DESIGNS = DesignObjects()
 
 DIAGNOSTIC = re.compile(
     r"error(?!: ld returned)|undefined reference|multiple definition|recompile with -f"
@@ -69,6 +74,7 @@ def compile_c(
     device: Device = HOST,
     simulators: Sequence[Simulator] = (),
     libraries: Sequence[CallableLibrary] = (),
+    designs: DesignObjects = NO_DESIGNS,
 ) -> None:
     """Compile and link C sources.
 
@@ -79,6 +85,7 @@ def compile_c(
         device: the device that it will run on.
         simulators: the library's simulators that are not umakit's, which may be in C++.
         libraries: the libraries of C functions that it calls.
+        designs: objects of designs that answer in place of simulators.
 
     Raises:
         BuildError: there is no compiler, the program is too large, or the compiler reported an
@@ -102,7 +109,7 @@ def compile_c(
 
     compiled = [path for path in sources if is_compiled(path.name)]
     brought = [*compiled, *(path for each in simulators for path in each.compiled)]
-    is_cxx = bool(cxx_sources) or any(each.is_cxx for each in simulators)
+    is_cxx = bool(cxx_sources or designs.objects) or any(each.is_cxx for each in simulators)
     is_cxx |= any(each.is_cxx for each in libraries)
     compiled_cxx = check_compiled(brought, device, run_any)
     if compiled_cxx:
@@ -115,7 +122,8 @@ def compile_c(
     # A shared library is a part of someone's process, which must not be ended.
     watches = device is HOST and "-shared" not in flags
     files += [*simulator_objects(simulators, flags, device, run_any, watches), *objects]
-    linking = linker_arguments(compiled)
+    files += designs.objects
+    linking = [*designs.linking, *linker_arguments(compiled)]
     linking += [f"-l{name}" for each in libraries for name in each.files.link]
     linking += [*(argument for each in simulators for argument in each.linking()), "-lm"]
     linking += [WATCHING] if watches and any(each.watched for each in simulators) else []
@@ -124,6 +132,15 @@ def compile_c(
         return
     linked = map(file_argument, files)
     run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), *linking])
+
+
+def compiling_for(device: Device, folder: Path) -> Run:
+    """Return what runs a compiler for a device; `folder` is named if it refuses a source."""
+
+    def run(command: Sequence[str], arguments: list[str]) -> None:
+        call_compiler([*command, *arguments], shlex.join(command), folder, device)
+
+    return run
 
 
 def file_argument(path: Path) -> str:
@@ -218,7 +235,12 @@ def library_sources(library: Path) -> list[Path]:
 
 
 def build_runner(
-    library: Path, interface: str, profile: bool, device: Device = HOST, most_commands: int = 0
+    library: Path,
+    interface: str,
+    profile: bool,
+    device: Device = HOST,
+    most_commands: int = 0,
+    designs: Sequence[Design] = (),
 ) -> Path:
     """Build the program that runs a library on a device; it is reused until the sources change.
 
@@ -228,6 +250,7 @@ def build_runner(
         profile: whether layers are measured one by one.
         device: the device that it will run on.
         most_commands: maximum number of commands per layer that are recorded with `profile`.
+        designs: designs that answer in place of the simulators of their backends.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
@@ -244,7 +267,13 @@ def build_runner(
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
     simulators, libraries = simulators_of(library), libraries_of(library)
+    answering = {each.backend for each in designs}
+    simulators = [each for each in simulators if each.backend not in answering]
     check_simulators(simulators, device)
+    objects = design_objects(designs, library / SOURCE_FOLDER, compiling_for(device, library))
+    devices = read_description(library).sources.devices
+    replaced = {library / SOURCE_FOLDER / path for name in answering for path in devices[name]}
+    sources = [path for path in sources if path not in replaced]
     digests = [each.digest().hex() for each in simulators]
     watched = [word for each in simulators for word in each.watched] if device is HOST else []
     if watched:
@@ -253,6 +282,7 @@ def build_runner(
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     digests += [each.digest() for each in libraries]
+    digests += [objects.digest] if designs else []
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -262,7 +292,12 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        compile_c(sources, built, flags, device, simulators, libraries)
+        for name in sorted(answering):
+            opening = Path(temporary) / device_source(name)
+            opening.write_text(render("device/own_device.c.j2", name=name), encoding="utf-8")
+            sources.append(opening)
+        flags += [f"-I{(library / SOURCE_FOLDER).absolute()}"] if designs else []
+        compile_c(sources, built, flags, device, simulators, libraries, objects)
         built.replace(program)
     return program
 
