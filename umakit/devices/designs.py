@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from umakit import sim
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
-from umakit.devices.verilator import DesignFiles, Verilated, ports_of, verilated
+from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
 from umakit.errors import AcceleratorConfigError, BuildError, InputError
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
@@ -28,9 +27,6 @@ from umakit.machine.rtl_config import (
 )
 from umakit.machine.rtl_ports import Wiring, wiring_of
 from umakit.text.rendering import render
-
-HARNESS = sim.source_directory() / "rtl" / "include"
-"""Folder with the C++ headers of buses."""
 
 HARNESS_FLAGS = ("-std=c++17", "-O3")
 
@@ -216,6 +212,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
         interrupt=section.interrupt or None,
         interrupt_level=int(section.interrupt_level == "high"),
         ties=dict(section.ties),
+        widths=dict(found.widths),
         registers={
             "bus": section.registers.bus,
             "ports": dict(found.registers),

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from umakit import sim
 from umakit.errors import BuildError
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import cache_folder
@@ -23,6 +24,12 @@ from umakit.machine.rtl_ports import Direction, Port
 
 LEAST_VERSION = (5, 0)
 """The first version of Verilator whose options and output these are."""
+
+HARNESS = sim.source_directory() / "rtl" / "include"
+"""Folder with the C++ headers of buses."""
+
+MESSAGES = HARNESS / "umakit" / "rtl_messages.h"
+"""What Verilator's own files are compiled with, so that messages and ends of a design are ours."""
 
 CXX_FLAGS = ("-O3", "-fno-strict-aliasing")
 """Flags of the C++ that Verilator writes; most of a run's time is spent there."""
@@ -202,7 +209,8 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
     """
     version, root = verilator()
     compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
-    key = repr([version, compiler, CXX_FLAGS, is_traced]).encode() + files.digest()
+    key = repr([version, compiler, CXX_FLAGS, SPEED, is_traced]).encode() + files.digest()
+    key += MESSAGES.read_bytes()
     name = f"{files.top}-{hashlib.sha256(key).hexdigest()[:24]}"
     folder = cache_folder("rtl")
     found = Verilated(files.top, folder / name, root / "include", is_traced)
@@ -248,9 +256,10 @@ def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:
 
 def _make(folder: Path, top: str, compiler: Sequence[str]) -> None:
     """Compile what Verilator wrote, and put it with Verilator's own objects into one archive."""
-    flags = " ".join(CXX_FLAGS)
+    messages = f"-include {MESSAGES.absolute()}"
+    flags = " ".join([*CXX_FLAGS, messages])
     command = ["make", "-s", "-C", str(folder), "-f", f"V{top}.mk", f"-j{os.cpu_count() or 1}"]
-    command += [f"OPT_FAST={flags}", "OPT_SLOW=-O1", f"OPT_GLOBAL={flags}"]
+    command += [f"OPT_FAST={flags}", f"OPT_SLOW=-O1 {messages}", f"OPT_GLOBAL={flags}"]
     command += [f"CXX={' '.join(compiler)}", f"V{top}__ALL.a", *_runtime_objects(folder, top)]
     result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if result.returncode != 0:

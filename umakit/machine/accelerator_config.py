@@ -141,9 +141,9 @@ class DeviceSection(_Section):
     """The device behind `device.h` on the host, and how a driver communicates with it.
 
     `simulator` is one of umakit's (`sim/kinds.py`), `own`, the one that the section
-    `[simulator]` describes, or `rtl`, the design of `[rtl]` alone. `command_queue` is the number of commands that the device holds, 0 for
-    no queue. `completion` is how a driver detects the end of a command; the device supports both
-    ways.
+    `[simulator]` describes, or `rtl`, the design of `[rtl]` alone. `command_queue` is the number
+    of commands that the device holds, 0 for no queue. `completion` is how a driver detects the end
+    of a command; the device supports both ways.
     """
 
     simulator: SimulatorName = "none"

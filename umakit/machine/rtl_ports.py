@@ -198,11 +198,13 @@ class Wiring:
         registers: ports of the registers' bus by role.
         memory: ports of the memory bus by role; empty without one.
         memory_bits: width of the data of memory; 0 without a bus.
+        widths: width in bits of each port.
     """
 
     registers: Mapping[str, str]
     memory: Mapping[str, str]
     memory_bits: int
+    widths: Mapping[str, int]
 
 
 def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
@@ -239,7 +241,8 @@ def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
     for name in section.ties:
         _check_tie(by_name, name, section.ties[name])
     _check_driven(section, ports, wired)
-    return Wiring(registers, memory, memory_bits)
+    widths = {port.name: port.bits for port in ports}
+    return Wiring(registers, memory, memory_bits, widths)
 
 
 def _fault(what: str, fix: str = "") -> AcceleratorConfigError:
