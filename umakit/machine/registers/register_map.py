@@ -37,6 +37,14 @@ def _check_description(text: str) -> str:
     return text
 
 
+def _check_folder(path: str) -> str:
+    if path and not re.fullmatch(
+        r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", path
+    ):
+        raise ValueError(f"{path!r} is no folder in that of the backend, such as rtl or hw/rtl")
+    return path
+
+
 Name = Annotated[str, AfterValidator(_check_name)]
 Description = Annotated[str, AfterValidator(_check_description)]
 Number = Annotated[int, Field(ge=0, lt=WORD)]
@@ -130,16 +138,29 @@ class Register(Word):
         offset: bytes from the first one.
         access: `ro`, `wo` or `rw`.
         reset: its value after power-on.
+        writable: the bits that a write changes, or None: those of its fields, or all of them.
     """
 
     offset: Annotated[int, Field(ge=0, lt=WORD, multiple_of=4)]
     access: Literal["ro", "wo", "rw"]
     reset: Number = 0
+    writable: Number | None = None
+
+    @property
+    def writable_mask(self) -> int:
+        """The bits that a write changes; 0 of a register that is read only."""
+        if self.access == "ro":
+            return 0
+        if self.writable is not None:
+            return self.writable
+        return sum(each.mask for each in self.field) or WORD - 1
 
     @model_validator(mode="after")
     def _writable(self) -> Self:
         if self.access == "ro" and self.parts:
             raise ValueError(f"{self.name} is read only, and has an operand")
+        if self.access == "ro" and self.writable:
+            raise ValueError(f"{self.name} is read only, and has writable bits")
         return self
 
 
@@ -196,6 +217,8 @@ class RegisterMap(BaseModel):
         job: registers with a meaning for a driver.
         descriptor: a job in memory; None: a job is in registers.
         mock: C text of arguments that no register says as it is, by name, for the mock.
+        systemverilog: folder for the SystemVerilog package, in that of the backend; empty: none is
+            written.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
@@ -206,6 +229,7 @@ class RegisterMap(BaseModel):
     job: Job | None = None
     descriptor: Descriptor | None = None
     mock: dict[str, str] = Field(default={})
+    systemverilog: Annotated[str, AfterValidator(_check_folder)] = ""
 
     @property
     def size(self) -> int:
