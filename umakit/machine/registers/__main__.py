@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what comes from the register maps of the kit's devices: C headers, SystemVerilog packages.
+"""Write what comes from the register maps of the kit's devices: C headers, SystemVerilog packages
+and a page of the documentation.
 
 With --check nothing is written: the exit code is 1 if a file is out of date.
 """
@@ -13,24 +14,46 @@ from pathlib import Path
 from umakit import sim
 from umakit.machine.registers.header import register_header
 from umakit.machine.registers.package import package_name, register_package
-from umakit.machine.registers.register_map import read_register_map
+from umakit.machine.registers.register_map import RegisterMap, read_register_map
+from umakit.machine.registers.table import register_table
 
 SPECIFICATIONS = sim.source_directory() / "registers"
 HEADERS = sim.source_directory() / "include" / "umakit"
+PAGE = sim.source_directory().parent / "docs" / "registers.md"
 BACKENDS = sim.source_directory().parent / "backends"
 
 DESIGNS = {"systolic_array": ("strawberry_accelerator", "chocolate_accelerator")}
 """Backends with RTL, by the name of the register map that it has."""
 
 
-def generated_files(specification: Path) -> dict[Path, str]:
-    """Return the texts of the files that come from a register map, by path.
+INTRODUCTION = """\
+# Registers of umakit's devices
+
+Written by `python -m umakit.machine.registers` from the register maps in `sim/registers`, as the C
+headers `umakit/NAME_registers.h` and the packages `rtl/NAME_registers_pkg.sv` of the backends are.
+Offsets are in bytes from the first register. [`uma check`](check.md#registers) compares
+devices with their map; [An engine for whole layers](new-layer.md#your-registers) has its form.
+"""
+
+
+def generated_files() -> dict[Path, str]:
+    """Return the texts of all files that come from register maps, by path.
 
     Raises:
-        RegisterMapError: the map is not sound.
+        RegisterMapError: a map is not sound.
     """
-    where = str(specification)
-    registers = read_register_map(specification.read_text(encoding="utf-8"), where)
+    files: dict[Path, str] = {}
+    page = [INTRODUCTION]
+    for specification in sorted(SPECIFICATIONS.glob("*.toml")):
+        where = str(specification)
+        registers = read_register_map(specification.read_text(encoding="utf-8"), where)
+        files |= _files_of(specification, registers)
+        page.append(f"## {registers.name}\n\n{register_table(registers)}")
+    return files | {PAGE: "\n".join(page)}
+
+
+def _files_of(specification: Path, registers: RegisterMap) -> dict[Path, str]:
+    """Return the C header of a map and its SystemVerilog packages."""
     notice = (
         f"Generated from sim/registers/{registers.name}.toml. Do not edit: change that file",
         "and run python -m umakit.machine.registers.",
@@ -40,7 +63,7 @@ def generated_files(specification: Path) -> dict[Path, str]:
     files = {HEADERS / f"{specification.stem}_registers.h": header}
     package = package_name(registers.name)
     for backend in DESIGNS.get(registers.name, ()):
-        text = register_package(registers, package=package, notice=notice, where=where)
+        text = register_package(registers, package=package, notice=notice, where=str(specification))
         files[BACKENDS / backend / "rtl" / f"{package}.sv"] = text
     return files
 
@@ -55,18 +78,17 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     exit_code = 0
-    for specification in sorted(SPECIFICATIONS.glob("*.toml")):
-        for path, wanted in generated_files(specification).items():
-            if not options.check:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(wanted, encoding="utf-8")
-            elif not path.is_file() or path.read_text(encoding="utf-8") != wanted:
-                print(
-                    f"{path.name} in {path.parent} does not match {specification.name}: "
-                    "run python -m umakit.machine.registers",
-                    file=sys.stderr,
-                )
-                exit_code = 1
+    for path, wanted in generated_files().items():
+        if not options.check:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != wanted:
+            print(
+                f"{path} does not match its register map in sim/registers: "
+                "run python -m umakit.machine.registers",
+                file=sys.stderr,
+            )
+            exit_code = 1
     return exit_code
 
 
