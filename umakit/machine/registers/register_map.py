@@ -254,6 +254,11 @@ class RegisterMap(BaseModel):
         return max(each.offset for each in self.registers) + 4
 
     @property
+    def size_of_holes(self) -> int:
+        """Bytes from the first register to the end of the last hole."""
+        return self.access.size or 1 << (self.size - 1).bit_length()
+
+    @property
     def error(self) -> str:
         """Where an error is read, as `REGISTER` or `REGISTER.FIELD`; empty if the map has none."""
         return self.access.error or (self.job.error if self.job is not None else "")
