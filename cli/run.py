@@ -57,8 +57,8 @@ RtlOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rtl",
-        help="A backend whose design (\\[rtl] of its accel.toml) answers in place of its simulator: "
-        "name or folder; may be repeated.",
+        help="A backend whose design (\\[rtl] of its accel.toml) answers in place of its "
+        "simulator: name or folder; may be repeated.",
         show_default=False,
     ),
 ]

@@ -117,7 +117,7 @@ def cosim_model(
         options = replace(options, keep_in_scratchpads=False)
     with temporary_folder("umakit-cosim-") as folder:
         network = import_network(source, input_shapes=input_shapes, rounding=rounding)
-        partitioned = partition_network(network, backends, options, progress)
+        partitioned = partition_network(network.model, backends, options, progress)
         library = export_program(
             network.model, partitioned, backends, folder / "library", options, progress
         )
