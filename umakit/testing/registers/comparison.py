@@ -277,6 +277,8 @@ class _Work:
                 example = (f"{number(read)} instead of {number(expected)} after a write of "
                            f"{number(value)}")  # fmt: skip
             before = expected if register.write == "store" else read
+        if register.write == "one_to_clear":
+            self._initial[offset] = before  # what was set after power-on is cleared now
         if wrong:
             kept = "" if wrong & self._mask(register) else ", which a write does not change,"
             bits = bits_text(register, wrong)

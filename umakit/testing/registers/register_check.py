@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from umakit import sim
@@ -27,7 +26,7 @@ class RegisterReport:
     """What a check of registers found.
 
     Attributes:
-        map: path of the register map.
+        map: its path, or its name and whose it is.
         registers: how many it has.
         accesses: how many were made.
         differences: a sentence each.
@@ -57,8 +56,8 @@ class RegisterReport:
         return dict(vars(self))
 
 
-def map_of(backend: Backend) -> tuple[RegisterMap, Path] | None:
-    """Return the register map of a backend's simulated device, and its file; None if it has none.
+def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
+    """Return the register map of a backend's simulated device, and its name; None if it has none.
 
     It is `registers.toml` in the backend's folder, or that of umakit's simulator that answers.
 
@@ -67,20 +66,22 @@ def map_of(backend: Backend) -> tuple[RegisterMap, Path] | None:
         AcceleratorConfigError: `accel.toml` cannot be used.
     """
     path, kind = backend.folder / MAP_FILE, kit_simulator(backend)
+    name = short_path(path)
     if not is_simulated(backend):
         return None
     if not path.is_file():
         if kind is None:
             return None
         path = sim.source_directory() / "registers" / f"{kind}.toml"
+        name = f"{kind}.toml of umakit"
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
-        raise RegisterMapError(what, where=short_path(path)) from None
+        raise RegisterMapError(what, where=name) from None
     except UnicodeDecodeError:
-        raise RegisterMapError("is not a text in UTF-8", where=short_path(path)) from None
-    return read_register_map(text, short_path(path)), path
+        raise RegisterMapError("is not a text in UTF-8", where=name) from None
+    return read_register_map(text, name), name
 
 
 def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterReport | None:
@@ -102,13 +103,13 @@ def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterRe
     found = map_of(backend)
     if found is None:
         return None
-    registers, path = found
+    registers, name = found
     with (
         temporary_folder("umakit-registers-") as folder,
         opened(backend, folder, seconds) as session,
     ):
         compared = compare(session, registers)
         return RegisterReport(
-            short_path(path), compared.registers, session.accesses, compared.differences,
+            name, compared.registers, session.accesses, compared.differences,
             compared.left_out, compared.unknown,
         )  # fmt: skip
