@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_backends
+from umakit.cli.options import (
+    DeviceOption,
+    ForceOption,
+    JsonOption,
+    RtlFlag,
+    device_with,
+    find_backends,
+)
 from umakit.cli.tables import new_table
 
 from umakit.devices import HOST
@@ -99,9 +106,11 @@ def check(
     registers: RegistersOption = False,
     junit: JunitOption = None,
     force: ForceOption = False,
+    rtl: RtlFlag = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
+    device = device_with(rtl, device)
     if registers and (case or operator or device != HOST.name):
         other = "--case" if case else "--operator" if operator else "--device"
         raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umakit.devices import DEVICES
+from umakit.devices import DEVICES, HOST
+from umakit.devices.catalogue import RTL
 from umakit.errors import InputError
 from umakit.memory.planners import PLANNERS
 
@@ -115,6 +116,31 @@ ForceOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+RtlFlag = Annotated[
+    bool,
+    typer.Option(
+        "--rtl",
+        help="Run accelerators on their designs (\\[rtl] of accel.toml), compiled by Verilator, in "
+        "place of their simulators.",
+    ),
+]
+
+
+def device_with(rtl: bool, device: str) -> str:
+    """Return the name of the device to run on.
+
+    Args:
+        rtl: whether designs answer in place of simulators.
+        device: the device that was named.
+
+    Raises:
+        InputError: designs run on this machine, and another device was named.
+    """
+    if rtl and device != HOST.name:
+        raise InputError(f"--rtl runs on this machine, not on {device}", fix="leave --device out")
+    return RTL.name if rtl else device
 
 
 def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.devices import HOST, Device
@@ -120,7 +121,7 @@ def compile_c(
     flags = [*flags, *(word for each in libraries for word in each.words)]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
     # A shared library is a part of someone's process, which must not be ended.
-    watches = device is HOST and "-shared" not in flags
+    watches = device.is_host and "-shared" not in flags
     files += [*simulator_objects(simulators, flags, device, run_any, watches), *objects]
     files += designs.objects
     linking = [*designs.linking, *linker_arguments(compiled)]
@@ -141,6 +142,54 @@ def compiling_for(device: Device, folder: Path) -> Run:
         call_compiler([*command, *arguments], shlex.join(command), folder, device)
 
     return run
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What a program of a library is made of.
+
+    Attributes:
+        sources: its C and C++ files, objects and libraries.
+        simulators: simulators of backends' own.
+        designs: objects of designs.
+        flags: flags of the compiler for sources of designs.
+    """
+
+    sources: list[Path]
+    simulators: list[Simulator]
+    designs: DesignObjects = NO_DESIGNS
+    flags: tuple[str, ...] = ()
+
+
+def what_answers(
+    library: Path, designs: Sequence[Design], device: Device, folder: Path
+) -> Answering:
+    """Return the files of a library, with designs in place of the simulators of their backends.
+
+    Args:
+        library: folder of the library.
+        designs: the designs, which are compiled.
+        device: the device that the program runs on.
+        folder: folder for generated files.
+
+    Raises:
+        UmakitError: a design does not fit its description, or a compiler refuses it.
+    """
+    sources, simulators = library_sources(library), simulators_of(library)
+    if not designs:
+        return Answering(sources, simulators)
+    headers = library / SOURCE_FOLDER
+    objects = design_objects(designs, headers, compiling_for(device, library))
+    names = {each.backend for each in designs}
+    devices = read_description(library).sources.devices
+    replaced = {headers / path for name in names for path in devices[name]}
+    kept = [path for path in sources if path not in replaced]
+    for name in sorted(names):
+        opening = folder / device_source(name)
+        opening.write_text(render("device/own_device.c.j2", name=name), encoding="utf-8")
+        kept.append(opening)
+    others = [each for each in simulators if each.backend not in names]
+    return Answering(kept, others, objects, (f"-I{headers.absolute()}",))
 
 
 def file_argument(path: Path) -> str:
@@ -262,7 +311,6 @@ def build_runner(
     """
     library = library_folder(library)
     runtime = library / "runtime"
-    sources = [*library_sources(library), runtime / "main.c", *device.platform_sources(runtime)]
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
@@ -270,19 +318,15 @@ def build_runner(
     answering = {each.backend for each in designs}
     simulators = [each for each in simulators if each.backend not in answering]
     check_simulators(simulators, device)
-    objects = design_objects(designs, library / SOURCE_FOLDER, compiling_for(device, library))
-    devices = read_description(library).sources.devices
-    replaced = {library / SOURCE_FOLDER / path for name in answering for path in devices[name]}
-    sources = [path for path in sources if path not in replaced]
     digests = [each.digest().hex() for each in simulators]
-    watched = [word for each in simulators for word in each.watched] if device is HOST else []
+    watched = [word for each in simulators for word in each.watched] if device.is_host else []
     if watched:
         digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
     brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     digests += [each.digest() for each in libraries]
-    digests += [objects.digest] if designs else []
+    digests += [each.digest() for each in designs]
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -292,12 +336,10 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        for name in sorted(answering):
-            opening = Path(temporary) / device_source(name)
-            opening.write_text(render("device/own_device.c.j2", name=name), encoding="utf-8")
-            sources.append(opening)
-        flags += [f"-I{(library / SOURCE_FOLDER).absolute()}"] if designs else []
-        compile_c(sources, built, flags, device, simulators, libraries, objects)
+        found = what_answers(library, designs, device, Path(temporary))
+        sources = [*found.sources, runtime / "main.c", *device.platform_sources(runtime)]
+        flags += found.flags
+        compile_c(sources, built, flags, device, found.simulators, libraries, found.designs)
         built.replace(program)
     return program
 
@@ -322,7 +364,7 @@ def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     folders: list[tuple[Path, tuple[str, ...]]] = [
         (library, ("codegen/host/**/*.[ch]*", "codegen/host/lib/**/*.*", "runtime/*.[ch]"))
     ]
-    if device is not HOST:
+    if not device.is_host:
         folders += [(SUPPORT, ("*",)), (RUNTIME, ("*",))]
     for folder, patterns in folders:
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):

@@ -7,10 +7,10 @@ A design stays in the folder of its backend: exported libraries have no part of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
@@ -27,6 +27,9 @@ from umakit.machine.rtl_config import (
 )
 from umakit.machine.rtl_ports import Wiring, wiring_of
 from umakit.text.rendering import render
+
+if TYPE_CHECKING:
+    from umakit.registration.backend import Backend
 
 HARNESS_FLAGS = ("-std=c++17", "-O3")
 
@@ -73,6 +76,31 @@ class Design:
                 if value is not False
             ),
         )
+
+    def digest(self) -> str:
+        """Return a digest of all that its objects depend on, but for compilers."""
+        digest = hashlib.sha256(repr([self.section, self.latency, self.alignment]).encode())
+        digest.update(self.files.digest())
+        for path in sorted((HARNESS / "umakit").glob("*.h")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
+    """Return the designs of backends that answer on a device; none unless it runs RTL.
+
+    Raises:
+        InputError: it runs RTL, and no backend has a section `[rtl]`.
+    """
+    if not device.runs_rtl:
+        return []
+    found = [each for each in backends if each.configuration.rtl is not None]
+    if not found:
+        raise InputError(
+            "no accelerator that was given has a section [rtl] in its accel.toml",
+            fix="describe its design there, as docs/your-rtl.md says",
+        )
+    return [design_from(each.configuration, each.folder) for each in found]
 
 
 def design_of(folder: Path) -> Design:
@@ -265,7 +293,9 @@ def design_objects(
     Raises:
         UmakitError: a design does not fit its description, or a compiler refuses it.
     """
-    objects, linking, digests = [], [], []
+    objects: list[Path] = []
+    linking: list[str] = []
+    digests: list[str] = []
     for design in designs:
         compiled = verilated(design.files, is_traced=is_traced)
         text = simulator_source(design, wiring(design), (tables or {}).get(design.backend, ""))

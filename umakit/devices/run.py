@@ -216,7 +216,7 @@ def run_library(
     description = load_metadata(library)["umakit"]
     count, batched, arrays = check_inputs(description["inputs"], inputs)
     machine.check_emulator()
-    if machine is HOST:
+    if machine.is_host:
         check_memory(_memory_of(description))
     check_designs(rtl, description, machine)
     most_commands = MOST_COMMANDS if record_commands is True else int(record_commands)

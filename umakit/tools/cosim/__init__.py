@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.backend.base import UMABackend
+from umakit.devices.catalogue import RTL
 from umakit.devices.cosimulation import (
     Choice,
     CosimulationRun,
     build_cosimulation,
     run_cosimulation,
 )
-from umakit.devices.designs import Design, design_from
+from umakit.devices.designs import Design, designs_for
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.pipeline import ExportOptions, export_program, import_network, partition_network
@@ -100,16 +101,7 @@ def cosim_model(
         UmakitError: the network cannot be compiled, or a design does not fit its description.
         DeviceError: a run failed for another reason than a difference.
     """
-    designs = tuple(
-        design_from(backend.configuration, backend.folder)
-        for backend in backends
-        if backend.configuration.rtl is not None
-    )
-    if not designs:
-        raise InputError(
-            "no accelerator that was given has a section [rtl] in its accel.toml",
-            fix="describe its design there, as docs/your-rtl.md says",
-        )
+    designs = tuple(designs_for(backends, RTL))
     is_partial = bool(layers) or sample is not None or jobs > 1
     options = options or ExportOptions()
     if is_partial:
