@@ -267,7 +267,7 @@ umakit_device *umakit_cosim_open(const char *backend, umakit_device *model,
     return &pair->outer;
 }
 
-void umakit_cosim_close(umakit_device *device)
+void umakit_cosim_close(const umakit_device *device)
 {
     struct umakit_cosim **link = &pairs;
 

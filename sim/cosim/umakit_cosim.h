@@ -68,7 +68,7 @@ umakit_device *umakit_cosim_open(const char *backend, umakit_device *model,
 
 /* End a pair and free what it holds; with the last one the report is closed. The model is
  * the caller's, and so is the simulator of the RTL. */
-void umakit_cosim_close(umakit_device *device);
+void umakit_cosim_close(const umakit_device *device);
 
 /* A layer of the network has ended, on whatever it ran; its number, from 0. Writes the line of
  * the layer for each pair. The next one is `layer` + 1. */
