@@ -9,10 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_backends
+from umakit.cli.options import (
+    DeviceOption,
+    ForceOption,
+    JsonOption,
+    RtlFlag,
+    device_with,
+    find_backends,
+)
 from umakit.cli.tables import new_table
 
 from umakit.devices import HOST
+from umakit.errors import InputError
 from umakit.files.outputs import JUNIT, check_file, check_parent
 from umakit.text.escaping import shell_word
 
@@ -20,6 +28,9 @@ if TYPE_CHECKING:
     from umakit.testing.check import CheckReport
 
 HELP = """Check that a backend computes right whatever it accepts.
+
+First the registers of its simulated device are compared with their map: values after power-on, \
+bits that a write changes, read-only registers, offsets without a register.
 
 For every operator that the backend registers, layers are drawn at and around its constraints: \
 shapes, strides, padding, layouts, scales, zero points, results halfway between two integers, \
@@ -63,6 +74,9 @@ CaseOption = Annotated[
     str | None,
     typer.Option("--case", help="Run only this case, as a report prints it.", show_default=False),
 ]
+RegistersOption = Annotated[
+    bool, typer.Option("--registers", help="Compare the registers with their map, and no layers.")
+]
 JobsOption = Annotated[
     int | None,
     typer.Option(
@@ -89,24 +103,33 @@ def check(
     draws: DrawsOption = 1000,
     jobs: JobsOption = None,
     case: CaseOption = None,
+    registers: RegistersOption = False,
     junit: JunitOption = None,
     force: ForceOption = False,
+    rtl: RtlFlag = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
+    device = device_with(rtl, device)
+    if registers and (case or operator or device != HOST.name):
+        other = "--case" if case else "--operator" if operator else "--device"
+        raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")
     if junit is not None:
         check_parent(junit)
     with progress() as tell:
         tell("loading TVM")
         from umakit.files.staging import write_file
         from umakit.registration.inputs import input_files
-        from umakit.testing.check import check_backend, check_layer
+        from umakit.testing.check import check_backend, check_layer, check_only_registers
 
         (found,) = find_backends([backend])
         read = input_files(backends=[found])
         if junit is not None:
             check_file(junit, JUNIT, read, force=force)
-        if case is not None:
+        if registers:
+            tell("comparing registers with their map")
+            report = check_only_registers(found)
+        elif case is not None:
             report = check_layer(found, case, device=device)
         else:
             report = check_backend(
@@ -135,7 +158,10 @@ def usable_cores() -> int:
 
 
 def _print(report: CheckReport, backend: str) -> None:
-    console().print(_table(report))
+    if report.registers:
+        say(report.registers.summary)
+    if report.operators:
+        console().print(_table(report))
     for failure in report.failures:
         say(f"{failure.pattern}: {failure.what}")
         if failure.case is not None:
@@ -145,7 +171,7 @@ def _print(report: CheckReport, backend: str) -> None:
     if report.left_out:
         say(report.left_out)
     _print_cycles(report, backend)
-    if report.passed:
+    if report.passed and report.operators:
         say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
 
 

@@ -21,7 +21,9 @@ from umakit.cli.options import (
     ModelArgument,
     PoolOption,
     RoundingOption,
+    RtlFlag,
     ShapesOption,
+    device_with,
     export_options,
     find_backends,
     parse_shapes,
@@ -142,9 +144,11 @@ def diff(
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
     force: ForceOption = False,
+    rtl: RtlFlag = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
+    device = device_with(rtl, device)
     shapes = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_diff")
     if status_of(folder) is not None and not folder.is_dir():

@@ -12,6 +12,7 @@ import typer
 from umakit.cli import calibrate as calibrate_command
 from umakit.cli import check as check_command
 from umakit.cli import compile as compile_command
+from umakit.cli import cosim as cosim_command
 from umakit.cli import diff as diff_command
 from umakit.cli import doctor as doctor_command
 from umakit.cli import new as new_command
@@ -118,6 +119,7 @@ app.command(name="compile", epilog=compile_command.EPILOG)(compile_command.compi
 app.command(epilog=run_library_command.EPILOG)(run_library_command.run)
 app.command(epilog=PACKAGE_EXAMPLES)(package)
 app.command(help=diff_command.HELP, epilog=diff_command.EPILOG)(diff_command.diff)
+app.command(help=cosim_command.HELP, epilog=cosim_command.EPILOG)(cosim_command.cosim)
 app.command(help=calibrate_command.HELP, epilog=calibrate_command.EPILOG)(
     calibrate_command.calibrate
 )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from umakit.devices import DEVICES
+from umakit.devices import DEVICES, HOST
+from umakit.devices.catalogue import RTL
 from umakit.errors import InputError
 from umakit.memory.planners import PLANNERS
 
@@ -117,6 +118,31 @@ ForceOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+RtlFlag = Annotated[
+    bool,
+    typer.Option(
+        "--rtl",
+        help="Run accelerators on their designs (\\[rtl] of accel.toml), compiled by Verilator, in "
+        "place of their simulators.",
+    ),
+]
+
+
+def device_with(rtl: bool, device: str) -> str:
+    """Return the name of the device to run on.
+
+    Args:
+        rtl: whether designs answer in place of simulators.
+        device: the device that was named.
+
+    Raises:
+        InputError: designs run on this machine, and another device was named.
+    """
+    if rtl and device != HOST.name:
+        raise InputError(f"--rtl runs on this machine, not on {device}", fix="leave --device out")
+    return RTL.name if rtl else device
+
+
 def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
     """Parse texts of the form `name:[1,2,3]`; the brackets may be omitted.
 
@@ -150,6 +176,22 @@ def find_backends(names: list[str] | None) -> list[Any]:
     for backend in found:
         _ = backend.configuration
     return found
+
+
+def find_designs(names: list[str] | None) -> list[Any]:
+    """Return the designs of backends, given by name or folder, without loading the backends.
+
+    Raises:
+        BackendError: there is no backend of a name.
+        AcceleratorConfigError: one has no section `[rtl]`.
+    """
+    if not names:
+        return []
+    from umakit.backend.registry import locate_backend
+    from umakit.devices.designs import design_of
+
+    found = [locate_backend(name) for name in names]
+    return [design_of(each.folder or each.load().folder) for each in found]
 
 
 def export_options(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli import tables
 from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption
+from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_designs
 
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
@@ -20,7 +20,9 @@ from umakit.errors import InputError
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
 
-EPILOG = "Example:  uma run digits_library --inputs held_out.npz --profile"
+EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
+
+           uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator"""
 
 LibraryArgument = Annotated[
     Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)
@@ -51,6 +53,15 @@ RepeatOption = Annotated[
 ProfileOption = Annotated[
     bool, typer.Option("--profile", help="Print MACs and cycles of each layer.")
 ]
+RtlOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rtl",
+        help="A backend whose design (\\[rtl] of its accel.toml) answers in place of its "
+        "simulator: name or folder; may be repeated.",
+        show_default=False,
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -72,6 +83,7 @@ def run(
     profile: ProfileOption = False,
     device: DeviceOption = "host",
     timeout: TimeoutOption = None,
+    rtl: RtlOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -91,6 +103,7 @@ def run(
             profile=profile,
             device=device,
             timeout=timeout,
+            rtl=find_designs(rtl),
             force=force,
             progress=tell,
         )

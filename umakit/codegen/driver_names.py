@@ -29,7 +29,7 @@ def kit_simulator(backend: Backend) -> str | None:
     """Return the kind of umakit's simulator that answers, a key of `sim.KINDS`; None if none of
     umakit's does."""
     kind: str = backend.configuration.device.simulator
-    return kind if kind not in ("none", "own") else None
+    return kind if kind not in ("none", "own", "rtl") else None
 
 
 def device_file(backend: str, suffix: str) -> str:

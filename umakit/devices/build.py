@@ -10,10 +10,12 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.devices import HOST, Device
-from umakit.devices.compiled import check_compiled, driver_libraries, linker_arguments
+from umakit.devices.compiled import Run, check_compiled, driver_libraries, linker_arguments
+from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.missing_headers import mend_of_missing_header
@@ -32,15 +34,19 @@ from umakit.devices.simulators import (
 from umakit.errors import BuildError
 from umakit.files.compiled_files import is_compiled, is_shared
 from umakit.library.layout import RUNTIME, cache_folder
-from umakit.library.roles import SOURCE_FOLDER
+from umakit.library.metadata import read_description
+from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
+from umakit.text.rendering import render
 
 FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Compiler flags. Without -ffast-math and contraction, every device rounds like the host."""
 
 KEPT_PROGRAMS = 4
 """Number of builds per library that are kept; older ones are deleted."""
+
+NO_DESIGNS = DesignObjects()
 
 DIAGNOSTIC = re.compile(
     r"error(?!: ld returned)|undefined reference|multiple definition|recompile with -f"
@@ -69,6 +75,7 @@ def compile_c(
     device: Device = HOST,
     simulators: Sequence[Simulator] = (),
     libraries: Sequence[CallableLibrary] = (),
+    designs: DesignObjects = NO_DESIGNS,
 ) -> None:
     """Compile and link C sources.
 
@@ -79,6 +86,7 @@ def compile_c(
         device: the device that it will run on.
         simulators: the library's simulators that are not umakit's, which may be in C++.
         libraries: the libraries of C functions that it calls.
+        designs: objects of designs that answer in place of simulators.
 
     Raises:
         BuildError: there is no compiler, the program is too large, or the compiler reported an
@@ -102,7 +110,7 @@ def compile_c(
 
     compiled = [path for path in sources if is_compiled(path.name)]
     brought = [*compiled, *(path for each in simulators for path in each.compiled)]
-    is_cxx = bool(cxx_sources) or any(each.is_cxx for each in simulators)
+    is_cxx = bool(cxx_sources or designs.objects) or any(each.is_cxx for each in simulators)
     is_cxx |= any(each.is_cxx for each in libraries)
     compiled_cxx = check_compiled(brought, device, run_any)
     if compiled_cxx:
@@ -113,9 +121,10 @@ def compile_c(
     flags = [*flags, *(word for each in libraries for word in each.words)]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
     # A shared library is a part of someone's process, which must not be ended.
-    watches = device is HOST and "-shared" not in flags
+    watches = device.is_host and "-shared" not in flags
     files += [*simulator_objects(simulators, flags, device, run_any, watches), *objects]
-    linking = linker_arguments(compiled)
+    files += designs.objects
+    linking = [*designs.linking, *linker_arguments(compiled)]
     linking += [f"-l{name}" for each in libraries for name in each.files.link]
     linking += [*(argument for each in simulators for argument in each.linking()), "-lm"]
     linking += [WATCHING] if watches and any(each.watched for each in simulators) else []
@@ -124,6 +133,63 @@ def compile_c(
         return
     linked = map(file_argument, files)
     run([*compiler, *FLAGS, *flags, *linked, "-o", file_argument(output), *linking])
+
+
+def compiling_for(device: Device, folder: Path) -> Run:
+    """Return what runs a compiler for a device; `folder` is named if it refuses a source."""
+
+    def run(command: Sequence[str], arguments: list[str]) -> None:
+        call_compiler([*command, *arguments], shlex.join(command), folder, device)
+
+    return run
+
+
+@dataclass(frozen=True)
+class Answering:
+    """What a program of a library is made of.
+
+    Attributes:
+        sources: its C and C++ files, objects and libraries.
+        simulators: simulators of backends' own.
+        designs: objects of designs.
+        flags: flags of the compiler for sources of designs.
+    """
+
+    sources: list[Path]
+    simulators: list[Simulator]
+    designs: DesignObjects = NO_DESIGNS
+    flags: tuple[str, ...] = ()
+
+
+def what_answers(
+    library: Path, designs: Sequence[Design], device: Device, folder: Path
+) -> Answering:
+    """Return the files of a library, with designs in place of the simulators of their backends.
+
+    Args:
+        library: folder of the library.
+        designs: the designs, which are compiled.
+        device: the device that the program runs on.
+        folder: folder for generated files.
+
+    Raises:
+        UmakitError: a design does not fit its description, or a compiler refuses it.
+    """
+    sources, simulators = library_sources(library), simulators_of(library)
+    if not designs:
+        return Answering(sources, simulators)
+    headers = library / SOURCE_FOLDER
+    objects = design_objects(designs, headers, compiling_for(device, library))
+    names = {each.backend for each in designs}
+    devices = read_description(library).sources.devices
+    replaced = {headers / path for name in names for path in devices[name]}
+    kept = [path for path in sources if path not in replaced]
+    for name in sorted(names):
+        opening = folder / device_source(name)
+        opening.write_text(render("device/own_device.c.j2", name=name), encoding="utf-8")
+        kept.append(opening)
+    others = [each for each in simulators if each.backend not in names]
+    return Answering(kept, others, objects, (f"-I{headers.absolute()}",))
 
 
 def file_argument(path: Path) -> str:
@@ -218,7 +284,12 @@ def library_sources(library: Path) -> list[Path]:
 
 
 def build_runner(
-    library: Path, interface: str, profile: bool, device: Device = HOST, most_commands: int = 0
+    library: Path,
+    interface: str,
+    profile: bool,
+    device: Device = HOST,
+    most_commands: int = 0,
+    designs: Sequence[Design] = (),
 ) -> Path:
     """Build the program that runs a library on a device; it is reused until the sources change.
 
@@ -228,6 +299,7 @@ def build_runner(
         profile: whether layers are measured one by one.
         device: the device that it will run on.
         most_commands: maximum number of commands per layer that are recorded with `profile`.
+        designs: designs that answer in place of the simulators of their backends.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
@@ -239,20 +311,22 @@ def build_runner(
     """
     library = library_folder(library)
     runtime = library / "runtime"
-    sources = [*library_sources(library), runtime / "main.c", *device.platform_sources(runtime)]
     flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
     simulators, libraries = simulators_of(library), libraries_of(library)
+    answering = {each.backend for each in designs}
+    simulators = [each for each in simulators if each.backend not in answering]
     check_simulators(simulators, device)
     digests = [each.digest().hex() for each in simulators]
-    watched = [word for each in simulators for word in each.watched] if device is HOST else []
+    watched = [word for each in simulators for word in each.watched] if device.is_host else []
     if watched:
         digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
     brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     digests += [each.digest() for each in libraries]
+    digests += [each.digest() for each in designs]
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -262,7 +336,10 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        compile_c(sources, built, flags, device, simulators, libraries)
+        found = what_answers(library, designs, device, Path(temporary))
+        sources = [*found.sources, runtime / "main.c", *device.platform_sources(runtime)]
+        flags += found.flags
+        compile_c(sources, built, flags, device, found.simulators, libraries, found.designs)
         built.replace(program)
     return program
 
@@ -287,7 +364,7 @@ def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     folders: list[tuple[Path, tuple[str, ...]]] = [
         (library, ("codegen/host/**/*.[ch]*", "codegen/host/lib/**/*.*", "runtime/*.[ch]"))
     ]
-    if device is not HOST:
+    if not device.is_host:
         folders += [(SUPPORT, ("*",)), (RUNTIME, ("*",))]
     for folder, patterns in folders:
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):

@@ -21,6 +21,15 @@ HOST = Device(
     has_time=True,
 )
 
+RTL = Device(
+    name="rtl",
+    description="this machine, where designs of [rtl] answer in place of simulators",
+    packages=("verilator", "g++", "make", "zlib1g-dev"),
+    has_time=True,
+    runs_rtl=True,
+)
+"""Chosen with `--rtl`: it needs the folders of backends, which a library does not have."""
+
 DEVICES = (
     HOST,
     Device(
@@ -91,7 +100,7 @@ def find_device(name: str) -> Device:
     Raises:
         InputError: there is no such device; lists the existing ones.
     """
-    for device in DEVICES:
+    for device in (*DEVICES, RTL):
         if device.name == name:
             return device
     names = ", ".join(device.name for device in DEVICES)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from umakit.devices.catalogue import HOST
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
 from umakit.errors import BuildError, LibraryError
@@ -54,7 +53,7 @@ def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
     """
     read = [read_file(path) for path in files]
     for path, compiled in zip(files, read, strict=True):
-        if is_shared(path.name) and device is not HOST:
+        if is_shared(path.name) and not device.is_host:
             raise BuildError(
                 f"{path.name} is a shared library, which programs for {device.name} cannot load",
                 fix="make it a static library (.a) for that device",

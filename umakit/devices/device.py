@@ -39,6 +39,7 @@ class Device:
             C library, which differ from the host's by more than 2 ULP.
         has_time: whether measured times are meaningful, which they are not under emulation.
         counts_instructions: whether the instructions of a run are counted.
+        runs_rtl: whether designs of `[rtl]` answer in place of simulators.
     """
 
     name: str
@@ -53,6 +54,12 @@ class Device:
     replaced: tuple[str, ...] = ()
     has_time: bool = False
     counts_instructions: bool = False
+    runs_rtl: bool = False
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is this machine."""
+        return not self.command
 
     @property
     def is_bare_metal(self) -> bool:

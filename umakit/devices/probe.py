@@ -19,10 +19,10 @@ import numpy.typing as npt
 from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
-from umakit.devices.build import compile_c, library_sources
+from umakit.devices.build import compile_c, what_answers
+from umakit.devices.designs import Design
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, default_limit, stop_hint
 from umakit.devices.libraries import libraries_of
-from umakit.devices.simulators import simulators_of
 from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
@@ -79,6 +79,7 @@ def build_around(
     program: Path,
     device: Device,
     flags: Sequence[str] = (),
+    designs: Sequence[Design] = (),
 ) -> None:
     """Build a library with the hook after each layer, and with a `main` around it.
 
@@ -89,6 +90,7 @@ def build_around(
         program: path of the program to build; the C file is written next to it.
         device: device that it runs on.
         flags: further flags of the C compiler.
+        designs: designs that answer in place of the simulators of their backends.
 
     Raises:
         BuildError: the compiler is missing or reported an error, or the program is too large for
@@ -101,8 +103,11 @@ def build_around(
     all_flags += [*device.program_flags(), *flags]
     if not device.is_bare_metal:
         all_flags.append("-DUMAKIT_PROBE_HOSTED")
-    sources = [main, *library_sources(folder), *device.platform_sources(RUNTIME)]
-    compile_c(sources, program, all_flags, device, simulators_of(folder), libraries_of(folder))
+    found = what_answers(folder, designs, device, program.parent)
+    sources = [main, *found.sources, *device.platform_sources(RUNTIME)]
+    all_flags += found.flags
+    simulators, libraries = found.simulators, libraries_of(folder)
+    compile_c(sources, program, all_flags, device, simulators, libraries, found.designs)
 
 
 class Probe:
@@ -114,6 +119,7 @@ class Probe:
         program: path of the program to build.
         device: device that it runs on.
         flags: further flags of the C compiler.
+        designs: designs that answer in place of the simulators of their backends.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
@@ -130,6 +136,7 @@ class Probe:
         program: Path,
         device: Device = HOST,
         flags: Sequence[str] = (),
+        designs: Sequence[Design] = (),
     ) -> None:
         device.check_emulator()
         self._device = device
@@ -145,7 +152,7 @@ class Probe:
         self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
         self._program = program
         prefix = description["interface"]
-        build_around(library, prefix, self._source(prefix), program, device, flags)
+        build_around(library, prefix, self._source(prefix), program, device, flags, designs)
 
     def run(
         self,

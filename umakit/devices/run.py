@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
+from umakit.devices.designs import Design, check_designs
 from umakit.devices.execution import default_limit, stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.statuses import stopped
@@ -183,6 +184,7 @@ def run_library(
     record_commands: bool | int = False,
     device: str = HOST.name,
     timeout: float | None = None,
+    rtl: Sequence[Design] = (),
 ) -> RunResult:
     """Run inferences on a device; accelerators are simulated.
 
@@ -198,10 +200,12 @@ def run_library(
         device: name of the device in `umakit.devices.DEVICES`.
         timeout: time limit in seconds; default: 600 under emulation, and on the
             host 600 for each inference of a library with an accelerator.
+        rtl: designs that answer in place of the simulators of their backends, on the host.
 
     Raises:
         LibraryError: the library is missing or damaged.
-        InputError: an input has a wrong name, shape or dtype, or there is no such device.
+        InputError: a design is of no accelerator of the library, an input has a wrong name, shape
+            or dtype, or there is no such device.
         BuildError: the C compiler or emulator is missing, the compiler reported an error, or the
             program is too large for the device.
         DeviceError: the run failed or exceeded the time limit; carries the driver's status.
@@ -212,13 +216,14 @@ def run_library(
     description = load_metadata(library)["umakit"]
     count, batched, arrays = check_inputs(description["inputs"], inputs)
     machine.check_emulator()
-    if machine is HOST:
+    if machine.is_host:
         check_memory(_memory_of(description))
+    check_designs(rtl, description, machine)
     most_commands = MOST_COMMANDS if record_commands is True else int(record_commands)
     most_commands = most_commands if profile else 0
     if timeout is None:
         timeout = default_limit(machine, description, count * repeat)
-    runner = build_runner(library, description["interface"], profile, machine, most_commands)
+    runner = build_runner(library, description["interface"], profile, machine, most_commands, rtl)
     with temporary_folder("umakit-run-") as folder:
         with (folder / INPUTS).open("wb") as stream:
             if description["weights"] == "blob":

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from umakit.devices.catalogue import HOST
 from umakit.devices.compiled import Run, linker_arguments
 from umakit.devices.device import SUPPORT, Device
 from umakit.devices.objects import cached_object, compiling, of_no_model, version_of
@@ -121,7 +120,7 @@ def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
     """
     for simulator in simulators:
         program = simulator.files.program
-        if program and device is not HOST:
+        if program and not device.is_host:
             raise BuildError(
                 f"the simulator of {simulator.backend} is a program, {program[0]}, which the host "
                 f"starts, not {device.name}",

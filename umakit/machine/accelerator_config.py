@@ -24,6 +24,7 @@ from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
 from umakit.machine.config_faults import fault_in_file
 from umakit.machine.machine_config import MachineSection, Tensor
+from umakit.machine.rtl_config import RtlSection, design_folders, design_sources
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
 from umakit.machine.sources_config import SourcesSection
 
@@ -32,7 +33,9 @@ Count = Annotated[int, Field(ge=0, le=2**16)]
 DataflowName = Literal["output_stationary", "weight_stationary", "input_stationary"]
 
 
-SIMULATORS = (*sim.KINDS, "own", "none")
+ARRAY_FIGURES = ("rows", "columns", "pooling_lanes", "accumulator_bytes")
+
+SIMULATORS = (*sim.KINDS, "own", "rtl", "none")
 
 
 def _check_simulator(name: object) -> object:
@@ -137,10 +140,10 @@ class DmaSection(_Section):
 class DeviceSection(_Section):
     """The device behind `device.h` on the host, and how a driver communicates with it.
 
-    `simulator` is one of umakit's (`sim/kinds.py`), or `own`, the one that the section
-    `[simulator]` describes. `command_queue` is the number of commands that the device holds, 0 for
-    no queue. `completion` is how a driver detects the end of a command; the device supports both
-    ways.
+    `simulator` is one of umakit's (`sim/kinds.py`), `own`, the one that the section
+    `[simulator]` describes, or `rtl`, the design of `[rtl]` alone. `command_queue` is the number
+    of commands that the device holds, 0 for no queue. `completion` is how a driver detects the end
+    of a command; the device supports both ways.
     """
 
     simulator: SimulatorName = "none"
@@ -204,6 +207,7 @@ class AcceleratorConfig(_Section):
     dma: DmaSection = DmaSection()
     device: DeviceSection = DeviceSection()
     simulator: SimulatorSection | None = None
+    rtl: RtlSection | None = None
     sources: SourcesSection | None = None
     machine: MachineSection | None = None
     memory: list[MemorySection] = Field(default=[])
@@ -236,9 +240,11 @@ class AcceleratorConfig(_Section):
 
     @property
     def figures(self) -> dict[str, int]:
-        """The numbers that `[simulator]` may name: the figures of `[machine]`, and sizes, banks and
-        rows of memories, as `data.size`."""
+        """The numbers that `[simulator]` and `[rtl]` may name: the figures of `[machine]`, sizes,
+        banks and rows of memories, as `data.size`, and those of the array, as `array.rows`."""
         found = {} if self.machine is None else dict(self.machine.values)
+        if self.has_array:
+            found |= {f"array.{key}": getattr(self.array, key) for key in ARRAY_FIGURES}
         for memory in self.memory:
             for key in ("size", "banks", "row_bytes"):
                 number = getattr(memory, key)
@@ -252,6 +258,11 @@ class AcceleratorConfig(_Section):
         return None if self.simulator is None else self.simulator.filled(self.figures)
 
     @property
+    def filled_rtl(self) -> RtlSection | None:
+        """The section `[rtl]` with figures in the place of their names."""
+        return None if self.rtl is None else self.rtl.filled(self.figures)
+
+    @property
     def simulator_macros(self) -> list[str]:
         """The macros of the simulator, as `NAME` or `NAME=value`; none without a simulator."""
         section = self.filled_simulator
@@ -262,10 +273,12 @@ class AcceleratorConfig(_Section):
         is_own = self.device.simulator == "own"
         is_simulated = self.device.simulator in sim.KINDS
         if self.is_library:
-            for key in ("array", "dma", "device", "simulator", "machine"):
+            for key in ("array", "dma", "device", "simulator", "rtl", "machine"):
                 if key in self.model_fields_set:
                     raise ValueError(f'kind = "library" runs on the CPU and has no section [{key}]')
             return self
+        if self.device.simulator == "rtl" and self.rtl is None:
+            raise ValueError('simulator = "rtl" needs a section [rtl] with the design')
         is_none = not is_simulated and "simulator" in self.device.model_fields_set
         if not self.has_array and (is_simulated or (self.machine is None and not is_none)):
             raise ValueError("array: Field required")
@@ -284,7 +297,7 @@ class AcceleratorConfig(_Section):
         elif any(memory.model_fields_set & FOR_MACHINES for memory in self.memory):
             names = ", ".join(sorted(FOR_MACHINES))
             raise ValueError(f"memory: {names} need a section [machine]")
-        _ = self.filled_simulator  # refuses what has no figure
+        _ = self.filled_simulator, self.filled_rtl  # refuse what has no figure
         return self
 
 
@@ -363,4 +376,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     section = configuration.filled_simulator
     if section is not None:
         simulator_files(section, path.parent)  # refuses what is missing
+    if configuration.rtl is not None:
+        design_sources(configuration.rtl, path.parent)
+        design_folders(configuration.rtl, path.parent)
     return configuration

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from umakit.devices import HOST
+from umakit.devices.designs import Design
 from umakit.devices.run import RunResult, load_inputs, run_library, save_outputs, select_inputs
 from umakit.errors import DeviceError
 from umakit.files.outputs import NPZ_RESULTS, check_file, check_parent
@@ -23,6 +24,7 @@ def run_files(
     device: str = HOST.name,
     timeout: float | None = None,
     force: bool = False,
+    rtl: Sequence[Design] = (),
     progress: Callable[[str], None] = lambda stage: None,
 ) -> RunResult:
     """Run a library with the arrays of a file, and write its outputs to another file.
@@ -32,7 +34,7 @@ def run_files(
         inputs: arrays by input name (npz), with one more leading dimension for several inferences.
         outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
             discard them.
-        repeat, profile, device, timeout: as in `umakit.run_library`.
+        repeat, profile, device, timeout, rtl: as in `umakit.run_library`.
         force: whether a file that umakit did not write is replaced too.
         progress: callback with a description of each stage.
 
@@ -49,9 +51,17 @@ def run_files(
     arrays = select_inputs(library, load_inputs(inputs))
     try:
         result = run_library(
-            library, arrays, repeat=repeat, profile=profile, device=device, timeout=timeout
+            library,
+            arrays,
+            repeat=repeat,
+            profile=profile,
+            device=device,
+            timeout=timeout,
+            rtl=rtl,
         )
     except DeviceError as error:
+        if rtl:
+            raise
         from umakit.tools.failed_layer import with_layer  # imports TVM, which runs do not need
 
         raise with_layer(error, library, arrays, device, timeout) from None

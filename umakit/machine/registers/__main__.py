@@ -1,35 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the C headers of the register maps of the kit's simulators.
+"""Write what comes from the register maps of the kit's devices: C headers, SystemVerilog packages
+and a page of the documentation.
 
-With --check nothing is written: the exit code is 1 if a header is out of date.
+With --check nothing is written: the exit code is 1 if a file is out of date.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from umakit import sim
 from umakit.machine.registers.header import register_header
-from umakit.machine.registers.register_map import read_register_map
+from umakit.machine.registers.package import package_name, register_package
+from umakit.machine.registers.register_map import RegisterMap, read_register_map
+from umakit.machine.registers.table import register_table
 
 SPECIFICATIONS = sim.source_directory() / "registers"
 HEADERS = sim.source_directory() / "include" / "umakit"
+PAGE = sim.source_directory().parent / "docs" / "registers.md"
+BACKENDS = sim.source_directory().parent / "backends"
+
+DESIGNS = {"systolic_array": ("strawberry_accelerator", "chocolate_accelerator")}
+"""Backends with RTL, by the name of the register map that it has."""
 
 
-def render_register_header(toml_text: str, where: str = "the register map") -> str:
-    """Return the C header for a register map.
+INTRODUCTION = """\
+# Registers of umakit's devices
+
+Written by `python -m umakit.machine.registers` from the register maps in `sim/registers`, as the C
+headers `umakit/NAME_registers.h` and the packages `rtl/NAME_registers_pkg.sv` of the backends are.
+Offsets are in bytes from the first register. [`uma check`](check.md#registers) compares
+devices with their map; [An engine for whole layers](new-layer.md#your-registers) has its form.
+"""
+
+
+def generated_files() -> dict[Path, str]:
+    """Return the texts of all files that come from register maps, by path.
 
     Raises:
-        RegisterMapError: the map is not sound.
+        RegisterMapError: a map is not sound.
     """
-    registers = read_register_map(toml_text, where)
+    files: dict[Path, str] = {}
+    page = [INTRODUCTION]
+    for specification in sorted(SPECIFICATIONS.glob("*.toml")):
+        where = str(specification)
+        registers = read_register_map(specification.read_text(encoding="utf-8"), where)
+        files |= _files_of(specification, registers)
+        page.append(f"## {registers.name}\n\n{register_table(registers)}")
+    return files | {PAGE: "\n".join(page)}
+
+
+def _files_of(specification: Path, registers: RegisterMap) -> dict[Path, str]:
+    """Return the C header of a map and its SystemVerilog packages."""
     notice = (
         f"Generated from sim/registers/{registers.name}.toml. Do not edit: change that file",
         "and run python -m umakit.machine.registers.",
     )
     prefix = f"UMAKIT_{registers.name.upper()}"
-    return register_header(registers, prefix=prefix, notice=notice)
+    header = register_header(registers, prefix=prefix, notice=notice)
+    files = {HEADERS / f"{specification.stem}_registers.h": header}
+    package = package_name(registers.name)
+    for backend in DESIGNS.get(registers.name, ()):
+        text = register_package(registers, package=package, notice=notice, where=str(specification))
+        files[BACKENDS / backend / "rtl" / f"{package}.sv"] = text
+    return files
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,20 +73,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="write nothing, fail if a header is out of date",
+        help="write nothing, fail if a file is out of date",
     )
     options = parser.parse_args(arguments)
 
     exit_code = 0
-    for specification in sorted(SPECIFICATIONS.glob("*.toml")):
-        header = HEADERS / f"{specification.stem}_registers.h"
-        text = specification.read_text(encoding="utf-8")
-        wanted = render_register_header(text, str(specification))
+    for path, wanted in generated_files().items():
         if not options.check:
-            header.write_text(wanted, encoding="utf-8")
-        elif not header.is_file() or header.read_text(encoding="utf-8") != wanted:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(wanted, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != wanted:
             print(
-                f"{header.name} does not match {specification.name}: "
+                f"{path} does not match its register map in sim/registers: "
                 "run python -m umakit.machine.registers",
                 file=sys.stderr,
             )

@@ -19,6 +19,7 @@ from pydantic import (
 
 from umakit.errors import RegisterMapError
 from umakit.machine.config_faults import spelling_of_key
+from umakit.machine.registers.access import Access
 
 WORD = 1 << 32
 ANY = "any"
@@ -37,9 +38,20 @@ def _check_description(text: str) -> str:
     return text
 
 
+def _check_folder(path: str) -> str:
+    if path and not re.fullmatch(
+        r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", path
+    ):
+        raise ValueError(f"{path!r} is no folder in that of the backend, such as rtl or hw/rtl")
+    return path
+
+
 Name = Annotated[str, AfterValidator(_check_name)]
 Description = Annotated[str, AfterValidator(_check_description)]
 Number = Annotated[int, Field(ge=0, lt=WORD)]
+WRITTEN = ("job.start", "job.stop", "descriptor.register", "access.clear")
+"""References to what a driver writes; it reads the others."""
+
 Operand = str | dict[str, str]
 """C text with the `$name`s of a driver's arguments, or texts by operator."""
 
@@ -59,12 +71,14 @@ class BitField(_Part):
         operand: what a driver writes there, see `Register`.
         signed: whether the operand is in two's complement; None if its text says so: zero points,
             clips, shifts and what begins with a minus sign are.
+        present: name of a register: devices in which it is 0 do not have the field.
     """
 
     lowest_bit: Annotated[int, Field(ge=0, le=31)]
     width: Annotated[int, Field(ge=1, le=32)]
     operand: Operand = ""
     signed: bool | None = None
+    present: str = ""
 
     @property
     def mask(self) -> int:
@@ -130,16 +144,38 @@ class Register(Word):
         offset: bytes from the first one.
         access: `ro`, `wo` or `rw`.
         reset: its value after power-on.
+        writable: the bits that a write changes, or None: those of its fields, or all of them if it
+            has none or an operand of its own.
+        write: what a write does: it stores the bits, clears those that are 1, or is a command.
+        volatile: whether it changes by itself, such as a counter that runs.
+        configured: whether its value after power-on is the device's own, such as a size, so that
+            `reset` is not what is read.
     """
 
     offset: Annotated[int, Field(ge=0, lt=WORD, multiple_of=4)]
     access: Literal["ro", "wo", "rw"]
     reset: Number = 0
+    writable: Number | None = None
+    write: Literal["store", "one_to_clear", "command"] = "store"
+    volatile: bool = False
+    configured: bool = False
+
+    @property
+    def writable_mask(self) -> int:
+        """The bits that a write changes; 0 of a register that is read only."""
+        if self.access == "ro":
+            return 0
+        if self.writable is not None:
+            return self.writable
+        fields = 0 if self.operand else sum(each.mask for each in self.field)
+        return fields or WORD - 1
 
     @model_validator(mode="after")
     def _writable(self) -> Self:
         if self.access == "ro" and self.parts:
             raise ValueError(f"{self.name} is read only, and has an operand")
+        if self.access == "ro" and self.writable:
+            raise ValueError(f"{self.name} is read only, and has writable bits")
         return self
 
 
@@ -196,6 +232,9 @@ class RegisterMap(BaseModel):
         job: registers with a meaning for a driver.
         descriptor: a job in memory; None: a job is in registers.
         mock: C text of arguments that no register says as it is, by name, for the mock.
+        systemverilog: folder for the SystemVerilog package, in that of the backend; empty: none is
+            written.
+        access: how it answers what a driver should not do.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
@@ -206,11 +245,29 @@ class RegisterMap(BaseModel):
     job: Job | None = None
     descriptor: Descriptor | None = None
     mock: dict[str, str] = Field(default={})
+    systemverilog: Annotated[str, AfterValidator(_check_folder)] = ""
+    access: Access = Access()
 
     @property
     def size(self) -> int:
         """Bytes from the first register to the end of the last one."""
         return max(each.offset for each in self.registers) + 4
+
+    @property
+    def size_of_holes(self) -> int:
+        """Bytes from the first register to the end of the last hole."""
+        return self.access.size or 1 << (self.size - 1).bit_length()
+
+    @property
+    def error(self) -> str:
+        """Where an error is read, as `REGISTER` or `REGISTER.FIELD`; empty if the map has none."""
+        return self.access.error or (self.job.error if self.job is not None else "")
+
+    @property
+    def clear(self) -> str:
+        """Where 1 is written to clear an error; empty if the map has none."""
+        of_job = "" if self.access.error or self.job is None else self.job.stop
+        return self.access.clear or of_job
 
     @property
     def words(self) -> list[Word]:
@@ -245,10 +302,14 @@ class RegisterMap(BaseModel):
                 register, _ = self.place(text)
             except KeyError:
                 raise ValueError(f"{key}: there is no {text} in the map") from None
-            if key in ("job.start", "job.stop", "descriptor.register") and register.access == "ro":
+            if key in WRITTEN and register.access == "ro":
                 raise ValueError(f"{key}: {text} is read only")
-            if key in ("job.error", "job.busy", "job.identity") and register.access == "wo":
+            if key not in WRITTEN and register.access == "wo":
                 raise ValueError(f"{key}: {text} is write only")
+        if self.access.reports_errors and not (self.error and self.clear):
+            raise ValueError('access: "error" needs error and clear, to see it and to end it')
+        if self.access.size is not None and self.access.size < self.size:
+            raise ValueError(f"access.size: registers need {self.size} bytes")
         if self.descriptor is not None:
             written = [each.name for each in self.registers if each.parts]
             if written:
@@ -260,6 +321,17 @@ class RegisterMap(BaseModel):
             yield from ((f"job.{key}", text) for key, text in self.job.model_dump().items() if text)
         if self.descriptor is not None:
             yield "descriptor.register", self.descriptor.register_name
+        yield from (
+            (f"access.{key}", getattr(self.access, key))
+            for key in ("error", "clear")
+            if getattr(self.access, key)
+        )
+        for register in self.registers:
+            yield from (
+                (f"{register.name}.{field.name}", field.present)
+                for field in register.field
+                if field.present
+            )
 
 
 def _require_unique(what: str, values: Iterable[str]) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`uma check`: draws layers at and around what a backend accepts, and checks what it computes.
 
-`backend_check.check_backend` draws cases (`drawing`, from the settings that an operator's own file
+`backend_check.check_backend` compares the registers of the device with their map
+(`umakit.testing.registers`), draws cases (`drawing`, from the settings that an operator's own file
 names, see `umakit.operators.drawing`), builds many of them as branches of one network into one
 library (`batch`), and runs it layer by layer next to the reference. Further checks plug in here:
 
@@ -11,7 +12,18 @@ library (`batch`), and runs it layer by layer next to the reference. Further che
   `batch.inputs` and `batch.folder`, which exist until all checks of the batch are done.
 """
 
-from umakit.testing.check.backend_check import check_backend, check_layer
+from umakit.testing.check.backend_check import (
+    check_backend,
+    check_layer,
+    check_only_registers,
+)
 from umakit.testing.check.report import CheckReport, Counts, Failure
 
-__all__ = ["CheckReport", "Counts", "Failure", "check_backend", "check_layer"]
+__all__ = [
+    "CheckReport",
+    "Counts",
+    "Failure",
+    "check_backend",
+    "check_layer",
+    "check_only_registers",
+]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from umakit.devices import HOST, find_device
-from umakit.errors import InputError
+from umakit.errors import BuildError, InputError, LibraryError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
 from umakit.registration.backend import Backend
@@ -22,6 +22,7 @@ from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.session import Session
 from umakit.testing.check.shrink import shrunk
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
+from umakit.testing.registers import RegisterReport, check_registers
 from umakit.text.spelling import closest_or_all
 
 SECONDS, DRAWS = 120.0, 1000
@@ -49,7 +50,10 @@ def check_backend(
     jobs: int = 1,
     tell: Tell = lambda sentence: None,
 ) -> CheckReport:
-    """Draw layers at and around what a backend accepts, and check what it computes of them.
+    """Compare the registers of a backend's device with their map, draw layers, and check these.
+
+    Layers are drawn at and around what the backend accepts. Registers are those of simulated
+    devices with a map, if `operators` is empty.
 
     Args:
         backend: the backend.
@@ -67,10 +71,12 @@ def check_backend(
     Raises:
         InputError: the backend registers no such pattern.
         AcceleratorConfigError: its `accel.toml` cannot be used.
+        RegisterMapError: its register map is not sound.
         DeviceError: a process ended.
     """
     started = time.monotonic()
     report = CheckReport(backend.target_name, seed)
+    registers = None if operators or device != HOST.name else _registers(backend, tell)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, device, started + seconds)
         chosen = _chosen(session.claims, operators)
@@ -97,8 +103,45 @@ def check_backend(
             )
     report.failures += undrawn
     _without_runs(report)
+    if registers is not None:
+        report.add_registers(registers)
     report.seconds = time.monotonic() - started
     return report
+
+
+def check_only_registers(backend: Backend) -> CheckReport:
+    """Compare the registers of a backend's simulated device with their map, and check no layer.
+
+    Args:
+        backend: the backend.
+
+    Raises:
+        InputError: the backend has no simulated device, or no register map.
+        RegisterMapError: the map is not sound.
+        BuildError: a file of the simulator does not compile.
+        LibraryError: a file is missing, or cannot be read.
+        AcceleratorConfigError: `accel.toml` cannot be used.
+    """
+    started = time.monotonic()
+    report = CheckReport(backend.target_name, 0)
+    found = check_registers(backend)
+    if found is None:
+        raise InputError(
+            f"{backend.target_name} has no register map or no simulated device",
+            where=short_path(backend.folder),
+            fix="write registers.toml into this folder, and set simulator in accel.toml",
+        )
+    report.add_registers(found)
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _registers(backend: Backend, tell: Tell) -> RegisterReport | None:
+    tell("comparing registers with their map")
+    try:
+        return check_registers(backend)
+    except (BuildError, LibraryError):
+        return None  # layers need these files too, and say what is wrong with them
 
 
 def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> CheckReport:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.devices import HOST, Device
+from umakit.devices.designs import designs_for
 from umakit.errors import DeviceError
 from umakit.library.export import Library
 from umakit.operators.drawing import Drawn, Tensor
@@ -229,8 +230,9 @@ def build_batch(
         found = [rows[name] for name in member.names if name in rows]
         member.ran = bool(found) and all(row.where != CPU for row in found)
         member.reasons = [row.reason for row in found if row.where == CPU]
+    description, designs = library.metadata["umakit"], designs_for(backends, device)
     program = Rounds(
-        library.metadata["umakit"], library.path, folder / "program", device, flags=("-O1",)
+        description, library.path, folder / "program", device, flags=("-O1",), designs=designs
     )
     return Batch(members, module, library, backends, folder, program)
 

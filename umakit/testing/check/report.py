@@ -8,6 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umakit.testing.check.cases import Case
+from umakit.testing.registers import RegisterReport
+
+REGISTERS = "registers"
+"""What failures of registers have instead of the name of a pattern."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class CheckReport:
         failures: in the order in which they were found.
         seconds: time that the check took.
         cycles: how predicted cycles compare with simulated ones; a difference is no failure.
+        registers: how the device's registers compare with their map; None if that was not done.
     """
 
     backend: str
@@ -107,6 +112,7 @@ class CheckReport:
     failures: list[Failure] = field(default_factory=list)
     seconds: float = 0.0
     cycles: PredictedCycles = field(default_factory=PredictedCycles)
+    registers: RegisterReport | None = None
 
     @property
     def passed(self) -> bool:
@@ -126,6 +132,13 @@ class CheckReport:
             f" same library stop the run or do not compile: {names}"
         )
 
+    def add_registers(self, found: RegisterReport) -> None:
+        """Add what a check of the registers found, in front of other failures."""
+        self.registers = found
+        fix = f"change the device, or {found.map}"
+        self.failures[:0] = [Failure(REGISTERS, each, None, fix) for each in found.differences[:1]]
+        self.failures[1:1] = [Failure(REGISTERS, each) for each in found.differences[1:]]
+
     def as_json(self) -> dict[str, Any]:
         """Return it with stable keys."""
         return {
@@ -133,14 +146,16 @@ class CheckReport:
             "seed": self.seed,
             "seconds": round(self.seconds, 1),
             "passed": self.passed,
+            "registers": self.registers.as_json() if self.registers else None,
             "operators": {name: vars(counts) for name, counts in self.operators.items()},
             "cycles": self.cycles.as_json() if self.cycles.layers else None,
             "failures": [failure.as_json() for failure in self.failures],
         }
 
     def as_junit(self) -> str:
-        """Return it as JUnit XML: one test case for each claimed operator."""
-        names = [*self.operators, *(each.pattern for each in self.failures)]
+        """Return it as JUnit XML: a test case for the registers and for each claimed operator."""
+        registers = [REGISTERS] if self.registers else []
+        names = [*registers, *self.operators, *(each.pattern for each in self.failures)]
         suite = ElementTree.Element(
             "testsuite",
             name=f"uma check {self.backend}",

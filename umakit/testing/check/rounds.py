@@ -21,6 +21,7 @@ import numpy.typing as npt
 from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
+from umakit.devices.designs import Design
 from umakit.devices.execution import stop_hint
 from umakit.devices.probe import build_around
 from umakit.devices.statuses import stopped
@@ -82,6 +83,7 @@ class Rounds:
         program: path of the program to build.
         device: device that it runs on.
         flags: further flags of the C compiler.
+        designs: designs that answer in place of the simulators of their backends.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
@@ -98,6 +100,7 @@ class Rounds:
         program: Path,
         device: Device = HOST,
         flags: Sequence[str] = (),
+        designs: Sequence[Design] = (),
     ) -> None:
         device.check_emulator()
         self._device, self._program = device, program
@@ -112,12 +115,12 @@ class Rounds:
         self._tensors: list[_Tensor] = []
         self._tensor_names: list[str] = []
         self._arguments: list[str] = []
+        self._of_designs = [each.backend for each in designs]
         self._place_all()
         prefix = description["interface"]
         headers = library_folder(library) / "codegen/host/src"
-        build_around(
-            library, prefix, self._source(prefix), program, device, [*flags, f"-I{headers}"]
-        )
+        flags = [*flags, f"-I{headers}"]
+        build_around(library, prefix, self._source(prefix), program, device, flags, designs)
 
     def run(
         self, inputs: Mapping[str, Array], rounds: Sequence[Round], timeout: float | None = None
@@ -203,7 +206,7 @@ class Rounds:
             umakit_version=__version__,
             prefix=prefix,
             devices=self.devices,
-            own_simulators=list(sources.get("own", {})),
+            own_simulators=[*sources.get("own", {}), *self._of_designs],
             has_weights=bool(self._weights),
             guard=GUARD,
             alignment=ALIGNMENT,

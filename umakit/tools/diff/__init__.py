@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
+from umakit.devices.designs import designs_for
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
@@ -143,7 +144,9 @@ def diff_model(
             tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]
         ) -> DiffResult:
             progress("building the library")
-            session = LibraryUnderTest(tested, truth, folder / program, allowed, machine)
+            session = LibraryUnderTest(
+                tested, truth, folder / program, allowed, machine, designs_for(backends, machine)
+            )
             return _run(session, truth, inferences, allowed, progress)
 
         result = compare(made, "library_probe", chosen[:most])

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.devices import Device
+from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
 from umakit.library.export import Library
 from umakit.partition.layouts.movement import OTHER_NAMES
@@ -230,6 +231,7 @@ class LibraryUnderTest:
         program: Path,
         tolerance: Tolerance,
         device: Device,
+        designs: Sequence[Design] = (),
     ) -> None:
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
         description = library.metadata["umakit"]
@@ -239,7 +241,7 @@ class LibraryUnderTest:
         self._tolerance = tolerance
         self._outputs = description["outputs"]
         self._inputs = [(item["name"], item["c_name"]) for item in description["inputs"]]
-        self._probe = Probe(description, library.path, program, device)
+        self._probe = Probe(description, library.path, program, device, designs=designs)
         self._axes: dict[str, tuple[int, ...]] = {}
         every = self._reference.every.operators
         self._rows = _matching_rows(self.operators, every)

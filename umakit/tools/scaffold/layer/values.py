@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from umakit.errors import RegisterMapError, ScaffoldError
-from umakit.machine.registers.header import register_header
+from umakit.machine.registers.header import hexadecimal, register_header
+from umakit.machine.registers.package import package_name, register_package
 from umakit.machine.registers.register_map import BitField, Register, RegisterMap, read_register_map
+from umakit.machine.registers.table import register_table
 from umakit.text.c_text import filled
 from umakit.text.rendering import Code
 from umakit.tools.scaffold.answers import Answers
@@ -35,6 +37,8 @@ from umakit.tools.scaffold.layer.settings import (
     limits_of,
     settings_of,
 )
+
+TABLE_FILE = "registers.md"
 
 SPACE = "    "
 LONGEST_LINE = 100
@@ -136,17 +140,41 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
         "stop": _place(registers, registers.job.stop, prefix),
         "identity": _place(registers, registers.job.identity, prefix),
         "registers": [_register_values(each, prefix) for each in registers.registers],
+        "answers": registers.access,
+        "reported": _place(registers, registers.error, prefix),
+        "clear": _place(
+            registers, registers.clear if registers.access.reports_errors else "", prefix
+        ),
     }
 
 
 def layer_files(answers: Answers, name: str) -> dict[str, str]:
-    """Return the register map and its C header, by path; nothing without a simulator."""
+    """Return the register map and what is written from it alone, by path in the backend's folder.
+
+    These are its C header, its table in Markdown, and, in the folder that the map names, its
+    SystemVerilog package. There is nothing without a simulator.
+    """
     if answers.simulator == "none":
         return {}
     registers, text = map_of(answers, name, functions_of(answers, name))
     notice = (f"Written from {MAP_FILE}: change that file, and run `uma new --update .`",)
     header = register_header(registers, prefix=name.upper(), notice=notice)
-    return {MAP_FILE: text, f"{name}_registers.h": header}
+    files = {
+        MAP_FILE: text,
+        f"{name}_registers.h": header,
+        TABLE_FILE: _table_page(registers, name, notice[0]),
+    }
+    if registers.systemverilog:
+        package = package_name(name)
+        files[f"{registers.systemverilog}/{package}.sv"] = register_package(
+            registers, package=package, notice=notice, where=MAP_FILE
+        )
+    return files
+
+
+def _table_page(registers: RegisterMap, name: str, notice: str) -> str:
+    title = f"# Registers of the {name}"
+    return f"{title}\n\n{notice}. Offsets are in bytes.\n\n{register_table(registers)}"
 
 
 def map_of(
@@ -330,6 +358,8 @@ def _register_values(register: Register, prefix: str) -> dict[str, object]:
         "name": register.name,
         "offset": f"{symbol}_OFFSET",
         "reset": f"{symbol}_RESET",
+        "mask": hexadecimal(register.writable_mask, 8),
+        "cleared": int(register.write == "one_to_clear"),
         "readable": int(register.access != "wo"),
         "writable": int(register.access != "ro"),
     }

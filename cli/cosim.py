@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma cosim`: runs a network on the model of an accelerator and on its RTL, side by side."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from umakit.cli import cosim_text
+from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.options import (
+    BackendOption,
+    JsonOption,
+    ModelArgument,
+    RoundingOption,
+    ShapesOption,
+    find_backends,
+    parse_shapes,
+)
+
+from umakit.text.escaping import shell_word
+
+if TYPE_CHECKING:
+    from umakit.tools.cosim import CosimResult
+
+HELP = """Run a network on the model of an accelerator and on its RTL, side by side.
+
+The network is compiled, and its library runs once with each register access of the driver going \
+to the C model and to the design of `\\[rtl]` in accel.toml, which Verilator compiles. What the \
+driver reads is compared, and the memory that both wrote, at each completion. The first \
+difference ends the run: layer, tile, command, address, expected and found, with a waveform (FST) \
+of that window.
+
+Cycles are those of both clocks. Registers that count or measure (`volatile` in registers.toml or \
+in `\\[rtl.registers]`) are not compared.
+
+Exit code: 0 if all agrees; 1 for a difference; 2 for a mistake of the call or the design."""
+
+EPILOG = """Examples:  uma cosim digits_int8.onnx --backend strawberry_accelerator
+
+uma cosim resnet8.tflite --backend ./my_npu --layers conv1,conv2 --json
+
+uma cosim mobilenet.tflite --backend ./my_npu --sample 4 --jobs 2"""
+
+InputsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--inputs",
+        "-i",
+        help="Arrays by input name (npz), one more leading dimension for several inferences; "
+        "default: random ones, the same every time.",
+        show_default=False,
+    ),
+]
+LayersOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of the layers in which the RTL takes part, separated by commas; default: all.",
+        show_default=False,
+    ),
+]
+SampleOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Tiles of each layer in which the RTL takes part, for designs that simulate slowly; "
+        "default: all.",
+        show_default=False,
+    ),
+]
+JobsOption = Annotated[
+    int, typer.Option("--jobs", "-j", min=1, max=256, help="Processes, each with some layers.")
+]
+MostOption = Annotated[int, typer.Option(min=1, help="Inferences to run at most.")]
+CorruptOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of a layer in which a byte that is expected is changed: a check of the "
+        "comparison, which has to end with a difference there.",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        help="Folder for the waveform and the inputs of a difference; default: MODEL_cosim, "
+        "written if something differs.",
+        show_default=False,
+    ),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(min=0.001, help="Seconds that each run may take; default: no limit."),
+]
+
+
+def cosim(
+    context: typer.Context,
+    model: ModelArgument,
+    backend: BackendOption = None,
+    inputs: InputsOption = None,
+    layers: LayersOption = None,
+    sample: SampleOption = None,
+    jobs: JobsOption = 1,
+    most: MostOption = 1,
+    corrupt: CorruptOption = None,
+    output: OutputOption = None,
+    input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
+    timeout: TimeoutOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Registered with the help text above."""
+    shapes = parse_shapes(input_shapes)
+    folder = output or Path(f"{model.stem}_cosim")
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.devices.run import load_inputs
+        from umakit.tools.cosim import cosim_model
+        from umakit.tools.cosim.files import check_files
+
+        check_files(folder, inputs)
+        result = cosim_model(
+            model,
+            find_backends(backend),
+            inputs=None if inputs is None else load_inputs(inputs),
+            layers=[name.strip() for name in (layers or "").split(",") if name.strip()],
+            sample=sample,
+            jobs=jobs,
+            corrupt=corrupt,
+            most=most,
+            input_shapes=shapes,
+            rounding=rounding,
+            output=folder,
+            timeout=timeout,
+            progress=tell,
+        )
+    if as_json:
+        print_json(result.as_json())
+    else:
+        _print(result, context)
+    return 1 if result.difference is not None else 0
+
+
+def _print(result: CosimResult, context: typer.Context) -> None:
+    for notice in result.notices:
+        say(f"note: {notice}", error=True)
+    out = console()
+    out.print(cosim_text.layer_table(result))
+    for line in cosim_text.verdict(result):
+        say(line)
+    difference = result.difference
+    if difference is None:
+        return
+    if difference.wave:
+        say(f"Wrote {difference.wave}: waveform of cycles {cosim_text.window(difference)}")
+    say("Again:")
+    model = shell_word(str(context.params["model"]))
+    backends = [word for name in context.params["backend"] or [] for word in ("--backend", name)]
+    again = ["--layers", difference.layer, "--inputs", difference.inputs]
+    say(f"  uma cosim {model} {shlex.join([*backends, *again])}")
+    if difference.wave:
+        say(f"  gtkwave {shlex.quote(difference.wave)}")

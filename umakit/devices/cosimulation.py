@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in which the model of an accelerator and its RTL run side by side. Imports no TVM.
+
+`sim/cosim/umakit_cosim.c` compares the two while the unchanged driver runs, and writes what it
+finds to a file; this module builds the program, runs it and reads the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit import sim
+from umakit.devices.build import (
+    compile_c,
+    compiling_for,
+    library_sources,
+)
+from umakit.devices.catalogue import HOST
+from umakit.devices.designs import Design, design_objects
+from umakit.devices.libraries import libraries_of
+from umakit.devices.run import INPUTS, OUTPUTS
+from umakit.devices.simulators import Simulator, simulators_of
+from umakit.errors import DeviceError, InputError
+from umakit.library.layout import cache_folder
+from umakit.library.metadata import load_metadata, read_description, read_weights
+from umakit.library.roles import SOURCE_FOLDER, device_source
+from umakit.library.tar_files import library_folder
+from umakit.text.rendering import render
+
+COSIM = sim.source_directory() / "cosim"
+"""Folder with the C of the comparison."""
+
+REPORT, WAVE = "report.jsonl", "window.fst"
+
+POLL_SECONDS = 0.2
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+Tell = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a run the RTL takes part in.
+
+    Attributes:
+        layers: numbers of layers; None for all.
+        tiles: tiles of each layer; None for all.
+        volatile: offsets of registers that are not compared, by backend.
+        doorbells: offsets of registers whose writes begin commands, by backend.
+        corrupted: number of a layer whose expected values are changed on purpose; None for none.
+        window: first and last cycle of the RTL of which a waveform is written; None for none.
+    """
+
+    layers: tuple[int, ...] | None = None
+    tiles: int | None = None
+    volatile: Mapping[str, Sequence[int]] | None = None
+    doorbells: Mapping[str, Sequence[int]] | None = None
+    corrupted: int | None = None
+    window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class CosimulationRun:
+    """What a run reported.
+
+    Attributes:
+        layers: records of layers in their order, see `sim/cosim/umakit_cosim.h`.
+        difference: the first difference; None if there is none.
+        seconds: duration of the run.
+    """
+
+    layers: tuple[Mapping[str, Any], ...]
+    difference: Mapping[str, Any] | None
+    seconds: float
+
+
+def build_cosimulation(
+    library: Path, designs: Sequence[Design], *, is_traced: bool = False
+) -> Path:
+    """Build the program that runs a library on models and RTL side by side.
+
+    Args:
+        library: folder of an exported library.
+        designs: the designs of its accelerators.
+        is_traced: whether it can write waveforms.
+
+    Returns:
+        Path of the program in the user's cache.
+
+    Raises:
+        BuildError: Verilator or a compiler is missing, or refused a source.
+        InputError: an accelerator with a design has no simulator to compare with.
+    """
+    library = library_folder(library)
+    description = read_description(library)
+    interface = str(load_metadata(library)["umakit"]["interface"])
+    answering = {each.backend for each in designs}
+    devices = description.sources.devices
+    simulators = simulators_of(library)
+    own = {each.backend for each in simulators}
+    for name in sorted(answering):
+        if not devices.get(name) and name not in own:
+            raise InputError(
+                f"the accelerator {name} has no simulator, which its RTL is compared with",
+                fix="uma run --rtl runs the RTL alone, and uma check --rtl compares its results",
+            )
+    kept = {library / SOURCE_FOLDER / path for name in answering for path in devices[name]}
+    sources = [path for path in library_sources(library) if path not in kept]
+    sources += HOST.platform_sources(library / "runtime")
+    flags = [f"-D{interface.upper()}_PROFILE", *HOST.program_flags()]
+    flags += [f"-I{(library / SOURCE_FOLDER).absolute()}", f"-I{COSIM}"]
+    tables = {name: f"{name}_rtl" for name in answering}
+    objects = design_objects(
+        designs,
+        library / SOURCE_FOLDER,
+        compiling_for(HOST, library),
+        is_traced=is_traced,
+        tables=tables,
+    )
+    digest = sha256(repr([objects.digest, flags, is_traced]).encode())
+    for path in sorted((library / SOURCE_FOLDER).rglob("*.[ch]*")):
+        digest.update(path.read_bytes())
+    program = cache_folder("cosim") / f"{interface}-{digest.hexdigest()[:24]}"
+    with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
+        folder = Path(temporary)
+        sources += _generated(folder, library, interface, sorted(answering), is_traced)
+        sources += _renamed_devices(folder, library, answering, devices, simulators)
+        built = folder / program.name
+        compile_c(
+            [*sources, *sorted(COSIM.glob("*.c"))],
+            built,
+            flags,
+            HOST,
+            [_without_device(each) if each.backend in answering else each for each in simulators],
+            libraries_of(library),
+            objects,
+        )
+        built.replace(program)
+    return program
+
+
+def _generated(
+    folder: Path, library: Path, interface: str, backends: Sequence[str], is_traced: bool
+) -> list[Path]:
+    """Write the program's own C files and return them."""
+    texts = {
+        "cosim_main.c": render(
+            "rtl/cosim_main.c.j2",
+            interface=interface,
+            main=str((library / "runtime" / "main.c").absolute()),
+        ),
+        "cosim_device.c": render("rtl/cosim_device.c.j2", backends=backends, is_traced=is_traced),
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
+
+
+def _renamed_devices(
+    folder: Path,
+    library: Path,
+    answering: set[str],
+    devices: Mapping[str, Sequence[str]],
+    simulators: Sequence[Simulator],
+) -> list[Path]:
+    """Write C files that give the devices of the models other names, and return them."""
+    files = []
+    opened = {
+        name: [library / SOURCE_FOLDER / path for path in devices[name]] for name in answering
+    }
+    for each in simulators:
+        if each.backend in answering:
+            opened[each.backend] = [each.folder / device_source(each.backend)]
+    for name, paths in sorted(opened.items()):
+        for path in paths:
+            file = folder / f"model_of_{path.name}"
+            line = f'#define {name}_device {name}_model_device\n#include "{path.absolute()}"\n'
+            file.write_text(line, encoding="utf-8")
+            files.append(file)
+    return files
+
+
+def _without_device(simulator: Simulator) -> Simulator:
+    names = [name for name in simulator.files.sources if name != device_source(simulator.backend)]
+    return replace(simulator, files=simulator.files.model_copy(update={"sources": names}))
+
+
+def run_cosimulation(
+    program: Path,
+    library: Path,
+    arrays: Arrays,
+    choice: Choice,
+    *,
+    wave: Path | None = None,
+    timeout: float | None = None,
+    tell: Tell = lambda record: None,
+) -> CosimulationRun:
+    """Run an inference on models and RTL side by side.
+
+    Args:
+        program: what `build_cosimulation` returned.
+        library: the library that it was built from.
+        arrays: inputs of one inference by C name, in the order of the interface.
+        choice: what the RTL takes part in.
+        wave: file for the waveform of the choice's window.
+        timeout: limit in seconds; default: none.
+        tell: called with each record as it is written.
+
+    Raises:
+        DeviceError: the program crashed, the driver failed without a difference, or the time is up.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="umakit-cosim-") as temporary:
+        folder = Path(temporary)
+        with (folder / INPUTS).open("wb") as stream:
+            if load_metadata(library)["umakit"]["weights"] == "blob":
+                stream.write(read_weights(library))
+            for array in arrays.values():
+                stream.write(np.ascontiguousarray(array).tobytes())
+        environment = {**os.environ, **_environment(choice, folder / REPORT, wave)}
+        with (folder / "said").open("w+") as said:
+            process = subprocess.Popen(
+                [str(program), INPUTS, OUTPUTS, "1", "1"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                records = list(_records(process, folder / REPORT, started, timeout, tell))
+            finally:
+                process.kill()
+                process.wait()
+            said.seek(0)
+            text = said.read()
+    difference = next((each["difference"] for each in records if "difference" in each), None)
+    layers = tuple(each for each in records if "checked" in each)
+    if difference is None and process.returncode != 0:
+        raise DeviceError(_failure(process.returncode, text), where=program.name)
+    return CosimulationRun(layers, difference, time.monotonic() - started)
+
+
+def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, str]:
+    """Return the variables that `umakit_cosim.c` reads."""
+    found = {"UMAKIT_COSIM_REPORT": str(report)}
+    if choice.layers is not None:
+        found["UMAKIT_COSIM_LAYERS"] = ",".join(map(str, choice.layers))
+    if choice.tiles is not None:
+        found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
+    if choice.corrupted is not None:
+        found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
+    for name, offsets in (("VOLATILE", choice.volatile), ("DOORBELLS", choice.doorbells)):
+        listed = sorted({offset for each in (offsets or {}).values() for offset in each})
+        if listed:
+            found[f"UMAKIT_COSIM_{name}"] = ",".join(f"0x{offset:x}" for offset in listed)
+    if wave is not None and choice.window is not None:
+        first, last = choice.window
+        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{first}:{last}"
+    return found
+
+
+def _records(
+    process: subprocess.Popen[bytes],
+    report: Path,
+    started: float,
+    timeout: float | None,
+    tell: Tell,
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of a running program as they are written, until it ends."""
+    position, rest = 0, ""
+    while True:
+        has_ended = process.poll() is not None
+        if report.exists():
+            with report.open(encoding="utf-8", errors="replace") as stream:
+                stream.seek(position)
+                rest += stream.read()
+                position = stream.tell()
+        *lines, rest = rest.split("\n")
+        for line in lines:
+            record = json.loads(line)
+            tell(record)
+            yield record
+        if has_ended:
+            return
+        if timeout is not None and time.monotonic() - started > timeout:
+            raise DeviceError(
+                f"the co-simulation did not end within {timeout:g} s",
+                fix="give it more time with --timeout, or choose --layers or --sample",
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _failure(code: int, said: str) -> str:
+    """Return what a program that failed said, as one sentence."""
+    last = (said.strip().splitlines() or ["it printed nothing"])[-1]
+    try:
+        report = json.loads(last)
+        return f"the run stopped without a difference: {report['message']}"
+    except (ValueError, KeyError, TypeError):
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"the co-simulation ended with {how}: {last}"

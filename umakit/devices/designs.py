@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Designs of `[rtl]` that answer behind `umakit/device.h` in place of a simulator.
+
+A design stays in the folder of its backend: exported libraries have no part of it. Imports no TVM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from umakit.devices.device import Device
+from umakit.devices.objects import cached_object, version_of
+from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
+from umakit.errors import AcceleratorConfigError, BuildError, InputError
+from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
+from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
+from umakit.machine.config_faults import line_of_value
+from umakit.machine.rtl_config import (
+    RtlSection,
+    design_folders,
+    design_sources,
+    included_files,
+)
+from umakit.machine.rtl_ports import Wiring, wiring_of
+from umakit.text.rendering import render
+
+if TYPE_CHECKING:
+    from umakit.registration.backend import Backend
+
+HARNESS_FLAGS = ("-std=c++17", "-O3")
+
+Run = Callable[[Sequence[str], list[str]], None]
+
+
+@dataclass(frozen=True)
+class Design:
+    """The design of a backend.
+
+    Attributes:
+        backend: name of the backend.
+        folder: its folder.
+        section: `[rtl]` of its `accel.toml`, with figures filled in.
+        latency: cycles of memory from a request to its first data.
+        alignment: what addresses of buffers are a multiple of, in bytes.
+        bytes_per_cycle: what `[dma]` says about the width of memory; 0 if it says nothing.
+    """
+
+    backend: str
+    folder: Path
+    section: RtlSection
+    latency: int
+    alignment: int
+    bytes_per_cycle: int
+
+    @property
+    def files(self) -> DesignFiles:
+        """What Verilator compiles.
+
+        Raises:
+            AcceleratorConfigError: a file is missing.
+        """
+        defines = self.section.defines
+        return DesignFiles(
+            self.section.top,
+            tuple(design_sources(self.section, self.folder)),
+            tuple(design_folders(self.section, self.folder)),
+            tuple(included_files(self.section, self.folder)),
+            dict(self.section.parameters),
+            tuple(
+                name if value is True else f"{name}={int(value)}"
+                for name, value in defines.items()
+                if value is not False
+            ),
+        )
+
+    def digest(self) -> str:
+        """Return a digest of all that its objects depend on, but for compilers."""
+        digest = hashlib.sha256(repr([self.section, self.latency, self.alignment]).encode())
+        digest.update(self.files.digest())
+        for path in sorted((HARNESS / "umakit").glob("*.h")):
+            digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
+    """Return the designs of backends that answer on a device; none unless it runs RTL.
+
+    Raises:
+        InputError: it runs RTL, and no backend has a section `[rtl]`.
+    """
+    if not device.runs_rtl:
+        return []
+    found = [each for each in backends if each.configuration.rtl is not None]
+    if not found:
+        raise InputError(
+            "no accelerator that was given has a section [rtl] in its accel.toml",
+            fix="describe its design there, as docs/your-rtl.md says",
+        )
+    return [design_from(each.configuration, each.folder) for each in found]
+
+
+def design_of(folder: Path) -> Design:
+    """Return the design of the backend in a folder.
+
+    Raises:
+        AcceleratorConfigError: `accel.toml` is wrong, or has no section `[rtl]`.
+    """
+    path = folder / "accel.toml"
+    return design_from(load_accelerator_config(path), folder)
+
+
+def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
+    """Return the design that the configuration of the backend in a folder describes.
+
+    Raises:
+        AcceleratorConfigError: it has no section `[rtl]`.
+    """
+    section = configuration.filled_rtl
+    if section is None:
+        raise AcceleratorConfigError(
+            f"the accelerator {configuration.accelerator.name} has no section [rtl]",
+            where=str(folder / "accel.toml"),
+            fix="describe its design there, as docs/your-rtl.md says",
+        )
+    latency, alignment = section.memory.latency, section.memory.alignment
+    return Design(
+        configuration.accelerator.name,
+        folder,
+        section,
+        configuration.dma.latency_cycles if latency is None else latency,
+        configuration.dma.alignment if alignment is None else alignment,
+        configuration.dma.bytes_per_cycle if configuration.has_dma else 0,
+    )
+
+
+def check_designs(
+    designs: Sequence[Design], description: Mapping[str, Any], device: Device
+) -> None:
+    """Refuse designs that cannot answer for a library.
+
+    Args:
+        designs: the designs.
+        description: section `umakit` of the library's `metadata.json`.
+        device: the device that the library runs on.
+
+    Raises:
+        InputError: a design is of no accelerator of the library, the library has no device
+            functions, the device is not the host, or an accelerator has nothing that answers.
+    """
+    if designs and device.command:
+        raise InputError(
+            f"designs of [rtl] run on the host, not on {device.name}", fix="leave --device out"
+        )
+    simulated = {each["name"]: bool(each["simulated"]) for each in description["backends"]}
+    for design in designs:
+        if design.backend not in simulated:
+            there = ", ".join(simulated) or "none"
+            raise InputError(
+                f"the library has no accelerator {design.backend}, whose design was given",
+                fix=f"its accelerators are {there}",
+            )
+        if not simulated[design.backend]:
+            raise InputError(
+                f"the library was exported without a simulated {design.backend}",
+                where=str(design.folder / "accel.toml"),
+                fix='set simulator = "rtl" in [device], and export it again',
+            )
+    sources, answering = description["sources"], {design.backend for design in designs}
+    for name in simulated:
+        has_simulator = sources["devices"].get(name) or name in sources["own"]
+        if simulated[name] and not has_simulator and name not in answering:
+            raise InputError(
+                f"the accelerator {name} has no simulator: its design in RTL answers",
+                fix=f"give the folder of its backend with --rtl, such as --rtl ./{name}",
+            )
+
+
+def wiring(design: Design) -> Wiring:
+    """Return which port of a design is which signal, as Verilator reads it.
+
+    Raises:
+        BuildError: Verilator is missing or refuses the design.
+        AcceleratorConfigError: a port does not fit; names the line of `accel.toml`.
+    """
+    path = design.folder / "accel.toml"
+    try:
+        found = wiring_of(design.section, ports_of(design.files))
+    except AcceleratorConfigError as error:
+        raise AcceleratorConfigError(
+            error.what, where=error.where or _line(path, error.what), fix=error.fix
+        ) from None
+    except BuildError as error:
+        if error.what.startswith("rtl."):
+            where = line_of_value(path, "rtl", error.what.split(":")[0].removeprefix("rtl."))
+            raise AcceleratorConfigError(error.what, where=where, fix=error.fix) from None
+        raise
+    width = found.memory_bits // 8
+    if found.memory and design.bytes_per_cycle and width != design.bytes_per_cycle:
+        raise AcceleratorConfigError(
+            f"dma.bytes_per_cycle is {design.bytes_per_cycle}, and the memory bus of the design "
+            f"has {width} bytes",
+            where=line_of_value(path, "dma", "bytes_per_cycle"),
+            fix="let both say the same, or predictions and RTL differ",
+        )
+    return found
+
+
+def _line(path: Path, what: str) -> str:
+    """Return the line of a section or key of `[rtl]` that a sentence begins with."""
+    key = what.split(":")[0].removeprefix("rtl").removeprefix(".").split(".")
+    if key[0] in ("registers", "memory"):
+        place = line_of_value(path, f"rtl.{key[0]}", "prefix")
+        return place if place != str(path) else line_of_value(path, "rtl", key[0])
+    return line_of_value(path, "rtl", key[0] or "top")
+
+
+def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
+    """Return the C++ file through which a design answers.
+
+    Args:
+        design: the design.
+        found: its ports.
+        table: what the function that returns the table of `umakit/own_simulator.h` is named
+            after; default: the backend.
+    """
+    section = design.section
+    bus = section.memory.bus
+    return render(
+        "rtl/simulator.cc.j2",
+        name=table or design.backend,
+        top=section.top,
+        clock=section.clock,
+        reset=section.reset or None,
+        reset_level=int(section.resets_high),
+        reset_cycles=section.reset_cycles,
+        interrupt=section.interrupt or None,
+        interrupt_level=int(section.interrupt_level == "high"),
+        ties=dict(section.ties),
+        widths=dict(found.widths),
+        registers={
+            "bus": section.registers.bus,
+            "ports": dict(found.registers),
+            "data_bits": 32,
+        },
+        memory=None
+        if bus == "none"
+        else {
+            "bus": bus,
+            "ports": dict(found.memory),
+            "data_bits": found.memory_bits,
+            "latency": design.latency,
+            "alignment": design.alignment,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class DesignObjects:
+    """What a program is linked with, so that designs answer.
+
+    Attributes:
+        objects: objects of the kit's harness.
+        linking: further arguments of the linker.
+        digest: digest of all that they depend on.
+    """
+
+    objects: tuple[Path, ...] = ()
+    linking: tuple[str, ...] = ()
+    digest: str = ""
+
+
+def design_objects(
+    designs: Sequence[Design],
+    headers: Path,
+    run: Run,
+    *,
+    is_traced: bool = False,
+    tables: Mapping[str, str] | None = None,
+) -> DesignObjects:
+    """Compile designs, each once for the versions of its files.
+
+    Args:
+        designs: the designs.
+        headers: folder below which `umakit/own_simulator.h` lies.
+        run: runs a compiler.
+        is_traced: whether they can write waveforms.
+        tables: what their tables are named after, by backend; default: the backend.
+
+    Raises:
+        UmakitError: a design does not fit its description, or a compiler refuses it.
+    """
+    objects: list[Path] = []
+    linking: list[str] = []
+    digests: list[str] = []
+    for design in designs:
+        compiled = verilated(design.files, is_traced=is_traced)
+        text = simulator_source(design, wiring(design), (tables or {}).get(design.backend, ""))
+        made = _harness_object(text, compiled, headers, run)
+        objects.append(made)
+        linking += compiled.linking
+        digests += [made.name, compiled.folder.name]
+    return DesignObjects(tuple(objects), tuple(dict.fromkeys(linking)), " ".join(digests))
+
+
+def _harness_object(text: str, compiled: Verilated, headers: Path, run: Run) -> Path:
+    compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
+    flags = [*HARNESS_FLAGS, *(["-DUMAKIT_RTL_TRACE"] if compiled.is_traced else [])]
+    digest = hashlib.sha256(repr([compiler, version_of(compiler[0]), flags, text]).encode())
+    digest.update(compiled.folder.name.encode())
+    for folder in (HARNESS / "umakit", headers / "umakit"):
+        for path in sorted(folder.glob("*.h")):
+            digest.update(path.read_bytes())
+
+    def compile_to(output: Path) -> None:
+        source = output.with_suffix(".cc")
+        source.write_text(text, encoding="utf-8")
+        includes = [f"-I{HARNESS}", f"-I{headers.absolute()}", *compiled.compiling]
+        run(compiler, [*flags, *includes, "-c", str(source), "-o", str(output)])
+
+    return cached_object(f"rtl_{compiled.top}", digest.hexdigest()[:24], compile_to)

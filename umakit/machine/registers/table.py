@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of a register map in Markdown, for a page of documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from umakit.machine.registers.header import ACCESS
+from umakit.machine.registers.register_map import BitField, Register, RegisterMap, Word
+
+HEADINGS = ("offset", "name", "bits", "access", "after reset", "meaning")
+
+ANSWERS = {
+    "ignored": "is ignored: a write changes nothing, and a read gives anything",
+    "zero": "has no effect: a write changes nothing, and a read gives 0",
+    "error": "is an error: a write changes nothing, a read gives 0, and {error} is not 0 until 1 "
+    "is written to {clear}",
+}
+
+WRITES = {
+    "store": "",
+    "one_to_clear": "A write clears the bits that are 1.",
+    "command": "A write is a command.",
+}
+
+
+def register_table(registers: RegisterMap) -> str:
+    """Return a register map in Markdown, without a heading: paragraphs, and a table or two."""
+    parts = [_paragraph(registers.description), *_answers(registers), _registers(registers)]
+    if registers.descriptor is not None:
+        alignment = registers.descriptor.alignment
+        parts += [
+            f"A job is described by words in memory, at a multiple of {alignment} bytes, whose "
+            f"address is written to `{registers.descriptor.register_name}`:",
+            _table(
+                [("offset", "name", "bits", "meaning")]
+                + [
+                    (offset, name, bits, meaning)
+                    for number, word in enumerate(registers.descriptor.word)
+                    for offset, name, bits, _, _, meaning in _rows(word, _offset(4 * number))
+                ]
+            ),
+        ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _registers(registers: RegisterMap) -> str:
+    rows = [row for each in registers.registers for row in _rows(each, _offset(each.offset))]
+    return _table([HEADINGS, *rows])
+
+
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
+
+
+def _rows(word: Word, offset: str) -> Iterator[tuple[str, ...]]:
+    """Yield the row of a word, of its fields, and of its values."""
+    access = reset = ""
+    more: list[str] = []
+    if isinstance(word, Register):
+        access = ACCESS[word.access]
+        reset = "the device's own" if word.configured else _number(word.reset)
+        more = [WRITES[word.write]]
+        if word.volatile:
+            more.append("Changes by itself.")
+        if word.access != "ro" and word.writable is not None:
+            more.append(f"A write changes the bits {_number(word.writable)}.")
+    yield offset, f"`{word.name}`", "", access, reset, _text(word.description, *more)
+    for field in sorted(word.field, key=lambda each: each.lowest_bit):
+        present = f"Not there if `{field.present}` is 0." if field.present else ""
+        name = f"`{word.name}.{field.name}`"
+        yield "", name, bits_of(field), "", "", _text(field.description, present)
+    for value in word.value:
+        name = f"`{word.name} = {value.name}`"
+        yield "", name, "", "", "", f"{value.value}. {_escaped(value.description)}".strip()
+
+
+def bits_of(field: BitField) -> str:
+    """Return the bits of a field as a text, such as `15:8`."""
+    if field.width == 1:
+        return str(field.lowest_bit)
+    return f"{field.lowest_bit + field.width - 1}:{field.lowest_bit}"
+
+
+def _answers(registers: RegisterMap) -> Iterator[str]:
+    """Yield what a device answers to accesses that a driver should not make."""
+    access = registers.access
+    answers = {
+        "An access of an offset without a register": access.holes,
+        "A write of what is read only, or a read of what is write only,": access.wrong,
+    }
+    of_error = {"error": f"`{registers.error}`", "clear": f"`{registers.clear}`"}
+    lines = [
+        f"- {what} {ANSWERS[answer].format(**of_error)}."
+        for what, answer in answers.items()
+        if answer
+    ]
+    if access.reserved == "ignored":
+        lines.append("- Ones in bits that a write does not change are ignored.")
+    elif access.reserved == "error":
+        lines.append(
+            "- A write of ones to bits that a write does not change is an error: it changes "
+            f"nothing, and {of_error['error']} is not 0 until 1 is written to "
+            f"{of_error['clear']}."
+        )
+    if lines:
+        yield "\n".join(lines)
+
+
+def _offset(value: int) -> str:
+    return f"`0x{value:03X}`"
+
+
+def _number(value: int) -> str:
+    return f"`0x{value:08X}`"
+
+
+def _text(description: str, *more: str) -> str:
+    return " ".join(each for each in (_escaped(description), *more) if each)
+
+
+def _paragraph(text: str) -> str:
+    return _escaped(" ".join(text.split()))
+
+
+def _escaped(text: str) -> str:
+    """Return a text in which Markdown sees no marks of its own."""
+    return re.sub(r"([\\`*\[\]<>|~]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The section `[rtl]` of `accel.toml`: the design of an accelerator in SystemVerilog or Verilog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from umakit.errors import AcceleratorConfigError
+from umakit.machine.config_faults import line_of_value
+from umakit.machine.simulator_config import FIGURE, FolderPath
+
+VERILOG_SUFFIXES = (".sv", ".v")
+VHDL_SUFFIXES = (".vhd", ".vhdl")
+INCLUDED_SUFFIXES = (".svh", ".vh", ".svi", ".inc", ".hex", ".mem", ".dat", ".vlt")
+"""What designs read beside their sources: headers, contents of memories, configurations."""
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+GLOB = re.compile(r"[A-Za-z0-9_+.*?/-]+")
+NUMBER = re.compile(r"-?[0-9]+|[0-9]*'s?[bodhBODH][0-9a-fA-F_]+")
+
+Level = Literal["high", "low"]
+RegisterBus = Literal["axi4-lite", "apb", "plain"]
+MemoryBus = Literal["axi4", "plain", "none"]
+
+
+def _check_identifier(name: str) -> str:
+    if not IDENTIFIER.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a module, a port or a parameter")
+    return name
+
+
+def _check_prefix(name: str) -> str:
+    if name and not IDENTIFIER.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be what names of ports begin with")
+    return name
+
+
+def _check_source(path: str) -> str:
+    suffix = PurePosixPath(path).suffix
+    if path.startswith("/") or ".." in path.split("/") or not GLOB.fullmatch(path):
+        raise ValueError(f"{path!r} is not a path or glob below the backend's folder")
+    if suffix in VHDL_SUFFIXES:
+        raise ValueError(
+            f"{path} is VHDL, which Verilator does not read; "
+            "convert it to Verilog, for example with ghdl synth --out=verilog"
+        )
+    if suffix not in VERILOG_SUFFIXES:
+        raise ValueError(f"{path} is neither SystemVerilog (.sv) nor Verilog (.v)")
+    return path
+
+
+def _check_parameter(value: int | str) -> int | str:
+    if isinstance(value, str) and not (NUMBER.fullmatch(value) or FIGURE.fullmatch(value)):
+        raise ValueError(
+            f"{value!r} is neither a number, such as 8 or 16'h40, nor a figure, such as "
+            "{array.rows}"
+        )
+    return value
+
+
+Identifier = Annotated[str, AfterValidator(_check_identifier)]
+Prefix = Annotated[str, AfterValidator(_check_prefix)]
+SourcePath = Annotated[str, AfterValidator(_check_source)]
+Parameter = Annotated[int | str, AfterValidator(_check_parameter)]
+Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class RegistersSection(_Section):
+    """The bus over which the driver's register accesses reach the design.
+
+    Attributes:
+        bus: `axi4-lite`, `apb` (3 or 4), or `plain`, a request with its response.
+        prefix: what the names of its ports begin with; the rest is the signal's name in the
+            specification, such as `awaddr` or `psel`, in capitals or not.
+        ports: names of ports that are called otherwise, by the signal's name.
+        volatile: offsets of registers that count or measure, which a comparison with the model
+            leaves out, beside those that the register map says.
+    """
+
+    bus: RegisterBus = "axi4-lite"
+    prefix: Prefix = ""
+    ports: dict[str, Identifier] = Field(default={})
+    volatile: list[Annotated[int, Field(ge=0, le=2**32 - 4, multiple_of=4)]] = Field(default=[])
+
+
+class BusMemorySection(_Section):
+    """The bus over which the design reads and writes the host's memory.
+
+    Attributes:
+        bus: `axi4`, `plain`, or `none` for a design that is fed by registers alone.
+        prefix, ports: as those of registers.
+        latency: cycles from a request to its first data; default: `latency_cycles` of `[dma]`.
+        alignment: what addresses of buffers are a multiple of, in bytes, a power of two; default:
+            `alignment` of `[dma]`.
+    """
+
+    bus: MemoryBus = "axi4"
+    prefix: Prefix = ""
+    ports: dict[str, Identifier] = Field(default={})
+    latency: Cycles | None = None
+    alignment: Annotated[int, Field(ge=1, le=4096)] | None = None
+
+    @model_validator(mode="after")
+    def _power_of_two(self) -> Self:
+        if self.alignment is not None and self.alignment & (self.alignment - 1):
+            raise ValueError(f"alignment: {self.alignment} is not a power of two")
+        return self
+
+
+class RtlSection(_Section):
+    """A design in SystemVerilog or Verilog, which Verilator compiles.
+
+    All paths are relative to the backend's folder and stay in it.
+
+    Attributes:
+        top: the module that has the ports.
+        sources: its files, as paths or globs; files named `*_pkg.*` come first.
+        include: folders of files that they include.
+        parameters: values of the top's parameters: numbers, or figures of this file such as
+            `{array.rows}`, `{data.size}` or one of `[machine]`.
+        defines: macros of the preprocessor, `true` for one without a value.
+        clock: the port of the clock.
+        reset: the port of the reset; empty if there is none.
+        reset_level: the level that resets; default: `low` if the port's name ends in `n`.
+        reset_cycles: cycles for which the reset is held.
+        interrupt: the port of the interrupt; empty if there is none.
+        interrupt_level: the level that interrupts.
+        ties: constant values of other inputs.
+        registers: the bus of the registers.
+        memory: the bus of memory.
+    """
+
+    top: Identifier
+    sources: list[SourcePath] = Field(min_length=1)
+    include: list[FolderPath] = Field(default=[])
+    parameters: dict[Identifier, Parameter] = Field(default={})
+    defines: dict[Identifier, bool | int] = Field(default={})
+    clock: Identifier = "clk"
+    reset: Prefix = ""
+    reset_level: Level | None = None
+    reset_cycles: Annotated[int, Field(ge=1, le=10_000)] = 4
+    interrupt: Prefix = ""
+    interrupt_level: Level = "high"
+    ties: dict[Identifier, Annotated[int, Field(ge=0, le=2**64 - 1)]] = Field(default={})
+    registers: RegistersSection = RegistersSection()
+    memory: BusMemorySection = BusMemorySection()
+
+    @property
+    def resets_high(self) -> bool:
+        """Whether the reset's active level is 1."""
+        if self.reset_level is not None:
+            return self.reset_level == "high"
+        return not self.reset.lower().endswith(("n", "n_i", "b"))
+
+    def filled(self, figures: Mapping[str, int]) -> Self:
+        """Return the section with figures in the place of their names in `parameters`.
+
+        Raises:
+            ValueError: there is no figure of a name; names the key.
+        """
+        values: dict[str, int | str] = {}
+        for name, value in self.parameters.items():
+            found = FIGURE.fullmatch(value) if isinstance(value, str) else None
+            if found and found[1] not in figures:
+                there = ", ".join(sorted(figures)) or "none"
+                raise ValueError(
+                    f"rtl.parameters: there is no figure {found[1]}; figures are {there}"
+                )
+            values[name] = figures[found[1]] if found else value
+        return self.model_copy(update={"parameters": values})
+
+
+def design_sources(section: RtlSection, folder: Path) -> list[Path]:
+    """Return the files of a design in the order in which Verilator reads them.
+
+    Args:
+        section: the design.
+        folder: the backend's folder.
+
+    Raises:
+        AcceleratorConfigError: a file is missing, or a glob finds none.
+    """
+    found: dict[Path, None] = {}
+    for source in section.sources:
+        paths = sorted(path for path in folder.glob(source) if path.is_file())
+        vhdl = [path.name for path in paths if path.suffix in VHDL_SUFFIXES]
+        if vhdl:
+            raise _fault(folder, "sources", source, f"{vhdl[0]} is VHDL", "convert it to Verilog")
+        if not paths:
+            raise _fault(
+                folder,
+                "sources",
+                source,
+                f"there is no file {source} in the backend's folder",
+                "add it, or correct its path in [rtl]",
+            )
+        found |= dict.fromkeys(paths)
+    return sorted(found, key=lambda path: not path.stem.endswith("_pkg"))  # a stable sort
+
+
+def design_folders(section: RtlSection, folder: Path) -> list[Path]:
+    """Return the folders of included files.
+
+    Raises:
+        AcceleratorConfigError: one is missing.
+    """
+    for name in section.include:
+        if not (folder / name).is_dir():
+            raise _fault(
+                folder,
+                "include",
+                name,
+                f"there is no folder {name} in the backend's folder",
+                "add it, or correct its path in [rtl]",
+            )
+    return [folder / name for name in section.include]
+
+
+def included_files(section: RtlSection, folder: Path) -> Iterator[Path]:
+    """Yield the files next to sources and in include folders that a design may read."""
+    folders = {path.parent for path in design_sources(section, folder)}
+    for each in sorted(folders | set(design_folders(section, folder))):
+        for path in sorted(each.iterdir()):
+            if path.is_file() and path.suffix in INCLUDED_SUFFIXES:
+                yield path
+
+
+def _fault(folder: Path, key: str, value: str, what: str, fix: str) -> AcceleratorConfigError:
+    place = line_of_value(folder / "accel.toml", "rtl", key, value)
+    return AcceleratorConfigError(f"rtl.{key}: {what}", where=place, fix=fix)

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which port of a design is which signal of a bus.
+
+Signals have the names of the specifications: AMBA AXI and ACE (Arm IHI 0022), AMBA APB (Arm
+IHI 0024). The plain buses are those of docs/your-rtl.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from umakit.errors import AcceleratorConfigError
+from umakit.machine.rtl_config import RtlSection
+from umakit.text.spelling import closest
+
+Direction = Literal["input", "output", "inout"]
+
+LARGEST_DATA = 1024
+"""Maximum width in bits of the data of AXI4."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A port of a module.
+
+    Attributes:
+        name: its name.
+        direction: as seen from the module.
+        bits: its width.
+    """
+
+    name: str
+    direction: Direction
+    bits: int
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A signal of a bus.
+
+    Attributes:
+        role: its name in the specification, in small letters.
+        direction: as seen from the design.
+        width: its width in bits; `data` and `strobe` are those of the bus, 0 is any.
+        is_optional: whether a design may lack it.
+    """
+
+    role: str
+    direction: Direction
+    width: int | Literal["data", "strobe"] = 1
+    is_optional: bool = False
+
+
+def _signals(text: str) -> tuple[Signal, ...]:
+    """Return signals from lines of `[?]role direction [width]`."""
+    found = []
+    for line in text.strip().splitlines():
+        role, direction, *rest = line.split()
+        width: int | Literal["data", "strobe"] = 1
+        if rest and rest[0] == "data":
+            width = "data"
+        elif rest and rest[0] == "strobe":
+            width = "strobe"
+        elif rest:
+            width = int(rest[0])
+        side: Direction = "input" if direction == "in" else "output"
+        found.append(Signal(role.lstrip("?"), side, width, role.startswith("?")))
+    return tuple(found)
+
+
+AXI4_LITE = _signals("""
+awaddr in 0
+awvalid in
+awready out
+?awprot in 3
+wdata in data
+?wstrb in strobe
+wvalid in
+wready out
+?bresp out 2
+bvalid out
+bready in
+araddr in 0
+arvalid in
+arready out
+?arprot in 3
+rdata out data
+?rresp out 2
+rvalid out
+rready in
+""")
+
+APB = _signals("""
+paddr in 0
+psel in
+penable in
+pwrite in
+pwdata in data
+?pstrb in strobe
+?pprot in 3
+prdata out data
+?pready out
+?pslverr out
+""")
+
+PLAIN_REGISTERS = _signals("""
+valid in
+write in
+address in 0
+wdata in data
+?strobe in strobe
+?ready out
+rdata out data
+""")
+
+AXI4 = _signals("""
+awaddr out 0
+awlen out 8
+?awsize out 3
+?awburst out 2
+?awid out 0
+?awlock out 0
+?awcache out 4
+?awprot out 3
+?awqos out 4
+?awregion out 4
+?awuser out 0
+awvalid out
+awready in
+wdata out data
+wstrb out strobe
+wlast out
+?wuser out 0
+wvalid out
+wready in
+?bid in 0
+?bresp in 2
+?buser in 0
+bvalid in
+bready out
+araddr out 0
+arlen out 8
+?arsize out 3
+?arburst out 2
+?arid out 0
+?arlock out 0
+?arcache out 4
+?arprot out 3
+?arqos out 4
+?arregion out 4
+?aruser out 0
+arvalid out
+arready in
+?rid in 0
+rdata in data
+?rresp in 2
+?ruser in 0
+rlast in
+rvalid in
+rready out
+""")
+
+PLAIN_MEMORY = _signals("""
+read_valid out
+read_ready in
+read_address out 0
+read_data in data
+read_data_valid in
+?read_error in
+write_valid out
+write_ready in
+write_address out 0
+write_data out data
+?write_strobe out strobe
+?write_error in
+""")
+
+REGISTER_BUSES: Mapping[str, tuple[Signal, ...]] = {
+    "axi4-lite": AXI4_LITE,
+    "apb": APB,
+    "plain": PLAIN_REGISTERS,
+}
+
+MEMORY_BUSES: Mapping[str, tuple[Signal, ...]] = {
+    "axi4": AXI4,
+    "plain": PLAIN_MEMORY,
+    "none": (),
+}
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What each port of a design is.
+
+    Attributes:
+        registers: ports of the registers' bus by role.
+        memory: ports of the memory bus by role; empty without one.
+        memory_bits: width of the data of memory; 0 without a bus.
+        widths: width in bits of each port.
+    """
+
+    registers: Mapping[str, str]
+    memory: Mapping[str, str]
+    memory_bits: int
+    widths: Mapping[str, int]
+
+
+def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
+    """Return which port of a design is which signal.
+
+    Args:
+        section: the design as `accel.toml` describes it.
+        ports: ports of its top.
+
+    Raises:
+        AcceleratorConfigError: a port is missing, has another direction or width, or is an input
+            that nothing drives; names it.
+    """
+    by_name = {port.name: port for port in ports}
+    _check_inout(section, ports)
+    _check_line(by_name, section.clock, "clock", "input")
+    if section.reset:
+        _check_line(by_name, section.reset, "reset", "input")
+    if section.interrupt:
+        _check_line(by_name, section.interrupt, "interrupt", "output")
+    registers, register_bits = _bus_ports(section, "registers", by_name)
+    memory, memory_bits = _bus_ports(section, "memory", by_name)
+    if register_bits != 32:
+        raise _fault(
+            f"rtl.registers: the data of the bus has {register_bits} bits, and registers have 32",
+            "give the design a bus of 32 bits",
+        )
+    if memory and (memory_bits < 8 or memory_bits > LARGEST_DATA or memory_bits & memory_bits - 1):
+        raise _fault(
+            f"rtl.memory: the data of the bus has {memory_bits} bits",
+            f"it has to be a power of two from 8 to {LARGEST_DATA}",
+        )
+    wired = {section.clock, section.reset, *section.ties, *registers.values(), *memory.values()}
+    for name in section.ties:
+        _check_tie(by_name, name, section.ties[name])
+    _check_driven(section, ports, wired)
+    widths = {port.name: port.bits for port in ports}
+    return Wiring(registers, memory, memory_bits, widths)
+
+
+def _fault(what: str, fix: str = "") -> AcceleratorConfigError:
+    return AcceleratorConfigError(what, fix=fix)
+
+
+def _check_inout(section: RtlSection, ports: Sequence[Port]) -> None:
+    for port in ports:
+        if port.direction == "inout":
+            raise _fault(
+                f"rtl: the port {port.name} of {section.top} is an inout",
+                "write a top around it with an input and an output",
+            )
+
+
+def _missing(key: str, name: str, ports: Mapping[str, Port]) -> AcceleratorConfigError:
+    near = closest(name, list(ports))
+    fix = f"write {near}" if near else f"its ports are {', '.join(ports)}"
+    return _fault(f"rtl.{key}: the top has no port {name}", fix)
+
+
+def _check_line(ports: Mapping[str, Port], name: str, key: str, direction: Direction) -> None:
+    port = ports.get(name)
+    if port is None:
+        raise _missing(key, name, ports)
+    if port.direction != direction or port.bits != 1:
+        raise _fault(
+            f"rtl.{key}: {name} is an {port.direction} of {port.bits} bits, "
+            f"and has to be an {direction} of one",
+            "name another port",
+        )
+
+
+def _check_tie(ports: Mapping[str, Port], name: str, value: int) -> None:
+    port = ports.get(name)
+    if port is None:
+        raise _missing("ties", name, ports)
+    if port.direction != "input":
+        raise _fault(f"rtl.ties: {name} is an output", "leave it out: outputs need nothing")
+    if value >= 1 << port.bits:
+        raise _fault(f"rtl.ties: {value} does not fit the {port.bits} bits of {name}")
+
+
+def _bus_ports(
+    section: RtlSection, key: Literal["registers", "memory"], ports: Mapping[str, Port]
+) -> tuple[dict[str, str], int]:
+    """Return the ports of a bus by role, and the width of its data in bits."""
+    bus = section.registers if key == "registers" else section.memory
+    signals = (REGISTER_BUSES if key == "registers" else MEMORY_BUSES)[bus.bus]
+    roles = {signal.role for signal in signals}
+    for role in bus.ports:
+        if role not in roles:
+            near = closest(role, sorted(roles))
+            raise _fault(
+                f"rtl.{key}.ports: {bus.bus} has no signal {role}",
+                f"write {near}" if near else f"its signals are {', '.join(sorted(roles))}",
+            )
+    lower = {name.lower(): name for name in ports}
+    found: dict[str, str] = {}
+    for signal in signals:
+        name = bus.ports.get(signal.role) or _port_of(bus.prefix, signal, lower)
+        if name is not None and name not in ports:
+            raise _missing(f"{key}.ports", name, ports)
+        if name is not None:
+            found[signal.role] = name
+        elif not signal.is_optional:
+            raise _lacking(key, bus.bus, bus.prefix, signal, ports)
+    bits = _data_bits(signals, found, ports)
+    for signal in signals:
+        if signal.role in found:
+            _check_signal(f"rtl.{key}", signal, ports[found[signal.role]], bits)
+    return found, bits
+
+
+def _port_of(prefix: str, signal: Signal, lower: Mapping[str, str]) -> str | None:
+    """Return the port that has a signal's name behind the prefix, in capitals or not, or with
+    `_i` or `_o` at its end."""
+    name = f"{prefix}{signal.role}".lower()
+    endings = ("", "_i") if signal.direction == "input" else ("", "_o")
+    return next((lower[name + ending] for ending in endings if name + ending in lower), None)
+
+
+def _lacking(
+    key: str, bus: str, prefix: str, signal: Signal, ports: Mapping[str, Port]
+) -> AcceleratorConfigError:
+    wanted = prefix + signal.role
+    near = closest(wanted, list(ports))
+    fix = f"set {signal.role} in [rtl.{key}.ports], or correct prefix"
+    if near:
+        fix += f"; the nearest is {near}"
+    return _fault(f"rtl.{key}: the top has no {signal.direction} {wanted}, which {bus} needs", fix)
+
+
+def _data_bits(
+    signals: Sequence[Signal], found: Mapping[str, str], ports: Mapping[str, Port]
+) -> int:
+    names = (found[each.role] for each in signals if each.width == "data" and each.role in found)
+    return next((ports[name].bits for name in names), 0)
+
+
+def _check_signal(key: str, signal: Signal, port: Port, data_bits: int) -> None:
+    widths = {"data": data_bits, "strobe": data_bits // 8}
+    wanted = signal.width if isinstance(signal.width, int) else widths[signal.width]
+    if port.direction != signal.direction:
+        raise _fault(
+            f"{key}: {port.name} is an {port.direction}, and {signal.role} is an "
+            f"{signal.direction} of the design",
+            "check which side of the bus is the design's",
+        )
+    if wanted and port.bits != wanted:
+        raise _fault(
+            f"{key}: {port.name} has {port.bits} bits, and {signal.role} has {wanted}",
+            "give it that width, or name another port",
+        )
+
+
+def _check_driven(section: RtlSection, ports: Sequence[Port], wired: set[str]) -> None:
+    for port in ports:
+        if port.direction != "input" or port.name in wired:
+            continue
+        name = port.name.lower()
+        if port.bits == 1 and ("clk" in name or "clock" in name):
+            raise _fault(
+                f"rtl.clock: {section.top} has a second clock, {port.name}, and the kit drives one",
+                "write a top that derives it from the clock, or set it in [rtl.ties] if it is "
+                "not needed",
+            )
+        raise _fault(
+            f"rtl: nothing drives the input {port.name} of {section.top}, {port.bits} bits",
+            f"set {port.name} in [rtl.ties], or name what it is",
+        )

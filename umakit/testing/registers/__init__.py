@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a device answers as its register map says: reset values, writable bits, holes.
+
+`comparison.compare` finds the differences of any `accesses.Registers`; `register_check` has the
+device of a backend, which `session` builds and talks to.
+"""
+
+from umakit.testing.registers.accesses import Access, Registers
+from umakit.testing.registers.comparison import Comparison, compare
+from umakit.testing.registers.register_check import RegisterReport, check_registers, map_of
+
+__all__ = [
+    "Access",
+    "Comparison",
+    "RegisterReport",
+    "Registers",
+    "check_registers",
+    "compare",
+    "map_of",
+]

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A device compared with its register map, access by access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from umakit.errors import DeviceError
+from umakit.machine.registers.access import Answer
+from umakit.machine.registers.register_map import WORD, Register, RegisterMap
+from umakit.testing.registers.accesses import Access, Registers
+from umakit.testing.registers.sentences import bits_text, difference, number, place
+
+ONES = WORD - 1
+
+PATTERNS = (
+    0,
+    ONES,
+    0x55555555,
+    0xAAAAAAAA,
+    *(1 << bit for bit in range(32)),
+    *(ONES ^ (1 << bit) for bit in range(32)),
+)
+"""What is written to a register that keeps it: all bits, alternating ones, a walking 1 and a
+walking 0."""
+
+PAIR = (0xA5A5A5A5, 0x5A5A5A5A)
+"""Written before all others are read: one of them differs from whatever another one holds."""
+
+MOST_SENTENCES = 20
+
+
+@dataclass
+class Comparison:
+    """What a comparison found.
+
+    Attributes:
+        differences: a sentence each: register, bits, what is expected and what is read.
+        registers: how many registers there are.
+        left_out: names of registers that change by themselves.
+        unknown: what the map does not say about accesses that a driver should not make.
+    """
+
+    registers: int
+    differences: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+def compare(device: Registers, registers: RegisterMap) -> Comparison:
+    """Compare a device in its state after power-on with its register map.
+
+    No command is given but that which clears errors, and, at the end, a reset. A device that fails
+    is a difference.
+
+    Args:
+        device: its registers.
+        registers: the map.
+    """
+    work = _Work(device, registers)
+    found = work.found
+    found.left_out = [each.name for each in registers.registers if each.volatile]
+    answers = {"holes": registers.access.holes, "wrong": registers.access.wrong,
+               "reserved": registers.access.reserved}  # fmt: skip
+    found.unknown = [key for key, answer in answers.items() if not answer]
+    steps = (
+        work.after_power_on,
+        work.stored,
+        work.all_at_once,
+        work.reserved,
+        work.wrong_accesses,
+        work.holes,
+        work.after_reset,
+    )
+    try:
+        for step in steps:
+            if len(found.differences) < MOST_SENTENCES:
+                step()
+    except DeviceError as error:
+        found.differences.append(error.what)
+    return found
+
+
+class _Work:
+    """The steps of a comparison; each leaves the registers as they are after power-on."""
+
+    def __init__(self, device: Registers, registers: RegisterMap) -> None:
+        self._device, self._map = device, registers
+        self.found = Comparison(len(registers.registers))
+        read = [each for each in registers.registers if each.access != "wo" and not each.volatile]
+        self._by_offset = {each.offset: each for each in read}
+        self._initial: dict[int, int] = {}
+        self._commands = _command_registers(registers)
+        self._said: set[str] = set()
+
+    # ---- Steps ----
+
+    def after_power_on(self) -> None:
+        """Values after power-on; reading them again changes nothing."""
+        self._initial = self._all()
+        self._compare_resets(self._initial, "after power-on")
+        again = self._all()
+        for offset, value in again.items():
+            if value != self._initial[offset]:
+                register = self._by_offset.pop(offset)
+                what = "changes though nothing is written"
+                said = difference(register, what, self._initial[offset], value)
+                self._say(register.name, f"{said}; if it runs, the map needs volatile = true")
+
+    def stored(self) -> None:
+        """A register keeps what is written to its writable bits, and no other one changes."""
+        for register in self._keeping():
+            allowed = self._allowed(register)
+            self._patterns(register, allowed)
+            for pattern in PAIR:
+                value = pattern & allowed
+                self._write(register.offset, value)
+                what = f"a write of {number(value)} to {place(register)}"
+                self._others_unchanged(what, register.name, register.offset)
+            self._restore(register)
+
+    def all_at_once(self) -> None:
+        """Registers keep their values while others are written."""
+        written = {}
+        for count, register in enumerate(self._keeping()):
+            if register.write == "store":
+                value = (0x9E3779B9 * (count + 1)) & ONES & self._mask(register)
+                written[register.offset] = (self._initial[register.offset]
+                                            & ~self._mask(register)) | value  # fmt: skip
+                self._write(register.offset, value)
+        values = self._all()
+        for offset, expected in written.items():
+            if values[offset] != expected:
+                register = self._by_offset[offset]
+                what = "does not keep its value while other registers are written"
+                self._say(register.name, difference(register, what, expected, values[offset]))
+        for offset in written:
+            self._restore(self._by_offset[offset])
+
+    def reserved(self) -> None:
+        """Ones in bits that a write does not change are answered as the map says."""
+        answer = self._map.access.reserved
+        keeping = self._keeping()
+        for register in self._map.registers:
+            bits = ONES & ~self._mask(register)
+            is_kept = register in keeping
+            if not answer or not bits or register.access == "ro":
+                continue
+            if is_kept and answer == "ignored":
+                continue  # `stored` has written them
+            values = [1 << bit for bit in range(32) if bits >> bit & 1]
+            for value in [*values, ONES] if is_kept else values:
+                self._write(register.offset, value)
+                what = f"a write of {number(value)} to {place(register)}"
+                self._answered(what, register.name, answer)
+                self._others_unchanged(what, register.name)
+
+    def wrong_accesses(self) -> None:
+        """Writes of what is read only, and reads of what is write only."""
+        answer = self._map.access.wrong
+        for register in self._map.registers:
+            if not answer or register.access == "rw":
+                continue
+            if register.access == "wo":
+                what = f"a read of {place(register)}"
+                self._read_answered(register.offset, what, register.name, answer)
+                continue
+            value = self._initial.get(register.offset, 0)
+            for written in dict.fromkeys((ONES, 0, value ^ ONES, *PAIR)):
+                self._write(register.offset, written)
+                what = f"a write of {number(written)} to {place(register)}"
+                self._answered(what, register.name, answer)
+                self._others_unchanged(what, register.name)
+
+    def holes(self) -> None:
+        """Offsets without a register."""
+        answer = self._map.access.holes
+        offsets = {each.offset for each in self._map.registers}
+        for offset in range(0, self._map.size_of_holes, 4):
+            if not answer or offset in offsets:
+                continue
+            name = f"0x{offset:03X}, where there is no register"
+            self._read_answered(offset, f"a read of {name},", name, answer)
+            for value in PAIR:
+                self._write(offset, value)
+                what = f"a write of {number(value)} to {name},"
+                self._answered(what, name, answer)
+                self._others_unchanged(what, name)
+                self._read_answered(offset, f"after {what} a read", name, answer)
+
+    def after_reset(self) -> None:
+        """A reset brings all registers back, whatever they hold."""
+        for register in self._keeping():
+            self._write(register.offset, self._initial[register.offset] ^ self._mask(register))
+        if self._device.reset():
+            self._compare_resets(self._all(), "after a reset", configured=True)
+
+    # ---- What a register is ----
+
+    def _keeping(self) -> list[Register]:
+        """Registers that may be written with anything."""
+        return [
+            each
+            for each in self._map.registers
+            if each.access == "rw"
+            and each.offset in self._by_offset
+            and each.write != "command"
+            and each.name not in self._commands
+        ]
+
+    def _mask(self, register: Register) -> int:
+        """The writable bits, without fields that this device does not have."""
+        mask = register.writable_mask
+        for each in register.field:
+            if each.present:
+                switch, _ = self._map.place(each.present)
+                if self._initial.get(switch.offset, 1) == 0:
+                    mask &= ~each.mask
+        return mask
+
+    def _allowed(self, register: Register) -> int:
+        """The bits that may be written."""
+        return ONES if self._map.access.reserved == "ignored" else self._mask(register)
+
+    def _after_write(self, register: Register, before: int, value: int) -> int:
+        """What a register holds after a write."""
+        mask = self._mask(register)
+        if register.write == "one_to_clear":
+            return before & ~(value & mask)
+        return (before & ~mask) | (value & mask)
+
+    # ---- Accesses ----
+
+    def _write(self, offset: int, value: int) -> None:
+        self._device.run([Access(offset, value)])
+
+    def _all(self) -> dict[int, int]:
+        """Read all registers that do not change by themselves."""
+        offsets = list(self._by_offset)
+        values = self._device.run([Access(offset) for offset in offsets])
+        return dict(zip(offsets, values, strict=True))
+
+    def _restore(self, register: Register) -> None:
+        if register.write == "store":
+            value = self._initial[register.offset] & self._allowed(register)
+            self._write(register.offset, value)
+
+    def _restore_all(self) -> None:
+        """Bring the registers back, of a device that may not have answered as it should."""
+        self._clear()
+        for register in self._keeping():
+            self._restore(register)
+
+    def _clear(self) -> None:
+        """Clear errors, if the map says how."""
+        if self._map.clear:
+            register, part = self._map.place(self._map.clear)
+            self._write(register.offset, 1 << (part.lowest_bit if part else 0))
+
+    def _has_error(self) -> bool:
+        register, part = self._map.place(self._map.error)
+        (value,) = self._device.run([Access(register.offset)])
+        return value & (part.mask if part else ONES) != 0
+
+    # ---- Comparisons ----
+
+    def _patterns(self, register: Register, allowed: int) -> None:
+        values = list(dict.fromkeys(pattern & allowed for pattern in PATTERNS))
+        offset = register.offset
+        accesses = [a for value in values for a in (Access(offset, value), Access(offset))]
+        before, wrong, example = self._initial[offset], 0, ""
+        for value, read in zip(values, self._device.run(accesses), strict=True):
+            expected = self._after_write(register, before, value)
+            wrong |= read ^ expected
+            if read != expected and not example:
+                example = (f"{number(read)} instead of {number(expected)} after a write of "
+                           f"{number(value)}")  # fmt: skip
+            before = expected if register.write == "store" else read
+        if register.write == "one_to_clear":
+            self._initial[offset] = before  # what was set after power-on is cleared now
+        if wrong:
+            kept = "" if wrong & self._mask(register) else ", which a write does not change,"
+            bits = bits_text(register, wrong)
+            self._say(register.name, f"{place(register)}, {bits}{kept}: {example}")
+
+    def _others_unchanged(self, what: str, about: str, offset: int | None = None) -> None:
+        """Compare all registers but one with their values after power-on.
+
+        Args:
+            what: the access that was made.
+            about: the register, or place, of that access.
+            offset: of the one that is left out.
+        """
+        changed = False
+        for other, value in self._all().items():
+            if other != offset and value != self._initial[other]:
+                register = self._by_offset[other]
+                changed = True
+                said = difference(register, "", self._initial[other], value)
+                self._say(f"{about} changes {register.name}", f"{what} changes {said}")
+        if changed:
+            self._restore_all()
+
+    def _answered(self, what: str, about: str, answer: Answer) -> None:
+        """See whether an access that a driver should not make is an error, and clear it."""
+        if answer != "error":
+            return
+        at = self._map.error
+        if not self._has_error():
+            self._say(f"{about} {what[:7]}", f"{what} is no error: {at} is 0")
+        self._clear()
+        if self._has_error():
+            raise DeviceError(
+                f"{at} is not 0 after a write to {self._map.clear}, which follows {what}; "
+                "the rest was not compared"
+            )
+
+    def _read_answered(self, offset: int, what: str, about: str, answer: Answer) -> None:
+        """Read where a driver should not, and compare what the read gives."""
+        (value,) = self._device.run([Access(offset)])
+        if answer != "ignored" and value != 0:
+            self._say(f"{about} gives", f"{what} gives {number(value)} instead of 0")
+        self._answered(what, about, answer)
+
+    def _compare_resets(
+        self, values: Mapping[int, int], when: str, configured: bool = False
+    ) -> None:
+        """Compare values with the map's; the device's own ones with those after power-on."""
+        for offset, value in values.items():
+            register = self._by_offset[offset]
+            if register.configured and not configured:
+                continue
+            expected = self._initial[offset] if register.configured else register.reset
+            if value != expected:
+                self._say(f"{when} {register.name}", difference(register, when, expected, value))
+
+    def _say(self, about: str, sentence: str) -> None:
+        """Keep the first sentence about something."""
+        if about not in self._said and len(self.found.differences) < MOST_SENTENCES:
+            self._said.add(about)
+            self.found.differences.append(sentence)
+
+
+def _command_registers(registers: RegisterMap) -> set[str]:
+    """Return names of registers that do more than keep what is written to them."""
+    job = registers.job
+    texts: Iterable[str] = (registers.error, registers.clear)
+    if job is not None:
+        texts = (*texts, job.start, job.stop, job.busy, job.error)
+    return {registers.place(text)[0].name for text in texts if text}

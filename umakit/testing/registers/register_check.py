@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A check of the registers of a backend's device, before any layer runs on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from umakit import sim
+from umakit.codegen.driver_names import is_simulated, kit_simulator
+from umakit.errors import RegisterMapError, short_path
+from umakit.files.staging import temporary_folder
+from umakit.machine.registers.register_map import RegisterMap, read_register_map
+from umakit.registration.backend import Backend
+from umakit.testing.registers.comparison import compare
+from umakit.testing.registers.session import opened
+
+SECONDS = 600.0
+"""After which a device is not asked any more."""
+
+MAP_FILE = "registers.toml"
+
+
+@dataclass
+class RegisterReport:
+    """What a check of registers found.
+
+    Attributes:
+        map: its path, or its name and whose it is.
+        registers: how many it has.
+        accesses: how many were made.
+        differences: a sentence each.
+        left_out: names of registers that change by themselves, which were not compared.
+        unknown: keys of `[access]` that the map does not have: these accesses were not made.
+    """
+
+    map: str
+    registers: int
+    accesses: int = 0
+    differences: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+    @property
+    def summary(self) -> str:
+        """What was compared, in a line."""
+        compared = self.registers - len(self.left_out)
+        text = f"registers: {compared} of {self.registers} compared with {self.map}"
+        text += f", {self.accesses:,} accesses, {len(self.differences)} differences"
+        if self.unknown:
+            text += f"; not tried, because [access] does not say it: {', '.join(self.unknown)}"
+        return text
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it with stable keys."""
+        return dict(vars(self))
+
+
+def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
+    """Return the register map of a backend's simulated device, and its name; None if it has none.
+
+    It is `registers.toml` in the backend's folder, or that of umakit's simulator that answers.
+
+    Raises:
+        RegisterMapError: the map cannot be read, or is not sound.
+        AcceleratorConfigError: `accel.toml` cannot be used.
+    """
+    path, kind = backend.folder / MAP_FILE, kit_simulator(backend)
+    name = short_path(path)
+    if not is_simulated(backend):
+        return None
+    if not path.is_file():
+        if kind is None:
+            return None
+        path = sim.source_directory() / "registers" / f"{kind}.toml"
+        name = f"{kind}.toml of umakit"
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise RegisterMapError(what, where=name) from None
+    except UnicodeDecodeError:
+        raise RegisterMapError("is not a text in UTF-8", where=name) from None
+    return read_register_map(text, name), name
+
+
+def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterReport | None:
+    """Compare the registers of a backend's simulated device with their map.
+
+    Args:
+        backend: the backend.
+        seconds: after which its program is ended.
+
+    Returns:
+        What was found; None if the backend has no simulated device, or no register map.
+
+    Raises:
+        RegisterMapError: the map is not sound.
+        BuildError: a file of the simulator does not compile.
+        LibraryError: a file is missing, or cannot be read.
+        AcceleratorConfigError: `accel.toml` cannot be used.
+    """
+    found = map_of(backend)
+    if found is None:
+        return None
+    registers, name = found
+    with (
+        temporary_folder("umakit-registers-") as folder,
+        opened(backend, folder, seconds) as session,
+    ):
+        compared = compare(session, registers)
+        return RegisterReport(
+            name, compared.registers, session.accesses, compared.differences,
+            compared.left_out, compared.unknown,
+        )  # fmt: skip

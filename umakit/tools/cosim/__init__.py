@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma cosim`: runs a network on the model of an accelerator and on its RTL, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.backend.base import UMABackend
+from umakit.devices.catalogue import RTL
+from umakit.devices.cosimulation import (
+    Choice,
+    CosimulationRun,
+    build_cosimulation,
+    run_cosimulation,
+)
+from umakit.devices.designs import Design, designs_for
+from umakit.errors import InputError
+from umakit.files.staging import temporary_folder
+from umakit.pipeline import ExportOptions, export_program, import_network, partition_network
+from umakit.text.spelling import closest
+from umakit.tools.cosim.files import WAVE, write_inputs
+from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
+from umakit.tools.cosim.registers import doorbells_of, named_register, volatile_of
+from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
+from umakit.tools.inputs import first_states, given_inferences, random_inferences
+
+__all__ = ["CosimDifference", "CosimLayer", "CosimResult", "cosim_model"]
+
+WINDOW_CYCLES = 100
+"""Cycles in front of a difference's command, and behind its end, that a waveform shows too."""
+
+MOST_WINDOW = 50_000
+"""Maximum length of a waveform in cycles; a longer window keeps its end."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What all runs of a co-simulation share.
+
+    Attributes:
+        library: folder of the exported library.
+        designs: the designs.
+        choice: registers that are not compared and that begin commands, and tiles.
+        timeout: limit in seconds of a run; None for none.
+    """
+
+    library: Path
+    designs: tuple[Design, ...]
+    choice: Choice
+    timeout: float | None
+
+
+def cosim_model(
+    source: str | Path | Any,
+    backends: Sequence[UMABackend],
+    *,
+    inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    layers: Sequence[str] = (),
+    sample: int | None = None,
+    jobs: int = 1,
+    corrupt: str | None = None,
+    most: int | None = 1,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    rounding: str | None = None,
+    options: ExportOptions | None = None,
+    output: Path | None = None,
+    timeout: float | None = None,
+    progress: Tell = lambda stage: None,
+) -> CosimResult:
+    """Compile a network and run it on the models and the RTL of its accelerators, side by side.
+
+    The driver's register accesses go to both. Values that it reads are compared, and at each
+    completion the memory that was written; the first difference ends the run.
+
+    Args:
+        source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
+        backends: accelerators in order of priority; those with a section `[rtl]` are compared.
+        inputs: arrays by input name, maybe with a leading dimension for several inferences;
+            default: random ones, the same every time.
+        layers: names of layers in which the RTL takes part; default: all.
+        sample: number of tiles of each layer in which the RTL takes part; default: all.
+        jobs: number of processes, each with a share of the layers.
+        corrupt: name of a layer in which a byte that is expected is changed, which has to be found.
+        most: maximum number of inferences; None for all.
+        input_shapes, rounding, options: as in `umakit.compile_model`.
+        output: folder for the waveform and the inputs of a difference; None for none.
+        timeout: limit in seconds of each run.
+        progress: callback with a description of each stage.
+
+    Raises:
+        InputError: no backend has a design, there is no layer of a name, or inputs are wrong.
+        UmakitError: the network cannot be compiled, or a design does not fit its description.
+        DeviceError: a run failed for another reason than a difference.
+    """
+    designs = tuple(designs_for(backends, RTL))
+    is_partial = bool(layers) or sample is not None or jobs > 1
+    options = options or ExportOptions()
+    if is_partial:
+        # Layers that the RTL does not run leave nothing in its memories for later ones.
+        options = replace(options, keep_in_scratchpads=False)
+    with temporary_folder("umakit-cosim-") as folder:
+        network = import_network(source, input_shapes=input_shapes, rounding=rounding)
+        partitioned = partition_network(network.model, backends, options, progress)
+        library = export_program(
+            network.model, partitioned, backends, folder / "library", options, progress
+        )
+        description = library.metadata["umakit"]
+        used = {layer["where"] for layer in description["layers"]}
+        designs = tuple(each for each in designs if each.backend in used)
+        if not designs:
+            raise InputError(
+                "no layer of the network runs on an accelerator with a section [rtl]",
+                fix="`uma partition` says why",
+            )
+        by_name = {backend.target_name: backend for backend in backends}
+        chosen = _numbers(description, designs, layers)
+        choice = Choice(
+            layers=chosen if layers or jobs > 1 else None,
+            tiles=sample,
+            volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
+            doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
+            corrupted=None if corrupt is None else _numbers(description, designs, [corrupt])[0],
+        )
+        progress("compiling the RTL with Verilator, once for each version of its files")
+        program = build_cosimulation(library.path, designs)
+        session = _Session(library.path, designs, choice, timeout)
+        inferences = _inferences(network.model, inputs, most)
+        result = _compare(session, program, description, inferences, jobs, progress)
+        if result.difference is not None:
+            named = _with_register(result.difference, by_name[result.difference.backend])
+            result = replace(result, difference=named)
+            if output is not None:
+                progress("running again for the waveform")
+                inference = inferences[named.inference]
+                arrays = _arrays(description, inference)
+                wave = _write_wave(session, named, arrays, output)
+                written = write_inputs(output, inference)
+                result = replace(result, difference=replace(named, wave=wave, inputs=written))
+        notices = (*network.model.notices, *_notices(is_partial))
+        return replace(result, notices=notices)
+
+
+def _notices(is_partial: bool) -> tuple[str, ...]:
+    if not is_partial:
+        return ()
+    return (
+        "layers load and store all their tensors here, so that the RTL can take part in some; a "
+        "run without --layers, --sample and --jobs is of the library that `uma compile` writes",
+    )
+
+
+def _numbers(
+    description: Mapping[str, Any], designs: Sequence[Design], names: Sequence[str]
+) -> tuple[int, ...]:
+    """Return the numbers of layers by name; without names those of all that have a design.
+
+    Raises:
+        InputError: there is no such layer, or it does not run on an accelerator with a design.
+    """
+    answering = {design.backend for design in designs}
+    there = {
+        layer["name"]: number
+        for number, layer in enumerate(description["layers"])
+        if layer["where"] in answering
+    }
+    for name in names:
+        if name not in there:
+            near = closest(name, list(there))
+            raise InputError(
+                f"no layer {name} runs on an accelerator with a section [rtl]",
+                fix=f"write {near}" if near else f"the layers are {', '.join(there)}",
+            )
+    return tuple(there[name] for name in dict.fromkeys(names or there))
+
+
+def _inferences(
+    model: Any, inputs: Mapping[str, npt.NDArray[Any]] | None, most: int | None
+) -> list[dict[str, npt.NDArray[Any]]]:
+    found = random_inferences(model) if inputs is None else given_inferences(model, inputs)
+    return [{**first_states(model), **each} for each in found[:most]]
+
+
+def _arrays(
+    description: Mapping[str, Any], inference: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the inputs of an inference in the order of the library's interface."""
+    return {item["c_name"]: np.asarray(inference[item["name"]]) for item in description["inputs"]}
+
+
+def _compare(
+    session: _Session,
+    program: Path,
+    description: Mapping[str, Any],
+    inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
+    jobs: int,
+    progress: Tell,
+) -> CosimResult:
+    """Run inferences until one differs."""
+    layers: tuple[CosimLayer, ...] = ()
+    seconds = 0.0
+    for number, inference in enumerate(inferences):
+        arrays = _arrays(description, inference)
+        runs = _runs(session, program, description, arrays, jobs, progress)
+        seconds += max(run.seconds for run in runs)
+        if number == 0:
+            layers = read_layers(description, runs)
+        found = [run.difference for run in runs if run.difference is not None]
+        if found:
+            first = min(found, key=lambda each: int(each["layer"]))
+            difference = CosimDifference(
+                layer=description["layers"][int(first["layer"])]["name"],
+                backend=first["backend"],
+                kind=first["kind"],
+                sentence=first["sentence"],
+                facts=first,
+                inference=number,
+            )
+            return CosimResult(layers, difference, number + 1, seconds)
+    return CosimResult(layers, None, len(inferences), seconds)
+
+
+def _runs(
+    session: _Session,
+    program: Path,
+    description: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]],
+    jobs: int,
+    progress: Tell,
+) -> list[CosimulationRun]:
+    """Run an inference, in several processes if there are several jobs."""
+    tell = layers_of(description, session.designs, session.choice.layers, progress)
+
+    def run(choice: Choice) -> CosimulationRun:
+        return run_cosimulation(
+            program, session.library, arrays, choice, timeout=session.timeout, tell=tell
+        )
+
+    parts = parts_of(description, session.choice, jobs)
+    with ThreadPoolExecutor(max_workers=len(parts)) as pool:
+        return list(pool.map(run, parts))
+
+
+def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDifference:
+    """Return a difference of a register with its name in the map, if there is one."""
+    offset = difference.facts.get("offset")
+    name = None if offset is None else named_register(backend, int(offset))
+    if name is None:
+        return difference
+    return replace(difference, facts={**difference.facts, "register": name})
+
+
+def _write_wave(
+    session: _Session,
+    difference: CosimDifference,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    folder: Path,
+) -> str:
+    """Run again with a waveform of the difference's window; returns the path of the file."""
+    facts = difference.facts
+    last = int(facts["last_cycle"]) + WINDOW_CYCLES
+    first = max(0, int(facts["first_cycle"]) - WINDOW_CYCLES, last - MOST_WINDOW)
+    layers = session.choice.layers
+    if layers is not None:
+        layers = tuple(number for number in layers if number <= int(facts["layer"]))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / WAVE
+    program = build_cosimulation(session.library, session.designs, is_traced=True)
+    choice = replace(session.choice, layers=layers, window=(first, last))
+    run_cosimulation(program, session.library, arrays, choice, wave=path, timeout=session.timeout)
+    return str(path) if path.exists() else ""

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of a co-simulation: shares of several processes, progress, and records that are read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from umakit.devices.cosimulation import Choice, CosimulationRun
+from umakit.devices.designs import Design
+from umakit.tools.cosim.result import CosimLayer
+
+
+def parts_of(description: Mapping[str, Any], choice: Choice, jobs: int) -> list[Choice]:
+    """Return a choice for each process, with layers that take about as long altogether.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+        choice: the choice for one process.
+        jobs: maximum number of processes.
+    """
+    if choice.layers is None or jobs == 1:
+        return [choice]
+    described = description["layers"]
+
+    def cost(number: int) -> int:
+        layer = described[number]
+        return int(layer.get("predicted_cycles") or layer["macs"] or 1)
+
+    shares: list[list[int]] = [[] for _ in range(min(jobs, len(choice.layers)) or 1)]
+    for number in sorted(choice.layers, key=cost, reverse=True):
+        min(shares, key=lambda share: sum(map(cost, share))).append(number)
+    return [replace(choice, layers=tuple(sorted(share))) for share in shares]
+
+
+def layers_of(
+    description: Mapping[str, Any],
+    designs: Sequence[Design],
+    chosen: Sequence[int] | None,
+    progress: Callable[[str], None],
+) -> Callable[[Mapping[str, Any]], None]:
+    """Return what tells the progress, rate and remaining time, called with each record of a run."""
+    described = description["layers"]
+    answering = {design.backend for design in designs}
+    numbers = [
+        number
+        for number, layer in enumerate(described)
+        if layer["where"] in answering and (chosen is None or number in chosen)
+    ]
+    macs = {number: int(described[number]["macs"]) + 1 for number in numbers}
+    started, lock = time.monotonic(), threading.Lock()
+    done: dict[int, int] = {}
+
+    def tell(record: Mapping[str, Any]) -> None:
+        with lock:
+            if "progress" in record:
+                now = record["progress"]
+                name = described[int(now["layer"])]["name"]
+                progress(f"{name}: {int(now['rtl_cycles']):,} cycles of the RTL")
+            number = record.get("layer")
+            if not record.get("checked") or number not in macs:
+                return
+            done[number] = done.get(number, 0) + int(record["rtl_cycles"] or 0)
+            seconds = time.monotonic() - started
+            rate = sum(done.values()) / seconds if seconds > 0 else 0
+            share = sum(macs[each] for each in done) / sum(macs.values())
+            left = seconds / share - seconds
+            progress(
+                f"{described[number]['name']}: {len(done)} of {len(numbers)} layers, "
+                f"{rate:,.0f} cycles/s, about {left:,.0f} s left"
+            )
+
+    return tell
+
+
+def read_layers(
+    description: Mapping[str, Any], runs: Sequence[CosimulationRun]
+) -> tuple[CosimLayer, ...]:
+    """Return the layers that runs compared, in their order; those on the CPU are left out."""
+    found: dict[int, CosimLayer] = {}
+    for run in runs:
+        for record in run.layers:
+            number = int(record["layer"])
+            layer = description["layers"][number]
+            if layer["where"] == "cpu" or record["backend"] != layer["where"]:
+                continue
+            checked = bool(record["checked"])
+            if number in found and not checked:
+                continue
+            found[number] = CosimLayer(
+                number=number,
+                name=layer["name"],
+                where=layer["where"],
+                checked=checked,
+                is_part=bool(record.get("detached")),
+                tiles=record.get("tiles") if checked else None,
+                model_cycles=record.get("model_cycles") if checked else None,
+                rtl_cycles=record.get("rtl_cycles") if checked else None,
+                compared_bytes=record.get("compared_bytes") if checked else None,
+                register_reads=record.get("register_reads") if checked else None,
+                register_writes=record.get("register_writes") if checked else None,
+                waits=record.get("waits") if checked else None,
+            )
+    return tuple(found[number] for number in sorted(found))

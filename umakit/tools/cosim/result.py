@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a co-simulation found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CosimLayer:
+    """A layer of the network.
+
+    Attributes:
+        number: position among the layers of the library.
+        name: name of the layer.
+        where: `cpu` or the name of the backend.
+        checked: whether the RTL took part.
+        is_part: whether it took part in the first tiles of the layer only.
+        tiles: tiles in which it took part; None if it did not.
+        model_cycles, rtl_cycles: cycles of the clocks of the model and of the RTL from begin to
+            end, as far as the RTL took part; None if unknown.
+        compared_bytes: bytes of memory that were compared; None if the RTL did not take part.
+        register_reads, register_writes, waits: accesses of the driver that went to both; None if
+            the RTL did not take part.
+    """
+
+    number: int
+    name: str
+    where: str
+    checked: bool
+    is_part: bool
+    tiles: int | None
+    model_cycles: int | None
+    rtl_cycles: int | None
+    compared_bytes: int | None
+    register_reads: int | None
+    register_writes: int | None
+    waits: int | None
+
+    @property
+    def difference_percent(self) -> float | None:
+        """By how much the model's cycles are off, in percent of the RTL's."""
+        if self.model_cycles is None or not self.rtl_cycles:
+            return None
+        return 100 * (self.model_cycles - self.rtl_cycles) / self.rtl_cycles
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the layer for other programs."""
+        percent = self.difference_percent
+        return {
+            "layer": self.name,
+            "where": self.where,
+            "checked": self.checked,
+            "part": self.is_part,
+            "tiles": self.tiles,
+            "model_cycles": self.model_cycles,
+            "rtl_cycles": self.rtl_cycles,
+            "difference_percent": None if percent is None else round(percent, 3),
+            "compared_bytes": self.compared_bytes,
+            "register_reads": self.register_reads,
+            "register_writes": self.register_writes,
+            "waits": self.waits,
+        }
+
+
+@dataclass(frozen=True)
+class CosimDifference:
+    """The first difference of model and RTL.
+
+    Attributes:
+        layer: name of the layer.
+        backend: name of the backend.
+        kind: `register`, `memory`, `interrupt`, `status` or `failure`.
+        sentence: what differs, where, expected and found.
+        facts: all that the comparison wrote about it, see `sim/cosim/umakit_cosim.h`.
+        inference: number of the inference.
+        wave: path of the waveform; empty if none was written.
+        inputs: path of the inputs of the inference; empty if they were not written.
+    """
+
+    layer: str
+    backend: str
+    kind: str
+    sentence: str
+    facts: Mapping[str, Any]
+    inference: int
+    wave: str = ""
+    inputs: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the difference for other programs."""
+        return {
+            **self.facts,
+            "layer": self.layer,
+            "backend": self.backend,
+            "kind": self.kind,
+            "sentence": self.sentence,
+            "inference": self.inference,
+            "wave": self.wave or None,
+            "inputs": self.inputs or None,
+        }
+
+
+@dataclass(frozen=True)
+class CosimResult:
+    """What a co-simulation found.
+
+    Attributes:
+        layers: the layers in their order, of the first inference.
+        difference: the first difference; None if there is none.
+        inferences: number of inferences that were compared.
+        seconds: duration of the runs.
+        notices: sentences for the user.
+    """
+
+    layers: tuple[CosimLayer, ...]
+    difference: CosimDifference | None
+    inferences: int
+    seconds: float
+    notices: tuple[str, ...] = ()
+
+    @property
+    def rtl_cycles(self) -> int:
+        """Cycles of the RTL that were simulated in the first inference."""
+        return sum(layer.rtl_cycles or 0 for layer in self.layers)
+
+    @property
+    def cycles_per_second(self) -> float | None:
+        """Simulated cycles of the RTL in a second; None if there were none."""
+        cycles = self.rtl_cycles * max(1, self.inferences)
+        return cycles / self.seconds if cycles and self.seconds > 0 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the result for other programs."""
+        return {
+            "agrees": self.difference is None,
+            "difference": None if self.difference is None else self.difference.as_json(),
+            "inferences": self.inferences,
+            "layers": [layer.as_json() for layer in self.layers],
+            "model_cycles": sum(layer.model_cycles or 0 for layer in self.layers),
+            "rtl_cycles": self.rtl_cycles,
+            "seconds": self.seconds,
+            "cycles_per_second": self.cycles_per_second,
+            "notices": list(self.notices),
+        }
