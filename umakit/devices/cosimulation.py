@@ -139,7 +139,7 @@ def build_cosimulation(
         sources += _renamed_devices(folder, library, answering, devices, simulators)
         built = folder / program.name
         compile_c(
-            [*sources, COSIM / "umakit_cosim.c"],
+            [*sources, *sorted(COSIM.glob("*.c"))],
             built,
             flags,
             HOST,
