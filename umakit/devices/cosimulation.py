@@ -60,6 +60,7 @@ class Choice:
         volatile: offsets of registers that are not compared, by backend.
         doorbells: offsets of registers whose writes begin commands, by backend.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
+        pauses: seed of pauses of the memory bus; 0 for none.
         window: first and last cycle of the RTL of which a waveform is written; None for none.
     """
 
@@ -68,6 +69,7 @@ class Choice:
     volatile: Mapping[str, Sequence[int]] | None = None
     doorbells: Mapping[str, Sequence[int]] | None = None
     corrupted: int | None = None
+    pauses: int = 0
     window: tuple[int, int] | None = None
 
 
@@ -130,7 +132,7 @@ def build_cosimulation(
         tables=tables,
     )
     digest = sha256(repr([objects.digest, flags, is_traced]).encode())
-    for path in sorted((library / SOURCE_FOLDER).rglob("*.[ch]*")):
+    for path in [*sorted((library / SOURCE_FOLDER).rglob("*.[ch]*")), *sorted(COSIM.iterdir())]:
         digest.update(path.read_bytes())
     program = cache_folder("cosim") / f"{interface}-{digest.hexdigest()[:24]}"
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
@@ -262,6 +264,8 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
     if choice.corrupted is not None:
         found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
+    if choice.pauses:
+        found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
     for name, offsets in (("VOLATILE", choice.volatile), ("DOORBELLS", choice.doorbells)):
         listed = sorted({offset for each in (offsets or {}).values() for offset in each})
         if listed:

@@ -68,6 +68,7 @@ def cosim_model(
     sample: int | None = None,
     jobs: int = 1,
     corrupt: str | None = None,
+    pauses: int = 0,
     most: int | None = 1,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
@@ -90,6 +91,7 @@ def cosim_model(
         sample: number of tiles of each layer in which the RTL takes part; default: all.
         jobs: number of processes, each with a share of the layers.
         corrupt: name of a layer in which a byte that is expected is changed, which has to be found.
+        pauses: seed of pauses of the memory bus, which results do not depend on; 0 for none.
         most: maximum number of inferences; None for all.
         input_shapes, rounding, options: as in `umakit.compile_model`.
         output: folder for the waveform and the inputs of a difference; None for none.
@@ -128,6 +130,7 @@ def cosim_model(
             tiles=sample,
             volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
+            pauses=pauses,
             corrupted=None if corrupt is None else _numbers(description, designs, [corrupt])[0],
         )
         progress("compiling the RTL with Verilator, once for each version of its files")
