@@ -51,6 +51,22 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
+class Window:
+    """Cycles of the clock of a design.
+
+    Attributes:
+        backend: whose design it is.
+        first, last: the cycles.
+        resets: after how many resets of the design they are counted.
+    """
+
+    backend: str
+    first: int
+    last: int
+    resets: int
+
+
+@dataclass(frozen=True)
 class Choice:
     """What of a run the RTL takes part in.
 
@@ -61,7 +77,7 @@ class Choice:
         doorbells: offsets of registers whose writes begin commands, by backend.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
         pauses: seed of pauses of the memory bus; 0 for none.
-        window: first and last cycle of the RTL of which a waveform is written; None for none.
+        window: what a waveform is written of; None for none.
     """
 
     layers: tuple[int, ...] | None = None
@@ -70,7 +86,7 @@ class Choice:
     doorbells: Mapping[str, Sequence[int]] | None = None
     corrupted: int | None = None
     pauses: int = 0
-    window: tuple[int, int] | None = None
+    window: Window | None = None
 
 
 @dataclass(frozen=True)
@@ -271,8 +287,10 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         if listed:
             found[f"UMAKIT_COSIM_{name}"] = ",".join(f"0x{offset:x}" for offset in listed)
     if wave is not None and choice.window is not None:
-        first, last = choice.window
-        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{first}:{last}"
+        window = choice.window
+        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"
+        found["UMAKIT_COSIM_WAVE_BACKEND"] = window.backend
+        found["UMAKIT_COSIM_WAVE_RESETS"] = str(window.resets)
     return found
 
 

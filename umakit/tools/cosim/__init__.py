@@ -17,6 +17,7 @@ from umakit.devices.catalogue import RTL
 from umakit.devices.cosimulation import (
     Choice,
     CosimulationRun,
+    Window,
     build_cosimulation,
     run_cosimulation,
 )
@@ -277,6 +278,7 @@ def _write_wave(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / WAVE
     program = build_cosimulation(session.library, session.designs, is_traced=True)
-    choice = replace(session.choice, layers=layers, window=(first, last))
+    window = Window(difference.backend, first, last, int(facts["resets"]))
+    choice = replace(session.choice, layers=layers, window=window)
     run_cosimulation(program, session.library, arrays, choice, wave=path, timeout=session.timeout)
     return str(path) if path.exists() else ""
