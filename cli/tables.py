@@ -126,7 +126,13 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     cycles_of = _cycles_of(layers)
     has_dma = any(layer.dma_cycles for layer in layers)
     engines = ["array", "DMA", "bytes moved"] if has_dma else []
-    columns = ["MACs", cycles_of.removesuffix("_cycles"), *engines, "MACs/cycle", *([measured] if measured else [])]
+    columns = [
+        "MACs",
+        cycles_of.removesuffix("_cycles"),
+        *engines,
+        "MACs/cycle",
+        *([measured] if measured else []),
+    ]
     table = new_table("layer", "where", *columns, right=columns)
 
     own = [layer for layer in layers if layer.where != CPU]
