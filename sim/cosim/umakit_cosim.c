@@ -46,6 +46,7 @@ static uint32_t pair_read32(void *simulator, uint32_t offset)
     ++pair->layer.register_reads;
     ++pair->moment.access;
     record(pair, false, offset, 0u);
+    umakit_cosim_note_read(pair, offset);
     value = umakit_device_read32(pair->model, offset);
     return umakit_cosim_check(pair) && pair->is_attached ? umakit_cosim_read(pair, offset, value)
                                                          : value;

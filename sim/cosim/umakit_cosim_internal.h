@@ -44,6 +44,8 @@ struct umakit_cosim_register {
     bool is_written; /* by the driver, since they agreed */
     bool has_been_written;
     uint32_t written; /* last */
+    bool has_been_read;
+    uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
 };
 
 /* A register access of the driver before it mapped a buffer. */
@@ -197,6 +199,11 @@ void umakit_cosim_leave(struct umakit_cosim *pair, uint32_t address);
 void umakit_cosim_measure(const umakit_device *device,
                           uint64_t counters[UMAKIT_COSIM_COUNTERS]);
 uint64_t umakit_cosim_clock(const umakit_device *device);
+/* Note that the driver reads a register. */
+void umakit_cosim_note_read(struct umakit_cosim *pair, uint32_t offset);
+/* The RTL was reset and the model was not: find the bits in which registers that the driver
+ * reads differ, such as events of earlier layers. */
+void umakit_cosim_find_stale(struct umakit_cosim *pair);
 /* Read a register of the RTL, of which the model said `value`, and let who is behind catch
  * up; what the model says then. */
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value);

@@ -98,9 +98,7 @@ static void repeat_initial_accesses(struct umakit_cosim *pair)
             (void)umakit_device_read32(&pair->rtl, access->offset);
         }
     }
-    for (i = 0u; i < pair->register_count; ++i) {
-        pair->registers[i].has_agreed = false;
-    }
+    umakit_cosim_find_stale(pair);
     pair->is_stale = false;
 }
 
