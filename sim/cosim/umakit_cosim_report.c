@@ -21,9 +21,10 @@
  *    "sentence": "..."}}
  *
  * Kinds: "memory"; "interrupt", of one side only; "register", which is not what the driver has
- * written, or before it mapped a buffer; "status", any other register; "failure", by umakit_host_fail of the RTL. Accesses and commands count from 1, in
- * the layer; tiles are those that had ended. The cycles are from the command's begin to when the
- * difference was seen first, of the RTL's clock after so many resets.
+ * written, or differs before it mapped a buffer; "status", any other register; "failure", by
+ * umakit_host_fail of the RTL. Accesses and commands count from 1, in the layer; tiles are
+ * those that had ended. The cycles are from the command's begin to when the difference was
+ * seen first, of the RTL's clock after so many resets.
  */
 #include <inttypes.h>
 #include <stdbool.h>

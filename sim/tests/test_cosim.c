@@ -215,7 +215,8 @@ static void test_equal_machines_agree(void)
             umakit_cosim_after_layer(0);
             close_pair();
             CHECK_EQUAL(count("difference"), 0u);
-            CHECK(has("\"backend\": \"copier\", \"layer\": 0, \"inference\": 0, \"checked\": true"));
+            CHECK(has("\"backend\": \"copier\", \"layer\": 0, \"inference\": 0, "
+                      "\"checked\": true"));
             CHECK(has("\"compared_bytes\": 128, \"register_writes\": "));
             CHECK_EQUAL(copy_machine_rtl.written, BYTES);
             if (completion == (int)INTERRUPT) {
@@ -435,8 +436,8 @@ static void test_registers(void)
     prepare(20u, 2u);
     copy_machine_rtl.id = 7u;
     CHECK_EQUAL(run(INTERRUPT, 1u), UMAKIT_DEVICE_ERROR);
-    CHECK(strstr(umakit_simulator_failure(pair),
-                 "layer 0, tile 0: the register at 0x0 is 0x00000007, expected 0x434f5059") != NULL);
+    CHECK(strstr(umakit_simulator_failure(pair), "layer 0, tile 0: the register at 0x0 is "
+                                                 "0x00000007, expected 0x434f5059") != NULL);
     expect_kind("register");
     CHECK(has("\"access\": 1, \"command\": null, \"tile\": 0, \"offset\": 0, \"expected\": "
               "1129271385, \"found\": 7, \"last_writes\": [], \"first_cycle\": 0"));
