@@ -118,17 +118,19 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
     """Return a table of MACs, cycles and other measurements of each layer, with totals.
 
-    If a device has a DMA engine, its cycles are shown in addition to the array's. The last column
+    If a device has a DMA engine, its cycles are shown in addition to the array's. Of devices that
+    do not know when an engine is busy, such as RTL, cycles of the clock are shown. The last column
     is the host's time, or the instructions of a device that counts them.
     """
     measured = _measured_column(layers)
+    cycles_of = _cycles_of(layers)
     has_dma = any(layer.dma_cycles for layer in layers)
     engines = ["array", "DMA", "bytes moved"] if has_dma else []
-    columns = ["MACs", "cycles", *engines, "MACs/cycle", *([measured] if measured else [])]
+    columns = ["MACs", cycles_of.removesuffix("_cycles"), *engines, "MACs/cycle", *([measured] if measured else [])]
     table = new_table("layer", "where", *columns, right=columns)
 
     own = [layer for layer in layers if layer.where != CPU]
-    counted = [layer for layer in own if layer.cycles is not None]
+    counted = [layer for layer in own if getattr(layer, cycles_of) is not None]
 
     def sum_of(some: Sequence[LayerProfile], name: str) -> int | None:
         """Return the sum over layers on accelerators whose cycles are known; None if there is none,
@@ -146,10 +148,10 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
         return _count(figure)
 
     def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
-        macs, cycles = sum(layer.macs for layer in some), sum_of(some, "cycles")
+        macs, cycles = sum(layer.macs for layer in some), sum_of(some, cycles_of)
         # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
         rate = f"{macs / cycles:.1f}" if macs and cycles and not is_total else ""
-        figures = [_count(macs), cell(some, "cycles")]
+        figures = [_count(macs), cell(some, cycles_of)]
         if has_dma:
             figures += [
                 cell(some, "array_cycles"),
@@ -166,10 +168,19 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     return table
 
 
+def _cycles_of(layers: Sequence[LayerProfile]) -> str:
+    """Return which figure is shown as cycles: those in which an engine is busy, or of the clock."""
+    own = [layer for layer in layers if layer.where != CPU]
+    has_busy = any(layer.cycles is not None for layer in own)
+    has_clock = any(layer.clock_cycles is not None for layer in own)
+    return "clock_cycles" if has_clock and not has_busy else "cycles"
+
+
 def total_includes(layers: Sequence[LayerProfile]) -> str:
     """Return what the total of cycles of a profile includes; empty without accelerators."""
     own = [layer for layer in layers if layer.where != CPU]
-    counted = sum(layer.cycles is not None for layer in own)
+    cycles_of = _cycles_of(layers)
+    counted = sum(getattr(layer, cycles_of) is not None for layer in own)
     text = included(counted, len(own), len(layers) - len(own))
     return f"total of cycles: {text}" if text else ""
 
