@@ -251,7 +251,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     bool is_news;
 
     answers.compared = compared_bits(pair, offset) & ~(entry == NULL ? 0u : entry->stale);
-    answers.rtl = umakit_device_read32(&pair->rtl, offset);
+    answers.rtl = umakit_cosim_read_timed(&pair->rtl, offset, &pair->layer.rtl_access_cycles);
     if (compared_bits(pair, offset) == 0u || entry == NULL) {
         (void)umakit_cosim_check(pair);
         return value;

@@ -114,6 +114,8 @@ struct umakit_cosim_layer {
     uint64_t model_cycles; /* while the RTL took part */
     uint64_t rtl_cycles;
     uint64_t layer_model_cycles;
+    uint64_t model_access_cycles; /* of these: register accesses, each the first time */
+    uint64_t rtl_access_cycles;
     uint64_t compared_bytes;
     uint64_t register_writes;
     uint64_t register_reads;
@@ -220,6 +222,10 @@ bool umakit_cosim_check(struct umakit_cosim *pair);
 bool umakit_cosim_begin_access(struct umakit_cosim *pair);
 /* Start the waveform if it is asked for after as many resets. */
 void umakit_cosim_start_waveform(struct umakit_cosim *pair);
+/* Read or write a register of an inner device, and add the cycles that it took. */
+uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
+void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
+                              uint64_t *cycles);
 /* Count from here. */
 void umakit_cosim_start_counting(struct umakit_cosim *pair);
 /* The driver has seen that work has ended. */

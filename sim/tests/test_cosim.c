@@ -233,15 +233,17 @@ static void test_cycles_are_those_of_each_clock(void)
     struct umakit_own_counters measured;
 
     prepare(25u, 3u);
+    copy_machine_rtl.access_cycles = 2u;
     CHECK_EQUAL(run(INTERRUPT, 2u), UMAKIT_OK);
     umakit_simulator_measure(pair, &measured);
-    CHECK_EQUAL(measured.clock, 1u + 2u * (5u + 25u + 32u * 3u));
+    CHECK_EQUAL(measured.clock, 2u + 2u * (5u * 2u + 25u + 32u * 3u));
     CHECK_EQUAL(measured.bytes_written, BYTES);
     CHECK_EQUAL(measured.macs, UMAKIT_UNKNOWN);
     umakit_cosim_after_layer(0);
     umakit_cosim_after_layer(1); /* on the CPU */
     close_pair();
-    CHECK(has("\"model_cycles\": 179, \"rtl_cycles\": 253, \"layer_model_cycles\": 179"));
+    CHECK(has("\"model_cycles\": 179, \"rtl_cycles\": 264, \"model_access_cycles\": 11, "
+              "\"rtl_access_cycles\": 22, \"layer_model_cycles\": 179"));
     CHECK(has("\"layer\": 1, \"inference\": 0, \"checked\": false, \"detached\": false, "
               "\"model_cycles\": null, \"rtl_cycles\": null"));
 }
