@@ -35,6 +35,14 @@ static void record(struct umakit_cosim *pair, bool is_write, uint32_t offset, ui
     ++pair->initial_count;
 }
 
+/* Where the cycles of the model's accesses are added: nowhere while it is alone. */
+static uint64_t *model_cycles(struct umakit_cosim *pair)
+{
+    static uint64_t not_wanted;
+
+    return pair->is_attached ? &pair->layer.model_access_cycles : &not_wanted;
+}
+
 static uint32_t pair_read32(void *simulator, uint32_t offset)
 {
     struct umakit_cosim *pair = simulator;
@@ -46,7 +54,8 @@ static uint32_t pair_read32(void *simulator, uint32_t offset)
     ++pair->layer.register_reads;
     ++pair->moment.access;
     record(pair, false, offset, 0u);
-    value = umakit_device_read32(pair->model, offset);
+    umakit_cosim_note_read(pair, offset);
+    value = umakit_cosim_read_timed(pair->model, offset, model_cycles(pair));
     return umakit_cosim_check(pair) && pair->is_attached ? umakit_cosim_read(pair, offset, value)
                                                          : value;
 }
@@ -78,10 +87,10 @@ static void pair_write32(void *simulator, uint32_t offset, uint32_t value)
     }
     note_write(pair, offset, value);
     record(pair, true, offset, value);
-    umakit_device_write32(pair->model, offset, value);
+    umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
     if (pair->is_attached) {
         umakit_cosim_note_write(pair, offset, value);
-        umakit_device_write32(&pair->rtl, offset, value);
+        umakit_cosim_write_timed(&pair->rtl, offset, value, &pair->layer.rtl_access_cycles);
         pair->moment.last_cycle = umakit_cosim_clock(&pair->rtl);
         umakit_cosim_report_progress(pair);
     }

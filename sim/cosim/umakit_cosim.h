@@ -33,11 +33,14 @@
  *   UMAKIT_COSIM_WAVE       FILE:FIRST:LAST, waveform of these cycles of the RTL's clock
  *   UMAKIT_COSIM_WAVE_RESETS   after how many resets of the RTL they are counted (0)
  *   UMAKIT_COSIM_WAVE_BACKEND  whose; unset: the waveform of every backend
- *   UMAKIT_COSIM_CORRUPT    layer in which a byte of the model's output is made wrong
- *                           before memory is compared, to see that it is found
+ *   UMAKIT_COSIM_CORRUPT    layer; a byte of the first output that the model writes to memory
+ *                           from it on is made wrong, to see that it is found
  *
  * When the RTL takes part again after the driver used the model alone, it is reset, and the
  * register accesses that the driver did before it mapped its first buffer are repeated on it.
+ * Bits of registers in which it differs from the model then, such as an event of an earlier
+ * layer that nobody has cleared, are compared once they have become equal. What the driver left
+ * in the memories of the device is not repeated: layers must not rely on it.
  */
 #ifndef UMAKIT_COSIM_H
 #define UMAKIT_COSIM_H

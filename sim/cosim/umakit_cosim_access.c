@@ -8,11 +8,11 @@
 
 #include "umakit_cosim_internal.h"
 
-/* Times that the model's register is read until it says what the RTL's does. */
+/* Times that a register of the model is read until it says what the RTL's does. */
 #define MODEL_READS 100000u
 
 /* How long one side is tried before the other is; it grows each time. */
-#define FIRST_SLICE 64u
+#define FIRST_SLICE 8u
 
 /* Cycles for which the RTL waits between two looks at the host's clock. */
 #define WAIT_SLICE 250000u
@@ -105,6 +105,37 @@ void umakit_cosim_note_write(struct umakit_cosim *pair, uint32_t offset, uint32_
     }
 }
 
+void umakit_cosim_note_read(struct umakit_cosim *pair, uint32_t offset)
+{
+    struct umakit_cosim_register *entry = register_at(pair, offset);
+
+    if (entry != NULL) {
+        entry->has_been_read = true;
+    }
+}
+
+/* Bits that are compared whatever has happened. */
+static uint32_t compared_bits(const struct umakit_cosim *pair, uint32_t offset)
+{
+    return ~umakit_cosim_listed(&pair->options.not_compared, offset);
+}
+
+void umakit_cosim_find_stale(struct umakit_cosim *pair)
+{
+    size_t i;
+
+    for (i = 0u; i < pair->register_count; ++i) {
+        struct umakit_cosim_register *entry = &pair->registers[i];
+
+        entry->has_agreed = false;
+        entry->stale = 0u;
+        if (entry->has_been_read && compared_bits(pair, entry->offset) != 0u) {
+            entry->stale = umakit_device_read32(pair->model, entry->offset) ^
+                           umakit_device_read32(&pair->rtl, entry->offset);
+        }
+    }
+}
+
 struct answers {
     uint32_t offset;
     uint32_t compared; /* bits */
@@ -115,6 +146,11 @@ struct answers {
 static bool agree(const struct answers *answers)
 {
     return ((answers->model ^ answers->rtl) & answers->compared) == 0u;
+}
+
+static bool is_still(const struct answers *answers, uint32_t value, uint32_t agreed)
+{
+    return ((value ^ agreed) & answers->compared) == 0u;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -136,7 +172,7 @@ static void try_rtl(struct umakit_cosim *pair, struct answers *answers,
 
     patience->cycles -= left;
     while (left > 0u && !agree(answers) && pair->rtl.failure[0] == '\0' &&
-           (stuck == NULL || (answers->rtl & answers->compared) == *stuck)) {
+           (stuck == NULL || is_still(answers, answers->rtl, *stuck))) {
         const uint64_t before = umakit_cosim_clock(&pair->rtl);
 
         answers->rtl = umakit_device_read32(&pair->rtl, answers->offset);
@@ -153,7 +189,7 @@ static void try_model(const struct umakit_cosim *pair, struct answers *answers,
 
     patience->reads -= left;
     while (left > 0u && !agree(answers) &&
-           (stuck == NULL || (answers->model & answers->compared) == *stuck)) {
+           (stuck == NULL || is_still(answers, answers->model, *stuck))) {
         answers->model = umakit_device_read32(pair->model, answers->offset);
         --left;
     }
@@ -174,7 +210,7 @@ static void catch_up(struct umakit_cosim *pair, struct answers *answers,
     }
     for (slice = FIRST_SLICE; !agree(answers) && pair->rtl.failure[0] == '\0' &&
                               (patience.cycles > 0u || patience.reads > 0u);
-         slice *= 4u) {
+         slice *= 2u) {
         try_rtl(pair, answers, &patience, slice, NULL);
         try_model(pair, answers, &patience, slice, NULL);
     }
@@ -214,9 +250,9 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     uint32_t agreed;
     bool is_news;
 
-    answers.compared = ~umakit_cosim_listed(&pair->options.not_compared, offset);
-    answers.rtl = umakit_device_read32(&pair->rtl, offset);
-    if (answers.compared == 0u || entry == NULL) {
+    answers.compared = compared_bits(pair, offset) & ~(entry == NULL ? 0u : entry->stale);
+    answers.rtl = umakit_cosim_read_timed(&pair->rtl, offset, &pair->layer.rtl_access_cycles);
+    if (compared_bits(pair, offset) == 0u || entry == NULL) {
         (void)umakit_cosim_check(pair);
         return value;
     }
@@ -231,7 +267,8 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
         differ(pair, entry, &answers);
         return UINT32_MAX;
     }
-    agreed = answers.model & answers.compared;
+    entry->stale &= answers.model ^ answers.rtl;
+    agreed = answers.model & ~entry->stale & compared_bits(pair, offset);
     is_news = !entry->has_agreed || entry->is_written || entry->agreed != agreed;
     entry->agreed = agreed;
     entry->has_agreed = true;

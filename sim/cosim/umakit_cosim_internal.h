@@ -44,6 +44,8 @@ struct umakit_cosim_register {
     bool is_written; /* by the driver, since they agreed */
     bool has_been_written;
     uint32_t written; /* last */
+    bool has_been_read;
+    uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
 };
 
 /* A register access of the driver before it mapped a buffer. */
@@ -112,6 +114,8 @@ struct umakit_cosim_layer {
     uint64_t model_cycles; /* while the RTL took part */
     uint64_t rtl_cycles;
     uint64_t layer_model_cycles;
+    uint64_t model_access_cycles; /* of these: register accesses, each the first time */
+    uint64_t rtl_access_cycles;
     uint64_t compared_bytes;
     uint64_t register_writes;
     uint64_t register_reads;
@@ -197,6 +201,11 @@ void umakit_cosim_leave(struct umakit_cosim *pair, uint32_t address);
 void umakit_cosim_measure(const umakit_device *device,
                           uint64_t counters[UMAKIT_COSIM_COUNTERS]);
 uint64_t umakit_cosim_clock(const umakit_device *device);
+/* Note that the driver reads a register. */
+void umakit_cosim_note_read(struct umakit_cosim *pair, uint32_t offset);
+/* The RTL was reset and the model was not: find the bits in which registers that the driver
+ * reads differ, such as events of earlier layers. */
+void umakit_cosim_find_stale(struct umakit_cosim *pair);
 /* Read a register of the RTL, of which the model said `value`, and let who is behind catch
  * up; what the model says then. */
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value);
@@ -213,6 +222,10 @@ bool umakit_cosim_check(struct umakit_cosim *pair);
 bool umakit_cosim_begin_access(struct umakit_cosim *pair);
 /* Start the waveform if it is asked for after as many resets. */
 void umakit_cosim_start_waveform(struct umakit_cosim *pair);
+/* Read or write a register of an inner device, and add the cycles that it took. */
+uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
+void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
+                              uint64_t *cycles);
 /* Count from here. */
 void umakit_cosim_start_counting(struct umakit_cosim *pair);
 /* The driver has seen that work has ended. */

@@ -25,6 +25,24 @@ void umakit_cosim_start_counting(struct umakit_cosim *pair)
     umakit_cosim_measure(&pair->rtl, pair->rtl_counters);
 }
 
+uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles)
+{
+    const uint64_t before = umakit_cosim_clock(device);
+    const uint32_t value = umakit_device_read32(device, offset);
+
+    add(cycles, before, umakit_cosim_clock(device));
+    return value;
+}
+
+void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
+                              uint64_t *cycles)
+{
+    const uint64_t before = umakit_cosim_clock(device);
+
+    umakit_device_write32(device, offset, value);
+    add(cycles, before, umakit_cosim_clock(device));
+}
+
 void umakit_cosim_account(struct umakit_cosim *pair)
 {
     uint64_t model[UMAKIT_COSIM_COUNTERS];
@@ -98,9 +116,7 @@ static void repeat_initial_accesses(struct umakit_cosim *pair)
             (void)umakit_device_read32(&pair->rtl, access->offset);
         }
     }
-    for (i = 0u; i < pair->register_count; ++i) {
-        pair->registers[i].has_agreed = false;
-    }
+    umakit_cosim_find_stale(pair);
     pair->is_stale = false;
 }
 

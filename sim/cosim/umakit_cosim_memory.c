@@ -161,12 +161,13 @@ static const unsigned char *expected_of(const struct umakit_cosim_window *window
     return window->mapped.memory;
 }
 
-/* Make a byte of the model's output wrong, if the options ask for it in this layer. */
+/* Make a byte of the model's output wrong, if the options ask for it from this layer on: one
+ * whose result stays in the device has none. */
 static void corrupt(const struct umakit_cosim *pair, const struct umakit_cosim_window *window)
 {
     const size_t byte = window->mapped.bytes / 2u;
 
-    if (pair->options.corrupt == umakit_cosim_place.layer) {
+    if (umakit_cosim_place.layer >= pair->options.corrupt) {
         /* Mapped for writing, so the caller had a writable buffer. */
         ((unsigned char *)(uintptr_t)window->mapped.memory)[byte] =
             (unsigned char)(window->shadow[byte] ^ 0xffu);

@@ -16,8 +16,9 @@ static char sentence[256];
 
 static const char *complain(const char *name, const char *what)
 {
-    (void)snprintf(sentence, sizeof(sentence), "the environment variable %s must be %s, not '%.100s'",
-                   name, what, getenv(name));
+    (void)snprintf(sentence, sizeof(sentence),
+                   "the environment variable %s must be %s, not '%.100s'", name, what,
+                   getenv(name));
     return sentence;
 }
 

@@ -3,12 +3,14 @@
  * The report of the co-simulation: a file with a line of JSON for each layer and backend,
  *
  *   {"backend": "npu", "layer": 0, "inference": 0, "checked": true, "detached": false,
- *    "model_cycles": 812, "rtl_cycles": 820, "layer_model_cycles": 812,
+ *    "model_cycles": 812, "rtl_cycles": 830, "model_access_cycles": 11,
+ *    "rtl_access_cycles": 29, "layer_model_cycles": 812,
  *    "compared_bytes": 640, "register_writes": 9, "register_reads": 2, "waits": 1,
  *    "tiles": 1}
  *
  * with cycles of each clock as long as the RTL took part (layer_model_cycles: always), null
- * if unknown; the compared bytes are those of buffers that were unmapped; now and then
+ * if unknown; those of accesses are cycles of the driver's register accesses, which take longer
+ * on a bus than in a model, but not of reading again to catch up; the compared bytes are those of buffers that were unmapped; now and then
  *
  *   {"progress": {"backend": "npu", "layer": 0, "rtl_cycles": 4000000, "seconds": 3}}
  *
@@ -21,9 +23,10 @@
  *    "sentence": "..."}}
  *
  * Kinds: "memory"; "interrupt", of one side only; "register", which is not what the driver has
- * written, or before it mapped a buffer; "status", any other register; "failure", by umakit_host_fail of the RTL. Accesses and commands count from 1, in
- * the layer; tiles are those that had ended. The cycles are from the command's begin to when the
- * difference was seen first, of the RTL's clock after so many resets.
+ * written, or differs before it mapped a buffer; "status", any other register; "failure", by
+ * umakit_host_fail of the RTL. Accesses and commands count from 1, in the layer; tiles are
+ * those that had ended. The cycles are from the command's begin to when the difference was
+ * seen first, of the RTL's clock after so many resets.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -133,6 +136,10 @@ void umakit_cosim_report_layer(const struct umakit_cosim *pair)
     put_bool("detached", layer->is_detached);
     put_number("model_cycles", layer->is_checked ? layer->model_cycles : UMAKIT_UNKNOWN);
     put_number("rtl_cycles", layer->is_checked ? layer->rtl_cycles : UMAKIT_UNKNOWN);
+    put_number("model_access_cycles",
+               layer->is_checked ? layer->model_access_cycles : UMAKIT_UNKNOWN);
+    put_number("rtl_access_cycles",
+               layer->is_checked ? layer->rtl_access_cycles : UMAKIT_UNKNOWN);
     put_number("layer_model_cycles", layer->layer_model_cycles);
     put_number("compared_bytes", layer->compared_bytes);
     put_number("register_writes", layer->register_writes);

@@ -63,7 +63,7 @@ static void finish(struct copy_machine *machine)
     if (machine->ended == machine->wrong_status) {
         machine->status |= COPY_MACHINE_ERROR;
     }
-    machine->status |= COPY_MACHINE_DONE;
+    machine->status |= COPY_MACHINE_DONE | COPY_MACHINE_WORKED;
     ++machine->ended;
 }
 
@@ -148,6 +148,7 @@ static void start(struct copy_machine *machine)
         machine->is_raised = true;
     }
     ++machine->commands;
+    machine->status &= ~COPY_MACHINE_WORKED;
     if (machine->queued == COPY_MACHINE_QUEUE) {
         machine->status |= COPY_MACHINE_ERROR;
         return;

@@ -25,6 +25,7 @@ enum copy_machine_register {
 #define COPY_MACHINE_BUSY 1u /* commands are in the queue */
 #define COPY_MACHINE_DONE 2u /* a command has ended; raises the interrupt */
 #define COPY_MACHINE_ERROR 4u
+#define COPY_MACHINE_WORKED 8u /* a command has ended since the last start */
 #define COPY_MACHINE_ENDED_SHIFT 8u /* commands that have ended, from here on */
 #define COPY_MACHINE_QUEUE 4u
 
