@@ -79,7 +79,7 @@ class Design:
 
     def digest(self) -> str:
         """Return a digest of all that its objects depend on, but for compilers."""
-        digest = hashlib.sha256(repr([self.section, self.latency, self.alignment]).encode())
+        digest = hashlib.sha256(repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode())
         digest.update(self.files.digest())
         for path in sorted((HARNESS / "umakit").glob("*.h")):
             digest.update(path.read_bytes())
@@ -213,8 +213,7 @@ def _line(path: Path, what: str) -> str:
     """Return the line of a section or key of `[rtl]` that a sentence begins with."""
     key = what.split(":")[0].removeprefix("rtl").removeprefix(".").split(".")
     if key[0] in ("registers", "memory"):
-        place = line_of_value(path, f"rtl.{key[0]}", "prefix")
-        return place if place != str(path) else line_of_value(path, "rtl", key[0])
+        return line_of_value(path, f"rtl.{key[0]}", key[1] if len(key) > 1 else "prefix")
     return line_of_value(path, "rtl", key[0] or "top")
 
 
@@ -297,8 +296,9 @@ def design_objects(
     linking: list[str] = []
     digests: list[str] = []
     for design in designs:
+        found = wiring(design)  # refuses in a moment what takes a while to compile
         compiled = verilated(design.files, is_traced=is_traced)
-        text = simulator_source(design, wiring(design), (tables or {}).get(design.backend, ""))
+        text = simulator_source(design, found, (tables or {}).get(design.backend, ""))
         made = _harness_object(text, compiled, headers, run)
         objects.append(made)
         linking += compiled.linking
