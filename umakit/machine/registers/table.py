@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from umakit.machine.registers.header import ACCESS
 from umakit.machine.registers.register_map import BitField, Register, RegisterMap, Word
@@ -50,7 +50,7 @@ def _registers(registers: RegisterMap) -> str:
     return _table([HEADINGS, *rows])
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]])
 

@@ -333,7 +333,7 @@ class _Work:
                 continue
             expected = self._initial[offset] if register.configured else register.reset
             if value != expected:
-                self._say(f"{when} {register.name}", difference(register, when, expected, value))
+                self._say(f"value of {register.name}", difference(register, when, expected, value))
 
     def _say(self, about: str, sentence: str) -> None:
         """Keep the first sentence about something."""
