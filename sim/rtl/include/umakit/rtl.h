@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -80,14 +81,14 @@ public:
     std::uint32_t read32(std::uint32_t offset)
     {
         const std::uint32_t value =
-            registers_.read(offset, [this](auto settled) { return step(settled); });
+            registers_.read(offset, [this](auto settled) { return this->step(settled); });
         memory_.flush();
         return value;
     }
 
     void write32(std::uint32_t offset, std::uint32_t value)
     {
-        registers_.write(offset, value, [this](auto settled) { return step(settled); });
+        registers_.write(offset, value, [this](auto settled) { return this->step(settled); });
         last_write_ = bench_.cycle;
     }
 
@@ -111,6 +112,8 @@ public:
         memory_.flush();
         return is_raised;
     }
+
+    void close_trace() { trace_.close(); }
 
     void counters(umakit_own_counters *counters)
     {
@@ -161,6 +164,9 @@ private:
         if (context_.context.gotFinish()) {
             fail_if_ended();
         }
+        if (bench_.has_failed) {
+            trace_.close();
+        }
         return !bench_.has_failed;
     }
 
@@ -203,7 +209,17 @@ public:
     /* From the next reset on. */
     static PowerOn &power_on() { return state().power_on; }
 
-    static Window &window() { return state().window; }
+    /* A file that is still written is closed when the program ends. */
+    static Window &window()
+    {
+        static const bool is_registered = std::atexit([] {
+                                              if (state().machine != nullptr) {
+                                                  state().machine->close_trace();
+                                              }
+                                          }) == 0;
+        static_cast<void>(is_registered);
+        return state().window;
+    }
 
 private:
     struct State {
