@@ -114,11 +114,12 @@ class Builder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._shared: dict[bool, list[Path]] = {}
+        self._objects: dict[str, list[Path]] = {}
 
-    def rendered(self, design: Design, folder: Path, name: str = "") -> Path:
+    def rendered(self, design: Design, folder: Path) -> Path:
         """Return the file that the template makes."""
-        path = folder / f"{name or design.top}_simulator.cc"
-        context = {"name": name or design.top, "top": design.top, "ties": {}, **design.context}
+        path = folder / f"{design.top}_simulator.cc"
+        context = {"name": design.top, "top": design.top, "ties": {}, **design.context}
         path.write_text(render("rtl/simulator.cc.j2", **context), encoding="utf-8")
         return path
 
@@ -129,11 +130,15 @@ class Builder:
         theirs = [word for path in (root, root / "vltstd", folder) for word in ("-isystem", path)]
         return ["-O0", *WARNINGS, *own, *theirs]
 
-    def objects(self, design: Design, name: str = "") -> list[Path]:
-        """Return objects of a design and its simulator `name`_simulator."""
-        need_verilator()
-        folder = self._folder / f"{name or design.top}{len(list(self._folder.iterdir()))}"
-        folder.mkdir()
+    def objects(self, design: Design) -> list[Path]:
+        """Return objects of a design and its simulator, which are built once."""
+        if repr(design) not in self._objects:
+            folder = self._folder / f"{design.top}{len(self._objects)}"
+            folder.mkdir()
+            self._objects[repr(design)] = self._build(design, folder)
+        return self._objects[repr(design)]
+
+    def _build(self, design: Design, folder: Path) -> list[Path]:
         options = [f"-G{key}={value}" for key, value in design.parameters.items()]
         options += [f"-Wno-{warning}" for warning in IGNORED]
         options += ["--trace-fst"] if design.is_traced else []
@@ -147,7 +152,7 @@ class Builder:
         defines = _defines(design.is_traced)
         model = _compile(whole, folder / "model.o", "-O0", "-include", MESSAGES, *defines, *root)
         traced = ["-DUMAKIT_RTL_TRACE"] if design.is_traced else []
-        simulator = _compile(self.rendered(design, folder, name), folder / "simulator.o",
+        simulator = _compile(self.rendered(design, folder), folder / "simulator.o",
                              *self.flags(folder), *defines, *traced)  # fmt: skip
         return [model, simulator]
 

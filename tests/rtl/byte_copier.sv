@@ -104,6 +104,7 @@ module byte_copier #(
         endcase
         if (rst) begin
             state  <= IDLE;
+            done   <= 1'b0;
             failed <= 1'b0;
         end
     end

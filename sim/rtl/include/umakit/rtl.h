@@ -9,6 +9,9 @@
  *     tie                         drives what is constant
  *     RegisterBus, MemoryBus      of rtl_registers.h, rtl_axi4_memory.h, rtl_plain_memory.h
  *
+ * Verilator's sources and what it wrote are compiled with `-include umakit/rtl_messages.h`, and in
+ * C++17 against a folder with its headers; waveforms need --trace-fst and UMAKIT_RTL_TRACE.
+ *
  * A cycle begins with the clock low: inputs have their values, outputs settle. At the rising
  * edge both sides take what they see. The counter `clock` is rising edges since the reset ended.
  */
