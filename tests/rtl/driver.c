@@ -146,6 +146,7 @@ static void call(char **words)
         printf("%d\n", NAME_trace_window(words[1], n[1], n[2]));
 #endif
     } else if (strcmp(command, "reset") == 0) {
+        memset(buffers, 0, sizeof buffers); /* of which the device knows nothing any more */
         printf("%d\n", umakit_simulator_reset(&device));
     } else if (strcmp(command, "record") == 0) {
         umakit_simulator_record_events(&device, events, sizeof events / sizeof events[0]);
