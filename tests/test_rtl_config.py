@@ -60,7 +60,7 @@ INCLUDED = ("rtl/include/widths.svh", "rtl/start.hex", "more/notes.txt")
 
 def written(folder: Path, old: str = "", new: str = "") -> Path:
     """Write the file above with a replacement, and the files that it names."""
-    assert old in ACCEL and ACCEL.count(old) == 1 or not old
+    assert (old in ACCEL and ACCEL.count(old) == 1) or not old
     (folder / "accel.toml").write_text(ACCEL.replace(old, new) if old else ACCEL, encoding="utf-8")
     for name in (*FILES, *INCLUDED):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -211,6 +211,8 @@ def test_libraries_of_kernels_have_no_design(tmp_path: Path) -> None:
     folder = written(tmp_path)
     path = folder / "accel.toml"
     text = path.read_text()
-    path.write_text('[accelerator]\nname = "npu"\nkind = "library"\n\n' + text[text.index("[rtl]") :])
+    path.write_text(
+        '[accelerator]\nname = "npu"\nkind = "library"\n\n' + text[text.index("[rtl]") :]
+    )
     with pytest.raises(AcceleratorConfigError, match=r"runs on the CPU and has no section \[rtl\]"):
         load_accelerator_config(path)
