@@ -109,6 +109,21 @@ def model_cycles(registers: Registers) -> int:
     return -(-positions // 8) * -(-registers["OUTPUT_CHANNELS"] // 8) * (taps + 22)
 
 
+def transfer_cycles(registers: Registers) -> int:
+    """Cycles of a transfer."""
+    row = registers["DMA_ROW_BYTES"]
+    rows = registers["DMA_ROWS"] * registers["DMA_PLANES"]
+    return rows * (-(-row // 256) * CONFIG.dma_latency_cycles + -(-row // 8))
+
+
+def is_aligned(registers: Registers) -> bool:
+    """Whether each row begins at a word of the bus, and no burst crosses 4 KiB for its sake."""
+    used = {"DMA_BUS_ADDRESS": 2, "DMA_BUS_ROW_STRIDE": registers["DMA_ROWS"],
+            "DMA_BUS_PLANE_STRIDE": registers["DMA_PLANES"]}  # fmt: skip
+    step = 8 if registers["DMA_ROW_BYTES"] <= 8 else 256
+    return all(count == 1 or registers[name] % step == 0 for name, count in used.items())
+
+
 def size_class(kind: str, cycles: int) -> str:
     """A name for what takes about as long."""
     for most in (100, 300, 1000, 3000, 10000):
@@ -124,7 +139,7 @@ def draw_transfer(random: random.Random, bus: int) -> Registers:
     rows, planes = random.choice([1, 1, 2, 5]), random.choice([1, 1, 2, 3])
     strides = {}
     for side in ("BUS", "SCRATCHPAD"):
-        row_stride = row + random.choice([0, 0, 1, 3, 8])
+        row_stride = row + random.choice([0, -row % 8, -row % 256, 1, 3, 8])
         plane_stride = row_stride * rows + random.choice([0, 0, 2, 16])
         if random.random() < 0.1:
             row_stride, plane_stride = plane_stride, row_stride + plane_stride * rows

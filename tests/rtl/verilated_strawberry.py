@@ -90,7 +90,7 @@ def build(folder: Path, files: list[Path] | None = None) -> Path:
                "-DVM_COVERAGE=0", "-DVM_SC=0"]  # fmt: skip
     (folder / "simulator.cc").write_text(simulator_source(), encoding="utf-8")
     (folder / "open.c").write_text(_OPEN, encoding="utf-8")
-    _run("verilator", "--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
+    _run("verilator", "--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert",
          "-Wall", "--top-module", "strawberry", "--prefix", "Vstrawberry", "-Mdir", folder,
          *(files or sources()))  # fmt: skip
     model = sorted(folder.glob("V*.cpp"))
