@@ -148,7 +148,8 @@ class Builder:
         whole = folder / "whole.cpp"
         parts = sorted(path.name for path in folder.glob("V*.cpp"))
         whole.write_text("".join(f'#include "{part}"\n' for part in parts), encoding="utf-8")
-        root = ["-I", verilator_headers(), "-I", verilator_headers() / "vltstd", "-I", folder]
+        paths = (verilator_headers(), verilator_headers() / "vltstd", folder)
+        root: list[str | Path] = [word for path in paths for word in ("-I", path)]
         defines = _defines(design.is_traced)
         model = _compile(whole, folder / "model.o", "-O0", "-include", MESSAGES, *defines, *root)
         traced = ["-DUMAKIT_RTL_TRACE"] if design.is_traced else []
@@ -163,7 +164,7 @@ class Builder:
             folder.mkdir()
             root = verilator_headers()
             names = ["verilated", "verilated_threads"] + ["verilated_fst_c"] * is_traced
-            include = ["-include", MESSAGES, "-I", root, "-I", root / "vltstd"]
+            include: list[str | Path] = ["-include", MESSAGES, "-I", root, "-I", root / "vltstd"]
             theirs = [
                 _compile(root / f"{name}.cpp", folder / f"{name}.o", "-O0", *include,
                          *_defines(is_traced))

@@ -164,7 +164,7 @@ class Copy(NamedTuple):
     data: bytes
     source: int
     destination: int
-    bytes: int
+    length: int
     room: int
 
     def script(self) -> list[str]:
@@ -173,7 +173,7 @@ class Copy(NamedTuple):
             f"map {FROM_DEVICE} {'ee' * self.room}",
             f"write 0 {FIRST + self.source}",
             f"write 4 {SECOND + self.destination}",
-            f"write 8 {self.bytes}",
+            f"write 8 {self.length}",
             "counters",
             "write 12 1",
             *["wait 100000"] * WAITS,
@@ -187,9 +187,9 @@ class Copy(NamedTuple):
 
     @property
     def expected(self) -> bytes:
-        copied = self.data[self.source : self.source + self.bytes]
+        copied = self.data[self.source : self.source + self.length]
         before = b"\xee" * self.room
-        return before[: self.destination] + copied + before[self.destination + self.bytes :]
+        return before[: self.destination] + copied + before[self.destination + self.length :]
 
 
 WAITS = 40
@@ -237,7 +237,7 @@ def beats(size: int, address: int, length: int) -> int:
 
 def chunks(copy: Copy) -> list[tuple[int, int, int]]:
     """Return addresses and bytes of the bursts of copier.sv."""
-    source, destination, left, result = copy.source, copy.destination, copy.bytes, []
+    source, destination, left, result = copy.source, copy.destination, copy.length, []
     while left:
         length = min(64, left, 4096 - source % 4096, 4096 - destination % 4096)
         result.append((source, destination, length))
@@ -270,8 +270,8 @@ def test_latency_of_plain_memory_is_exact(programs: Programs) -> None:
         answers = programs(APB)(*copy.script())
         before, after = (int(answers[i].split()[0]) for i in (5, 7 + WAITS))
         expected = 0
-        for at in range(0, copy.bytes, 32):
-            length = min(32, copy.bytes - at)
+        for at in range(0, copy.length, 32):
+            length = min(32, copy.length - at)
             expected += APB.latency + beats(4, copy.source + at, length)
             expected += beats(4, copy.destination + at, length)
         # Two cycles before START is taken, and from then one each for LAST, done and irq_n.
