@@ -162,7 +162,7 @@ cppcheck: cppcheck-exports
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_BOARD_HAS_INTERRUPT sim/board
-	$(CPPCHECK) sim/src sim/mock bench \
+	$(CPPCHECK) sim/src sim/mock sim/cosim bench \
 	  backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator \
 	  -I umakit/devices/support umakit/devices/support \
 	  build/cppcheck/c/codegen build/cppcheck/c/runtime build/cppcheck/int8/codegen \

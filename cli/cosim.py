@@ -82,6 +82,14 @@ CorruptOption = Annotated[
         show_default=False,
     ),
 ]
+PausesOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Seed of pauses of the memory bus in a quarter of the cycles, which no result may "
+        "depend on; 0: none.",
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -108,6 +116,7 @@ def cosim(
     jobs: JobsOption = 1,
     most: MostOption = 1,
     corrupt: CorruptOption = None,
+    pauses: PausesOption = 0,
     output: OutputOption = None,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
@@ -132,6 +141,7 @@ def cosim(
             sample=sample,
             jobs=jobs,
             corrupt=corrupt,
+            pauses=pauses,
             most=most,
             input_shapes=shapes,
             rounding=rounding,

@@ -51,6 +51,22 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
+class Window:
+    """Cycles of the clock of a design.
+
+    Attributes:
+        backend: whose design it is.
+        first, last: the cycles.
+        resets: after how many resets of the design they are counted.
+    """
+
+    backend: str
+    first: int
+    last: int
+    resets: int
+
+
+@dataclass(frozen=True)
 class Choice:
     """What of a run the RTL takes part in.
 
@@ -60,7 +76,8 @@ class Choice:
         volatile: offsets of registers that are not compared, by backend.
         doorbells: offsets of registers whose writes begin commands, by backend.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
-        window: first and last cycle of the RTL of which a waveform is written; None for none.
+        pauses: seed of pauses of the memory bus; 0 for none.
+        window: what a waveform is written of; None for none.
     """
 
     layers: tuple[int, ...] | None = None
@@ -68,7 +85,8 @@ class Choice:
     volatile: Mapping[str, Sequence[int]] | None = None
     doorbells: Mapping[str, Sequence[int]] | None = None
     corrupted: int | None = None
-    window: tuple[int, int] | None = None
+    pauses: int = 0
+    window: Window | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +148,7 @@ def build_cosimulation(
         tables=tables,
     )
     digest = sha256(repr([objects.digest, flags, is_traced]).encode())
-    for path in sorted((library / SOURCE_FOLDER).rglob("*.[ch]*")):
+    for path in [*sorted((library / SOURCE_FOLDER).rglob("*.[ch]*")), *sorted(COSIM.iterdir())]:
         digest.update(path.read_bytes())
     program = cache_folder("cosim") / f"{interface}-{digest.hexdigest()[:24]}"
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
@@ -139,7 +157,7 @@ def build_cosimulation(
         sources += _renamed_devices(folder, library, answering, devices, simulators)
         built = folder / program.name
         compile_c(
-            [*sources, COSIM / "umakit_cosim.c"],
+            [*sources, *sorted(COSIM.glob("*.c"))],
             built,
             flags,
             HOST,
@@ -262,13 +280,17 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
     if choice.corrupted is not None:
         found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
+    if choice.pauses:
+        found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
     for name, offsets in (("VOLATILE", choice.volatile), ("DOORBELLS", choice.doorbells)):
         listed = sorted({offset for each in (offsets or {}).values() for offset in each})
         if listed:
             found[f"UMAKIT_COSIM_{name}"] = ",".join(f"0x{offset:x}" for offset in listed)
     if wave is not None and choice.window is not None:
-        first, last = choice.window
-        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{first}:{last}"
+        window = choice.window
+        found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"
+        found["UMAKIT_COSIM_WAVE_BACKEND"] = window.backend
+        found["UMAKIT_COSIM_WAVE_RESETS"] = str(window.resets)
     return found
 
 

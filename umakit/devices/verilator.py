@@ -230,8 +230,9 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
     return found
 
 
-SPEED = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--output-split", "20000")
-"""How Verilator translates: for speed, with files that compile at the same time."""
+SPEED = ("-O3", "--x-assign", "unique", "--x-initial", "unique", "--output-split", "20000")
+"""How Verilator translates: for speed, in files that compile at the same time. Unknown values can
+be random, so that a design that depends on them is found."""
 
 
 def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:

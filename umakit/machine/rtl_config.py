@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
@@ -22,6 +22,10 @@ INCLUDED_SUFFIXES = (".svh", ".vh", ".svi", ".inc", ".hex", ".mem", ".dat", ".vl
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GLOB = re.compile(r"[A-Za-z0-9_+.*?/-]+")
 NUMBER = re.compile(r"-?[0-9]+|[0-9]*'s?[bodhBODH][0-9a-fA-F_]+")
+
+COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+PACKAGE = re.compile(r"\bpackage\s+(?:automatic\s+|static\s+)?(\w+)\s*;")
+USED_PACKAGE = re.compile(r"\b(\w+)\s*::")
 
 Level = Literal["high", "low"]
 RegisterBus = Literal["axi4-lite", "apb", "plain"]
@@ -124,7 +128,8 @@ class RtlSection(_Section):
 
     Attributes:
         top: the module that has the ports.
-        sources: its files, as paths or globs; files named `*_pkg.*` come first.
+        sources: its files, as paths or globs; files with packages are read before those that use
+            them.
         include: folders of files that they include.
         parameters: values of the top's parameters: numbers, or figures of this file such as
             `{array.rows}`, `{data.size}` or one of `[machine]`.
@@ -206,7 +211,26 @@ def design_sources(section: RtlSection, folder: Path) -> list[Path]:
                 "add it, or correct its path in [rtl]",
             )
         found |= dict.fromkeys(paths)
-    return sorted(found, key=lambda path: not path.stem.endswith("_pkg"))  # a stable sort
+    return _packages_first(list(found))
+
+
+def _packages_first(paths: Sequence[Path]) -> list[Path]:
+    """Return files in their order, but each behind those with the packages that it uses."""
+    texts = {path: COMMENT.sub(" ", path.read_text("utf-8", "replace")) for path in paths}
+    homes = {name: path for path in paths for name in PACKAGE.findall(texts[path])}
+    ordered: dict[Path, None] = {}
+
+    def visit(path: Path, above: tuple[Path, ...]) -> None:
+        for name in USED_PACKAGE.findall(texts[path]):
+            home = homes.get(name, path)
+            if home not in ordered and home not in (path, *above):
+                visit(home, (path, *above))
+        ordered[path] = None
+
+    for path in paths:
+        if path not in ordered:
+            visit(path, ())
+    return list(ordered)
 
 
 def design_folders(section: RtlSection, folder: Path) -> list[Path]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tomllib
 from pathlib import Path
 
 from umakit import sim
@@ -22,8 +23,15 @@ HEADERS = sim.source_directory() / "include" / "umakit"
 PAGE = sim.source_directory().parent / "docs" / "registers.md"
 BACKENDS = sim.source_directory().parent / "backends"
 
-DESIGNS = {"systolic_array": ("strawberry_accelerator", "chocolate_accelerator")}
-"""Backends with RTL, by the name of the register map that it has."""
+
+def designs_with(name: str) -> list[Path]:
+    """Return the folders `rtl` of the backends whose simulator has a register map of this name."""
+    found = []
+    for path in sorted(BACKENDS.glob("*/accel.toml")):
+        configuration = tomllib.loads(path.read_text(encoding="utf-8"))
+        if configuration.get("device", {}).get("simulator") == name and "rtl" in configuration:
+            found.append(path.parent / "rtl")
+    return found
 
 
 INTRODUCTION = """\
@@ -62,9 +70,9 @@ def _files_of(specification: Path, registers: RegisterMap) -> dict[Path, str]:
     header = register_header(registers, prefix=prefix, notice=notice)
     files = {HEADERS / f"{specification.stem}_registers.h": header}
     package = package_name(registers.name)
-    for backend in DESIGNS.get(registers.name, ()):
+    for folder in designs_with(registers.name):
         text = register_package(registers, package=package, notice=notice, where=str(specification))
-        files[BACKENDS / backend / "rtl" / f"{package}.sv"] = text
+        files[folder / f"{package}.sv"] = text
     return files
 
 

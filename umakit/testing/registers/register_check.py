@@ -8,6 +8,7 @@ from typing import Any
 
 from umakit import sim
 from umakit.codegen.driver_names import is_simulated, kit_simulator
+from umakit.devices import HOST, Device
 from umakit.errors import RegisterMapError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.machine.registers.register_map import RegisterMap, read_register_map
@@ -84,12 +85,15 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
     return read_register_map(text, name), name
 
 
-def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterReport | None:
+def check_registers(
+    backend: Backend, *, seconds: float = SECONDS, device: Device = HOST
+) -> RegisterReport | None:
     """Compare the registers of a backend's simulated device with their map.
 
     Args:
         backend: the backend.
         seconds: after which its program is ended.
+        device: this machine, with the simulator or the design of the backend.
 
     Returns:
         What was found; None if the backend has no simulated device, or no register map.
@@ -106,7 +110,7 @@ def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterRe
     registers, name = found
     with (
         temporary_folder("umakit-registers-") as folder,
-        opened(backend, folder, seconds) as session,
+        opened(backend, folder, seconds, device) as session,
     ):
         compared = compare(session, registers)
         return RegisterReport(

@@ -17,6 +17,7 @@ from umakit.devices.catalogue import RTL
 from umakit.devices.cosimulation import (
     Choice,
     CosimulationRun,
+    Window,
     build_cosimulation,
     run_cosimulation,
 )
@@ -68,6 +69,7 @@ def cosim_model(
     sample: int | None = None,
     jobs: int = 1,
     corrupt: str | None = None,
+    pauses: int = 0,
     most: int | None = 1,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
@@ -90,6 +92,7 @@ def cosim_model(
         sample: number of tiles of each layer in which the RTL takes part; default: all.
         jobs: number of processes, each with a share of the layers.
         corrupt: name of a layer in which a byte that is expected is changed, which has to be found.
+        pauses: seed of pauses of the memory bus, which results do not depend on; 0 for none.
         most: maximum number of inferences; None for all.
         input_shapes, rounding, options: as in `umakit.compile_model`.
         output: folder for the waveform and the inputs of a difference; None for none.
@@ -128,6 +131,7 @@ def cosim_model(
             tiles=sample,
             volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
+            pauses=pauses,
             corrupted=None if corrupt is None else _numbers(description, designs, [corrupt])[0],
         )
         progress("compiling the RTL with Verilator, once for each version of its files")
@@ -274,6 +278,7 @@ def _write_wave(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / WAVE
     program = build_cosimulation(session.library, session.designs, is_traced=True)
-    choice = replace(session.choice, layers=layers, window=(first, last))
+    window = Window(difference.backend, first, last, int(facts["resets"]))
+    choice = replace(session.choice, layers=layers, window=window)
     run_cosimulation(program, session.library, arrays, choice, wave=path, timeout=session.timeout)
     return str(path) if path.exists() else ""
