@@ -79,7 +79,9 @@ class Design:
 
     def digest(self) -> str:
         """Return a digest of all that its objects depend on, but for compilers."""
-        digest = hashlib.sha256(repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode())
+        digest = hashlib.sha256(
+            repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode()
+        )
         digest.update(self.files.digest())
         for path in sorted((HARNESS / "umakit").glob("*.h")):
             digest.update(path.read_bytes())

@@ -112,6 +112,8 @@ public:
         return is_raised;
     }
 
+    void close_waveform() { trace_.close(); }
+
     void counters(umakit_own_counters *counters)
     {
         memory_.flush();
@@ -204,6 +206,11 @@ public:
     static PowerOn &power_on() { return state().power_on; }
 
     static Window &window() { return state().window; }
+
+    static void close_waveform()
+    {
+        on_machine([](Machine<Design> &machine) { machine.close_waveform(); });
+    }
 
 private:
     struct State {

@@ -60,8 +60,8 @@ public:
         }
     }
 
-    /* Let what was written reach the file. */
-    void flush() { fst_.flush(); }
+    /* Before the program ends: the parts of a file that is open lie beside it. */
+    void close() { fst_.close(); }
 
 private:
     Window &window_;
