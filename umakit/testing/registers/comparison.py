@@ -104,7 +104,7 @@ class _Work:
         for offset, value in again.items():
             if value != self._initial[offset]:
                 register = self._by_offset.pop(offset)
-                what = "changes though nothing is written"
+                what = "changes though nothing is written:"
                 said = difference(register, what, self._initial[offset], value)
                 self._say(register.name, f"{said}; if it runs, the map needs volatile = true")
 
@@ -121,22 +121,24 @@ class _Work:
             self._restore(register)
 
     def all_at_once(self) -> None:
-        """Registers keep their values while others are written."""
-        written = {}
-        for count, register in enumerate(self._keeping()):
-            if register.write == "store":
-                value = (0x9E3779B9 * (count + 1)) & ONES & self._mask(register)
-                written[register.offset] = (self._initial[register.offset]
-                                            & ~self._mask(register)) | value  # fmt: skip
+        """Registers keep their values while others are written, in both orders."""
+        storing = [each for each in self._keeping() if each.write == "store"]
+        for order in (storing, storing[::-1]):
+            written = {}
+            for count, register in enumerate(order, 1):
+                value = (0x9E3779B9 * count) & self._mask(register)
                 self._write(register.offset, value)
-        values = self._all()
-        for offset, expected in written.items():
-            if values[offset] != expected:
-                register = self._by_offset[offset]
-                what = "does not keep its value while other registers are written"
-                self._say(register.name, difference(register, what, expected, values[offset]))
-        for offset in written:
-            self._restore(self._by_offset[offset])
+                kept = self._initial[register.offset] & ~self._mask(register)
+                written[register.offset] = kept | value
+            values = self._all()
+            for register in order:
+                offset = register.offset
+                if values[offset] != written[offset]:
+                    what = "does not keep its value while other registers are written:"
+                    said = difference(register, what, written[offset], values[offset])
+                    self._say(register.name, said)
+        for register in storing:
+            self._restore(register)
 
     def reserved(self) -> None:
         """Ones in bits that a write does not change are answered as the map says."""
@@ -333,7 +335,7 @@ class _Work:
                 continue
             expected = self._initial[offset] if register.configured else register.reset
             if value != expected:
-                self._say(f"{when} {register.name}", difference(register, when, expected, value))
+                self._say(f"value of {register.name}", difference(register, when, expected, value))
 
     def _say(self, about: str, sentence: str) -> None:
         """Keep the first sentence about something."""

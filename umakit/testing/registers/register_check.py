@@ -47,7 +47,8 @@ class RegisterReport:
         """What was compared, in a line."""
         compared = self.registers - len(self.left_out)
         text = f"registers: {compared} of {self.registers} compared with {self.map}"
-        text += f", {self.accesses:,} accesses, {len(self.differences)} differences"
+        count = len(self.differences)
+        text += f", {self.accesses:,} accesses, {count} difference{'' if count == 1 else 's'}"
         if self.unknown:
             text += f"; not tried, because [access] does not say it: {', '.join(self.unknown)}"
         return text
