@@ -93,7 +93,7 @@ volatile = true
 name = "QUEUES"
 offset = 0x20
 access = "ro"
-configured = true
+configured = "device.command_queue"
 
 [[register]]
 name = "LAST"
@@ -248,6 +248,15 @@ def test_what_the_map_does_not_say_is_not_tried() -> None:
     written = {each.offset for each in asked if each.value is not None}
     assert written == {DATA, MODE, PENDING, LAST}
     assert {each.value & ~0x70 for each in asked if each.offset == MODE and each.value} == {0}
+
+
+def test_sizes_of_the_device_are_those_of_its_configuration() -> None:
+    assert compare(Toy(queues=4), toy_map(), {"QUEUES": 4}).differences == []
+    (said,) = compare(Toy(queues=4), toy_map(), {"QUEUES": 6}).differences
+    assert said == (
+        "QUEUES (0x020), bit 1: after power-on, as device.command_queue of accel.toml says,"
+        " 0x00000004 instead of 0x00000006"
+    )
 
 
 FAULTS = {
