@@ -196,11 +196,14 @@ bench-chocolate: $(VENV)/installed-test
 bench-m3: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cortex_m3.py "$(BASE)"
 
+# Designs in rtl/ are not of the templates.
 backends: install
-	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator
-	$(BIN)/uma new vanilla_accelerator --tutorial vanilla --directory backends
-	$(BIN)/uma new strawberry_accelerator --tutorial strawberry --directory backends
-	$(BIN)/uma new chocolate_accelerator --tutorial chocolate --directory backends
+	rm -rf build/backends && mkdir -p build/backends
+	$(BIN)/uma new vanilla_accelerator --tutorial vanilla --directory build/backends
+	$(BIN)/uma new strawberry_accelerator --tutorial strawberry --directory build/backends
+	$(BIN)/uma new chocolate_accelerator --tutorial chocolate --directory build/backends
+	find backends -mindepth 2 -maxdepth 2 ! -name rtl -exec rm -rf {} +
+	cp -r build/backends/. backends/
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

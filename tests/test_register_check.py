@@ -303,6 +303,11 @@ def test_a_planted_fault_is_named(fault: str) -> None:
     assert len(found.differences) <= 20
 
 
+def test_what_one_write_changes_is_not_said_of_the_next_ones() -> None:
+    differences = compare(Toy("ID can be written"), toy_map()).differences
+    assert {each.split(" changes ")[0].split(" to ")[1] for each in differences} == {"ID (0x000)"}
+
+
 @pytest.mark.parametrize("answer", ["zero", "ignored"])
 @pytest.mark.parametrize(
     "fault", ["ID can be written", "bit 3 of ID can be set", "MODE keeps all bits",

@@ -97,6 +97,7 @@ class _Work:
         read = [each for each in registers.registers if each.access != "wo" and not each.volatile]
         self._by_offset = {each.offset: each for each in read}
         self._initial: dict[int, int] = {}
+        self._at_first: dict[int, int] = {}
         self._commands = _command_registers(registers)
         self._said: set[str] = set()
 
@@ -104,7 +105,7 @@ class _Work:
 
     def after_power_on(self) -> None:
         """Values after power-on; reading them again changes nothing."""
-        self._initial = self._all()
+        self._at_first = self._initial = self._all()
         self._compare_resets(self._initial, "after power-on")
         again = self._all()
         for offset, value in again.items():
@@ -309,6 +310,7 @@ class _Work:
                 self._say(f"{about} changes {register.name}", f"{what} changes {said}")
         if changed:
             self._restore_all()
+            self._initial = self._all()  # what cannot be restored is said once
 
     def _answered(self, what: str, about: str, answer: Answer) -> None:
         """See whether an access that a driver should not make is an error, and clear it."""
@@ -337,7 +339,7 @@ class _Work:
             register = self._by_offset[offset]
             expected = register.reset
             if register.configured:  # what is not known stays as it was after power-on
-                expected = self._configured.get(register.name, self._initial[offset])
+                expected = self._configured.get(register.name, self._at_first[offset])
             if value != expected:
                 where = (
                     f", as {register.configured} of accel.toml says,"
