@@ -45,7 +45,7 @@ constexpr std::uint64_t SLICES = 8;
 
 /* What every reset does to the state of a design that no reset brings into one. */
 struct PowerOn {
-    bool is_random = false;
+    bool is_random = true;
     int seed = 1;
     std::uint32_t stall_seed = 0;
 };
@@ -275,6 +275,7 @@ private:
             State &it = state();
             it.machine.reset();
             it.machine = std::make_unique<Machine<Design>>(it.host, it.power_on, it.window);
+            ++it.power_on.seed; /* the next reset meets another state */
         });
     }
 
