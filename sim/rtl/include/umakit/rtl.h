@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A Verilated design as a simulator of your own (umakit/own_simulator.h). templates/rtl/simulator.cc.j2
+ * names its ports in a struct `Design`:
+ *
+ *     Model                       the class that Verilator wrote
+ *     reset_cycles, reset_level, interrupt_level, map_alignment
+ *     clock, reset, interrupt     functions that return a Port or Absent
+ *     tie                         drives what is constant
+ *     RegisterBus, MemoryBus      of rtl_registers.h, rtl_axi4_memory.h, rtl_plain_memory.h
+ *
+ * A cycle begins with the clock low: inputs have their values, outputs settle. At the rising
+ * edge both sides take what they see. The counter `clock` is rising edges since the reset ended.
+ */
+#ifndef UMAKIT_RTL_H
+#define UMAKIT_RTL_H
+
+#include <algorithm>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <verilated.h>
+
+#include "umakit/own_simulator.h"
+#include "umakit/rtl_axi4_memory.h"
+#include "umakit/rtl_bench.h"
+#include "umakit/rtl_ends.h"
+#include "umakit/rtl_plain_memory.h"
+#include "umakit/rtl_ports.h"
+#include "umakit/rtl_registers.h"
+#include "umakit/rtl_trace.h"
+
+namespace umakit::rtl {
+
+/* Without an interrupt, waits return after an eighth of the time since the last write to a
+ * register, so that a driver that polls is late by as much at most. */
+constexpr std::uint64_t LEAST_SLICE = 32;
+constexpr std::uint64_t SLICES = 8;
+
+/* What every reset does to the state of a design that no reset brings into one. */
+struct PowerOn {
+    bool is_random = false;
+    int seed = 1;
+    std::uint32_t stall_seed = 0;
+};
+
+/* A design from one reset to the next. */
+template <class Design> class Machine {
+public:
+    using Model = typename Design::Model;
+
+    Machine(umakit_host *host, const PowerOn &power_on, Window &window)
+        : context_(power_on), bench_(host), model_(&context_.context, "TOP"),
+          registers_(bench_, model_), memory_(bench_, model_), trace_(window, model_)
+    {
+        activate();
+        Design::tie(model_);
+        set(Design::reset(model_), Design::reset_level);
+        for (unsigned i = 0; HAS_RESET && i < Design::reset_cycles; ++i) {
+            set(Design::clock(model_), 0);
+            model_.eval();
+            set(Design::clock(model_), 1);
+            model_.eval();
+        }
+        memory_.begin(HAS_RESET);
+        set(Design::reset(model_), !Design::reset_level);
+        if (!HAS_RESET) {
+            set(Design::clock(model_), 0);
+            model_.eval();
+        }
+        bench_.stall_state = power_on.stall_seed;
+        fail_if_ended();
+    }
+
+    /* Before anything else: texts and ends of designs go to the one that is active. */
+    void activate() { Verilated::threadContextp(&context_.context); }
+
+    std::uint32_t read32(std::uint32_t offset)
+    {
+        const std::uint32_t value =
+            registers_.read(offset, [this](auto settled) { return step(settled); });
+        memory_.flush();
+        return value;
+    }
+
+    void write32(std::uint32_t offset, std::uint32_t value)
+    {
+        registers_.write(offset, value, [this](auto settled) { return step(settled); });
+        last_write_ = bench_.cycle;
+    }
+
+    bool wait(std::uint64_t cycles)
+    {
+        bool is_raised = true;
+
+        if constexpr (HAS_INTERRUPT) {
+            std::uint64_t left = cycles;
+            while (!is_interrupted() && left != 0 && step([] {})) {
+                --left;
+            }
+            is_raised = is_interrupted();
+        } else {
+            std::uint64_t left =
+                std::min(cycles, std::max(LEAST_SLICE, (bench_.cycle - last_write_) / SLICES));
+            while (left != 0 && step([] {})) {
+                --left;
+            }
+        }
+        memory_.flush();
+        return is_raised;
+    }
+
+    void counters(umakit_own_counters *counters)
+    {
+        memory_.flush();
+        counters->clock = bench_.cycle;
+        counters->bytes_read = memory_.bytes_read();
+        counters->bytes_written = memory_.bytes_written();
+    }
+
+private:
+    struct Context {
+        VerilatedContext context;
+
+        explicit Context(const PowerOn &power_on)
+        {
+            context.randReset(power_on.is_random ? 2 : 0);
+            context.randSeed(power_on.seed);
+            Window::prepare(context);
+            last_error[0] = '\0';
+            ending[0] = '\0';
+        }
+    };
+
+    static constexpr bool HAS_RESET =
+        decltype(Design::reset(std::declval<Model &>()))::is_present;
+    static constexpr bool HAS_INTERRUPT =
+        decltype(Design::interrupt(std::declval<Model &>()))::is_present;
+
+    bool is_interrupted()
+    {
+        return (get(Design::interrupt(model_)) != 0) == Design::interrupt_level;
+    }
+
+    /* A cycle; false once the run has failed. `settled` is called before the rising edge. */
+    template <class Settled> bool step(Settled settled)
+    {
+        set(Design::clock(model_), 0);
+        model_.eval();
+        trace_.dump(2 * bench_.cycle);
+        settled();
+        memory_.sample();
+        set(Design::clock(model_), 1);
+        model_.eval();
+        trace_.dump(2 * bench_.cycle + 1);
+        context_.context.timeInc(1);
+        ++bench_.cycle;
+        memory_.drive();
+        if (context_.context.gotFinish()) {
+            fail_if_ended();
+        }
+        return !bench_.has_failed;
+    }
+
+    void fail_if_ended()
+    {
+        if (context_.context.gotFinish() && !bench_.has_failed) {
+            bench_.fail("%s", ending[0] != '\0' ? ending : "the design ended its simulation");
+        }
+    }
+
+    Context context_;
+    Bench bench_;
+    Model model_;
+    typename Design::RegisterBus registers_;
+    typename Design::MemoryBus memory_;
+    Trace<Model> trace_;
+    std::uint64_t last_write_ = 0;
+};
+
+/* The functions of umakit_own_simulator of a design. */
+template <class Design> class Simulator {
+public:
+    static const umakit_own_simulator *table()
+    {
+        static const umakit_own_simulator functions = [] {
+            umakit_own_simulator table{};
+            table.version = UMAKIT_OWN_SIMULATOR_VERSION;
+            table.map_alignment = Design::map_alignment;
+            table.create = create;
+            table.reset = reset;
+            table.read32 = read32;
+            table.write32 = write32;
+            table.wait = wait;
+            table.counters = counters;
+            return table;
+        }();
+        return &functions;
+    }
+
+    /* From the next reset on. */
+    static PowerOn &power_on() { return state().power_on; }
+
+    static Window &window() { return state().window; }
+
+private:
+    struct State {
+        umakit_host *host = nullptr;
+        std::unique_ptr<Machine<Design>> machine;
+        PowerOn power_on;
+        Window window;
+    };
+
+    /* Never destroyed: what Verilator's code uses may be gone at the program's end. */
+    static State &state()
+    {
+        static State &the_state = *new State;
+        return the_state;
+    }
+
+    /* Nothing may be thrown through the functions of the table. */
+    template <class Function> static void guarded(Function function)
+    {
+        try {
+            function();
+        } catch (const std::exception &error) {
+            umakit_host_fail(state().host, error.what());
+        } catch (...) {
+            umakit_host_fail(state().host, "the design's simulation threw an exception");
+        }
+    }
+
+    template <class Function> static void on_machine(Function function)
+    {
+        Machine<Design> *const machine = state().machine.get();
+
+        if (machine != nullptr) {
+            guarded([&] {
+                machine->activate();
+                function(*machine);
+            });
+        }
+    }
+
+    static void *create(umakit_host *host)
+    {
+        state().host = host;
+        return &state();
+    }
+
+    static void reset(void *)
+    {
+        guarded([] {
+            State &it = state();
+            it.machine.reset();
+            it.machine = std::make_unique<Machine<Design>>(it.host, it.power_on, it.window);
+        });
+    }
+
+    static std::uint32_t read32(void *, std::uint32_t offset)
+    {
+        std::uint32_t value = UINT32_MAX;
+        on_machine([&](Machine<Design> &machine) { value = machine.read32(offset); });
+        return value;
+    }
+
+    static void write32(void *, std::uint32_t offset, std::uint32_t value)
+    {
+        on_machine([&](Machine<Design> &machine) { machine.write32(offset, value); });
+    }
+
+    static bool wait(void *, std::uint64_t cycles)
+    {
+        bool is_raised = false;
+        on_machine([&](Machine<Design> &machine) { is_raised = machine.wait(cycles); });
+        return is_raised;
+    }
+
+    static void counters(void *, umakit_own_counters *counters)
+    {
+        on_machine([&](Machine<Design> &machine) { machine.counters(counters); });
+    }
+};
+
+} // namespace umakit::rtl
+
+#endif /* UMAKIT_RTL_H */

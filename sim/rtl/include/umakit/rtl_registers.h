@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Buses over which the driver's accesses reach the registers of a Verilated design: AXI4-Lite,
+ * APB, and a plain request that is answered when it is taken. `Ports` has a function for each
+ * signal of the bus, which returns a Port or Absent.
+ *
+ * An access ends when the design has answered; the clock runs meanwhile. An error response
+ * (SLVERR, DECERR, pslverr) reads as all ones and ignores a write, as on a board.
+ */
+#ifndef UMAKIT_RTL_REGISTERS_H
+#define UMAKIT_RTL_REGISTERS_H
+
+#include <cstdint>
+
+#include "umakit/rtl_bench.h"
+#include "umakit/rtl_ports.h"
+
+namespace umakit::rtl {
+
+/* Cycles within which an access has to be answered. */
+constexpr std::uint64_t MOST_ACCESS_CYCLES = 100000;
+
+/* Say that an access was not answered, because `name` stayed 0. */
+[[gnu::cold]] inline void fail_access(Bench &bench, bool is_write, std::uint32_t offset,
+                                      const char *name)
+{
+    bench.fail("the register bus did not answer a %s at offset 0x%x within %llu cycles: %s stayed "
+               "0",
+               is_write ? "write" : "read", static_cast<unsigned int>(offset),
+               static_cast<unsigned long long>(MOST_ACCESS_CYCLES), name);
+}
+
+/* A data bus of 64 bits has a register in each half. */
+inline std::uint64_t on_lane(std::uint32_t value, std::uint32_t offset, unsigned data_bits)
+{
+    return std::uint64_t(value) << (data_bits == 64 ? 8 * (offset & 4u) : 0);
+}
+
+inline std::uint32_t from_lane(std::uint64_t data, std::uint32_t offset, unsigned data_bits)
+{
+    return static_cast<std::uint32_t>(data >> (data_bits == 64 ? 8 * (offset & 4u) : 0));
+}
+
+template <class Ports> class AxiLiteRegisters {
+public:
+    template <class Model> AxiLiteRegisters(Bench &bench, Model &model)
+        : bench_(bench), ports_{model}
+    {
+        set(ports_.awvalid(), 0);
+        set(ports_.awprot(), 0);
+        set(ports_.wvalid(), 0);
+        set(ports_.bready(), 0);
+        set(ports_.arvalid(), 0);
+        set(ports_.arprot(), 0);
+        set(ports_.rready(), 0);
+    }
+
+    /* `step(settled)` runs a cycle, and calls `settled` when all signals have the values that
+     * the rising edge sees. */
+    template <class Step> std::uint32_t read(std::uint32_t offset, Step step)
+    {
+        bool is_taken = false, is_answered = false, is_error = false;
+        std::uint64_t data = 0;
+
+        if (!is_quiet()) {
+            return UINT32_MAX;
+        }
+        set(ports_.araddr(), offset);
+        set(ports_.arvalid(), 1);
+        set(ports_.rready(), 1);
+        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
+            const bool goes_on = step([&] {
+                is_taken = is_taken || get(ports_.arready()) != 0;
+                if (get(ports_.rvalid()) != 0) {
+                    check(is_taken, ports_.rvalid().name, ports_.arready().name);
+                    is_answered = true;
+                    data = get(ports_.rdata());
+                    is_error = get(ports_.rresp()) > 1;
+                }
+            });
+            if (!goes_on) {
+                return UINT32_MAX;
+            }
+            set(ports_.arvalid(), !is_taken);
+        }
+        if (!is_answered) {
+            fail_access(bench_, false, offset,
+                        is_taken ? ports_.rvalid().name : ports_.arready().name);
+        }
+        set(ports_.rready(), 0);
+        return is_answered && !is_error ? from_lane(data, offset, Ports::data_bits) : UINT32_MAX;
+    }
+
+    template <class Step> void write(std::uint32_t offset, std::uint32_t value, Step step)
+    {
+        bool is_address_taken = false, is_data_taken = false, is_answered = false;
+
+        if (!is_quiet()) {
+            return;
+        }
+        set(ports_.awaddr(), offset);
+        set(ports_.awvalid(), 1);
+        set(ports_.wdata(), on_lane(value, offset, Ports::data_bits));
+        set(ports_.wstrb(), 15u << (Ports::data_bits == 64 ? offset & 4u : 0u));
+        set(ports_.wvalid(), 1);
+        set(ports_.bready(), 1);
+        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
+            const bool goes_on = step([&] {
+                is_address_taken = is_address_taken || get(ports_.awready()) != 0;
+                is_data_taken = is_data_taken || get(ports_.wready()) != 0;
+                if (get(ports_.bvalid()) != 0) {
+                    check(is_address_taken && is_data_taken, ports_.bvalid().name,
+                          is_data_taken ? ports_.awready().name : ports_.wready().name);
+                    is_answered = true;
+                }
+            });
+            if (!goes_on) {
+                return;
+            }
+            set(ports_.awvalid(), !is_address_taken);
+            set(ports_.wvalid(), !is_data_taken);
+        }
+        if (!is_answered) {
+            fail_access(bench_, true, offset,
+                        !is_address_taken ? ports_.awready().name
+                        : !is_data_taken  ? ports_.wready().name
+                                          : ports_.bvalid().name);
+        }
+        set(ports_.bready(), 0);
+    }
+
+private:
+    void check(bool is_taken, const char *answer, const char *request)
+    {
+        if (!is_taken) {
+            bench_.fail("%s is 1 before %s took the access to a register", answer, request);
+        }
+    }
+
+    /* Answers of before would be taken for those of the next access. */
+    bool is_quiet()
+    {
+        if (get(ports_.rvalid()) != 0 || get(ports_.bvalid()) != 0) {
+            bench_.fail("%s is 1, but no access to a register waits for it",
+                        get(ports_.rvalid()) != 0 ? ports_.rvalid().name : ports_.bvalid().name);
+        }
+        return !bench_.has_failed;
+    }
+
+    Bench &bench_;
+    Ports ports_;
+};
+
+template <class Ports> class ApbRegisters {
+public:
+    template <class Model> ApbRegisters(Bench &bench, Model &model) : bench_(bench), ports_{model}
+    {
+        set(ports_.psel(), 0);
+        set(ports_.penable(), 0);
+        set(ports_.pprot(), 0);
+    }
+
+    template <class Step> std::uint32_t read(std::uint32_t offset, Step step)
+    {
+        std::uint32_t value = UINT32_MAX;
+
+        set(ports_.pstrb(), 0);
+        access(false, offset, step, value);
+        return value;
+    }
+
+    template <class Step> void write(std::uint32_t offset, std::uint32_t value, Step step)
+    {
+        set(ports_.pwdata(), value);
+        set(ports_.pstrb(), 15);
+        access(true, offset, step, value);
+    }
+
+private:
+    template <class Step>
+    void access(bool is_write, std::uint32_t offset, Step step, std::uint32_t &value)
+    {
+        bool is_answered = false;
+
+        set(ports_.paddr(), offset);
+        set(ports_.pwrite(), is_write);
+        set(ports_.psel(), 1);
+        if (!step([] {})) { /* the setup phase */
+            return;
+        }
+        set(ports_.penable(), 1);
+        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
+            const bool goes_on = step([&] {
+                is_answered = get(ports_.pready(), 1) != 0;
+                if (is_answered && !is_write && get(ports_.pslverr()) == 0) {
+                    value = static_cast<std::uint32_t>(get(ports_.prdata()));
+                }
+            });
+            if (!goes_on) {
+                return;
+            }
+        }
+        if (!is_answered) {
+            fail_access(bench_, is_write, offset, ports_.pready().name);
+        }
+        set(ports_.psel(), 0);
+        set(ports_.penable(), 0);
+    }
+
+    Bench &bench_;
+    Ports ports_;
+};
+
+/* The request is taken in the cycle in which ready is 1; rdata has the answer in that cycle. */
+template <class Ports> class PlainRegisters {
+public:
+    template <class Model> PlainRegisters(Bench &bench, Model &model)
+        : bench_(bench), ports_{model}
+    {
+        set(ports_.valid(), 0);
+    }
+
+    template <class Step> std::uint32_t read(std::uint32_t offset, Step step)
+    {
+        std::uint32_t value = UINT32_MAX;
+
+        set(ports_.strobe(), 0);
+        access(false, offset, step, value);
+        return value;
+    }
+
+    template <class Step> void write(std::uint32_t offset, std::uint32_t value, Step step)
+    {
+        set(ports_.wdata(), value);
+        set(ports_.strobe(), 15);
+        access(true, offset, step, value);
+    }
+
+private:
+    template <class Step>
+    void access(bool is_write, std::uint32_t offset, Step step, std::uint32_t &value)
+    {
+        bool is_answered = false;
+
+        set(ports_.address(), offset);
+        set(ports_.write(), is_write);
+        set(ports_.valid(), 1);
+        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
+            const bool goes_on = step([&] {
+                is_answered = get(ports_.ready(), 1) != 0;
+                if (is_answered && !is_write) {
+                    value = static_cast<std::uint32_t>(get(ports_.rdata()));
+                }
+            });
+            if (!goes_on) {
+                return;
+            }
+        }
+        if (!is_answered) {
+            fail_access(bench_, is_write, offset, ports_.ready().name);
+        }
+        set(ports_.valid(), 0);
+    }
+
+    Bench &bench_;
+    Ports ports_;
+};
+
+} // namespace umakit::rtl
+
+#endif /* UMAKIT_RTL_REGISTERS_H */
