@@ -121,10 +121,12 @@ module register_file
 
     logic [3:0] transfer_word;  // numbers in their groups
     logic [5:0] layer_word;
+    logic sum_word;
     logic [3:0] add_word;
 
     assign transfer_word = 4'(word_from(offset, DMA_BUS_ADDRESS_OFFSET));
     assign layer_word = word_from(offset, OPERATION_OFFSET);
+    assign sum_word = 1'(word_from(offset, ACCUMULATE_OFFSET));
     assign add_word = 4'(word_from(offset, ADD_OFFSET));
     assign is_transfer_word =
         is_between(offset, DMA_BUS_ADDRESS_OFFSET, DMA_SCRATCHPAD_PLANE_STRIDE_OFFSET);
@@ -140,6 +142,7 @@ module register_file
     logic writes_control;
     logic [3:0] commands;  // ENQUEUE_ARRAY, ENQUEUE_DMA, ARRAY_START, DMA_START: the first comes last
     logic is_checking;
+    logic has_appended;  // the command starts in this cycle if nothing keeps it
     logic [3:0] command;  // the one that is next
     logic accepts;
     logic refuses;
@@ -147,7 +150,7 @@ module register_file
     assign writes_control = writes && offset == CONTROL_OFFSET && (data & ~Commands) == '0;
     assign clear = writes_control && data[CONTROL_CLEAR_BIT];
     assign reset_counters = writes_control && data[CONTROL_RESET_COUNTERS_BIT];
-    assign hold = commands != '0 || is_checking;
+    assign hold = commands != '0 || is_checking || has_appended;
 
     assign command = is_checking ? '0 : commands & -commands;
     assign refuses = (command[0] && (dma_busy || dma_has_commands)) ||
@@ -158,6 +161,7 @@ module register_file
 
     always_ff @(posedge clk) begin
         check_start <= accepts;
+        has_appended <= append && rst_n;
         if (command != '0) begin
             commands <= commands & ~command;
             check_is_transfer <= command[0] || command[2];
@@ -265,7 +269,7 @@ module register_file
                 layer_words[layer_word] <= (kept & ~mask) | data;
             end
             if (is_sum_word) begin
-                sum_words[offset[2]] <= (kept & ~mask) | data;
+                sum_words[sum_word] <= (kept & ~mask) | data;
             end
             if (is_add_word) begin
                 add_words[add_word] <= (kept & ~mask) | data;
@@ -306,7 +310,7 @@ module register_file
         end else if (is_layer_word) begin
             kept = layer_words[layer_word];
         end else if (is_sum_word) begin
-            kept = sum_words[offset[2]];
+            kept = sum_words[sum_word];
         end else if (is_add_word) begin
             kept = add_words[add_word];
         end else begin
