@@ -789,6 +789,7 @@ Program registers_only()
 {
     Program program;
 
+    reset_counters(program); /* of what was stopped, the model counts all or nothing */
     for (Word i = 0; i < 40; ++i) {
         Word offset = below(0x200u) & ~3u;
         const bool is_clock = offset >= OFFSET(CLOCK_LOW) && offset <= OFFSET(DMA_CYCLES_HIGH);
