@@ -199,7 +199,7 @@ bench-m3: $(VENV)/installed-test
 # The designs in `rtl` are sources: `uma new` takes them from here.
 backends: install
 	rm -rf build/backends && mkdir -p build/backends
-	@for name in vanilla strawberry chocolate; do \
+	@for name in vanilla strawberry chocolate small_chocolate; do \
 	  $(BIN)/uma new $${name}_accelerator --tutorial $$name --directory build/backends && \
 	  find backends/$${name}_accelerator -mindepth 1 -maxdepth 1 ! -name rtl -exec rm -rf {} + && \
 	  cp -R build/backends/$${name}_accelerator/. backends/$${name}_accelerator/ || exit 1; \

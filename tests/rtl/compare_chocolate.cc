@@ -32,7 +32,7 @@ namespace {
 
 using Word = std::uint32_t;
 
-/* The configuration of accel.toml in backends/chocolate_accelerator/rtl. */
+/* The configuration of accel.toml in backends/small_chocolate_accelerator. */
 constexpr Word ROWS = 4, COLUMNS = 4, BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = 4;
 constexpr Word SCRATCHPAD = BANKS * BANK_BYTES;
 constexpr Word LATENCY = 16, BURST = 256;

@@ -23,7 +23,7 @@ from pathlib import Path
 from umakit.text.rendering import render
 
 ROOT = Path(__file__).resolve().parents[2]
-RTL = ROOT / "backends" / "chocolate_accelerator" / "rtl"
+RTL = ROOT / "backends" / "small_chocolate_accelerator" / "rtl"
 SIM = ROOT / "sim"
 PROGRAM = Path(__file__).with_suffix(".cc")
 
