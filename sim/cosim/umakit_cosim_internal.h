@@ -187,6 +187,8 @@ uint32_t umakit_cosim_listed(const struct umakit_cosim_list *list, uint32_t numb
 void umakit_cosim_map(struct umakit_cosim *pair);
 /* The RTL leaves: forget its copies. */
 void umakit_cosim_forget(struct umakit_cosim *pair);
+/* Bytes of the buffers that are mapped for writing by the device. */
+uint64_t umakit_cosim_output_bytes(const struct umakit_cosim *pair);
 /* Compare at a completion. */
 void umakit_cosim_compare(struct umakit_cosim *pair);
 /* Compare the window at a bus address, which is about to be unmapped: what the RTL does later

@@ -577,6 +577,7 @@ static void test_tiles(void)
     CHECK_EQUAL(copy_machine_rtl.written, BYTES / 4u);
     close_pair();
     CHECK_EQUAL(count("\"checked\": true, \"detached\": true"), 2u);
+    CHECK_EQUAL(count("\"compared_bytes\": 128"), 2u);
     CHECK_EQUAL(count("\"tiles\": 1}"), 2u);
     prepare(25u, 3u);
     set("UMAKIT_COSIM_TILES", "1");
