@@ -26,8 +26,9 @@
  * Kinds: "memory"; "interrupt", of one side only; "register", which is not what the driver has
  * written, or differs before it mapped a buffer; "status", any other register; "failure", by
  * umakit_host_fail of the RTL. Accesses and commands count from 1, in the layer; tiles are
- * those that had ended. The cycles are from the command's begin to when the difference was
- * seen first, of the RTL's clock after so many resets.
+ * those that had ended. The cycles are of the RTL's clock after so many resets: from the
+ * command's begin to when the difference was seen first; of a register, to when the RTL
+ * changed it last; of an interrupt that is missing, to twice as long as the model took.
  */
 #include <inttypes.h>
 #include <stdbool.h>

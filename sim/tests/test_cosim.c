@@ -427,6 +427,8 @@ static void test_interrupts(void)
                  "no interrupt of the RTL within 5000 cycles, that of the model came after 84") !=
           NULL);
     expect_kind("interrupt");
+    /* The first part took 1 + 4 + 84 cycles; the wait for the second began 5 later. */
+    CHECK(has("\"first_cycle\": 89, \"last_cycle\": 262"));
     prepare(20u, 2u);
     copy_machine_model.lost_interrupt = 1u;
     (void)run(INTERRUPT, 2u);
@@ -456,6 +458,7 @@ static void test_registers(void)
     CHECK_EQUAL(run(INTERRUPT_AND_STATUS, 2u), UMAKIT_DEVICE_ERROR);
     expect_kind("status");
     CHECK(has("\"offset\": 20, \"expected\": 522, \"found\": 526"));
+    CHECK(has("\"first_cycle\": 90, \"last_cycle\": 180"));
 }
 
 static void test_failure_of_the_rtl(void)
