@@ -242,7 +242,7 @@ void umakit_cosim_open_report(void);
 bool umakit_cosim_has_report(void);
 void umakit_cosim_close_report(void);
 void umakit_cosim_report_layer(const struct umakit_cosim *pair);
-/* At most once a second. */
+/* At most once a second, while the RTL works. */
 void umakit_cosim_report_progress(const struct umakit_cosim *pair);
 /* Report the difference and let the device fail with its sentence; does nothing if it has. */
 void umakit_cosim_differ(struct umakit_cosim *pair,

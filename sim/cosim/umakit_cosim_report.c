@@ -40,6 +40,9 @@
 
 #include "umakit_cosim_internal.h"
 
+/* At least one second between two lines: time() has whole seconds. */
+#define PROGRESS_SECONDS 2.0
+
 static FILE *file;
 static time_t started;
 static time_t told;
@@ -160,7 +163,7 @@ void umakit_cosim_report_progress(const struct umakit_cosim *pair)
         return;
     }
     now = time(NULL);
-    if (now == told) {
+    if (difftime(now, told) < PROGRESS_SECONDS) {
         return;
     }
     told = now;
