@@ -609,6 +609,26 @@ static void test_inferences(void)
     CHECK(has("\"layer\": 0, \"inference\": 1, \"checked\": true"));
 }
 
+/* Each pair has a line for a layer, also one that the driver did not touch. */
+static void test_two_backends(void)
+{
+    static struct umakit_device other_model;
+    umakit_device *other;
+
+    prepare(25u, 3u);
+    umakit_simulator_open(&other_model, copy_machine_model_simulator());
+    other = umakit_cosim_open("other", &other_model, copy_machine_rtl_simulator(), trace);
+    CHECK_EQUAL(run(INTERRUPT, 2u), UMAKIT_OK);
+    umakit_cosim_after_layer(0);
+    umakit_cosim_close(other);
+    CHECK_EQUAL(copy(INTERRUPT, 2u), UMAKIT_OK);
+    umakit_cosim_after_layer(1);
+    close_pair();
+    CHECK_EQUAL(count("{\"backend\": \"copier\""), 2u);
+    CHECK_EQUAL(count("{\"backend\": \"other\""), 1u);
+    CHECK(has("{\"backend\": \"other\", \"layer\": 0, \"inference\": 0, \"checked\": false"));
+}
+
 static void test_corrupted_on_purpose(void)
 {
     int completion;
@@ -756,6 +776,7 @@ int main(void)
     test_mistake_in_a_layer();
     test_tiles();
     test_inferences();
+    test_two_backends();
     test_corrupted_on_purpose();
     test_waveform();
     test_wrong_options();
