@@ -98,6 +98,7 @@ void umakit_cosim_note_write(struct umakit_cosim *pair, uint32_t offset, uint32_
 {
     struct umakit_cosim_register *entry = register_at(pair, offset);
 
+    ++pair->writes;
     if (entry != NULL) {
         entry->is_written = true;
         entry->has_been_written = true;
@@ -202,7 +203,8 @@ static void try_model(const struct umakit_cosim *pair, struct answers *answers,
     patience->reads += left;
 }
 
-/* One who still says what both said last is behind. Otherwise each gets time in turn: a counter
+/* One who still says what both said last is behind, unless the driver has written something
+ * since, which may have changed the value twice. Otherwise each gets time in turn: a counter
  * may be behind on one side, then on the other. */
 static void catch_up(struct umakit_cosim *pair, struct answers *answers,
                      const struct umakit_cosim_register *entry)
@@ -210,7 +212,7 @@ static void catch_up(struct umakit_cosim *pair, struct answers *answers,
     struct patience patience = {.cycles = pair->options.catch_up, .reads = MODEL_READS};
     uint64_t slice;
 
-    if (entry->has_agreed && !entry->is_written) {
+    if (entry->has_agreed && !entry->is_written && entry->writes_before == pair->writes) {
         try_rtl(pair, answers, &patience, UINT64_MAX, &entry->agreed);
         try_model(pair, answers, &patience, UINT64_MAX, &entry->agreed);
     }
@@ -249,6 +251,38 @@ static void differ(struct umakit_cosim *pair, const struct umakit_cosim_register
     umakit_cosim_differ(pair, &difference);
 }
 
+struct umakit_cosim_bus umakit_cosim_bus_now(const struct umakit_cosim *pair)
+{
+    return (struct umakit_cosim_bus){pair->layer.model_access_cycles,
+                                     pair->layer.rtl_access_cycles};
+}
+
+void umakit_cosim_let_model_wait(struct umakit_cosim *pair, struct umakit_cosim_bus before)
+{
+    const struct umakit_cosim_bus now = umakit_cosim_bus_now(pair);
+    uint64_t model;
+    uint64_t rtl;
+
+    if (now.model == UMAKIT_UNKNOWN || now.rtl == UMAKIT_UNKNOWN) {
+        return;
+    }
+    model = now.model - before.model;
+    rtl = now.rtl - before.rtl;
+    if (rtl > model) {
+        const uint64_t began = umakit_cosim_clock(pair->model);
+        const uint64_t end = began + rtl - model;
+        uint64_t reads = rtl - model;
+
+        (void)umakit_device_wait(pair->model, (uint32_t)reads);
+        while (pair->options.idle != UINT32_MAX && reads != 0u &&
+               umakit_cosim_clock(pair->model) < end) {
+            (void)umakit_device_read32(pair->model, pair->options.idle);
+            --reads;
+        }
+        pair->layer.model_access_cycles += umakit_cosim_clock(pair->model) - began;
+    }
+}
+
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value)
 {
     struct answers answers = {.offset = offset, .model = value};
@@ -280,6 +314,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     is_news = !entry->has_agreed || entry->is_written || entry->agreed != agreed;
     entry->agreed = agreed;
     entry->has_agreed = true;
+    entry->writes_before = pair->writes;
     entry->is_written = false;
     if (is_news) {
         umakit_cosim_complete(pair);

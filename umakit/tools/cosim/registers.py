@@ -34,6 +34,13 @@ def doorbells_of(backend: UMABackend) -> list[int]:
     ]
 
 
+def idle_register(backend: UMABackend) -> int | None:
+    """Return the offset of a register whose reading does nothing, as the map says: the lowest that
+    is read only and does not change by itself; None if there is none."""
+    fixed = (each for each in _registers(backend) if each.access == "ro" and not each.volatile)
+    return min((each.offset for each in fixed), default=None)
+
+
 def named_register(backend: UMABackend, offset: int) -> str | None:
     """Return the name of a register in the map; None if there is no map, or a hole."""
     return next((each.name for each in _registers(backend) if each.offset == offset), None)
