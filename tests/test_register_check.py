@@ -93,7 +93,7 @@ volatile = true
 name = "QUEUES"
 offset = 0x20
 access = "ro"
-configured = true
+configured = "device.command_queue"
 
 [[register]]
 name = "LAST"
@@ -250,6 +250,15 @@ def test_what_the_map_does_not_say_is_not_tried() -> None:
     assert {each.value & ~0x70 for each in asked if each.offset == MODE and each.value} == {0}
 
 
+def test_sizes_of_the_device_are_those_of_its_configuration() -> None:
+    assert compare(Toy(queues=4), toy_map(), {"QUEUES": 4}).differences == []
+    (said,) = compare(Toy(queues=4), toy_map(), {"QUEUES": 6}).differences
+    assert said == (
+        "QUEUES (0x020), bit 1: after power-on, as device.command_queue of accel.toml says,"
+        " 0x00000004 instead of 0x00000006"
+    )
+
+
 FAULTS = {
     "reset of DATA": "DATA (0x010), bit 1: after power-on 0x00000005 instead of 0x00000007",
     "bit 9 of LAST is narrow": "LAST (0x030), bit 9: 0x0000FDFF instead of 0x0000FFFF after a write"
@@ -292,6 +301,11 @@ def test_a_planted_fault_is_named(fault: str) -> None:
     found = compare(Toy(fault), toy_map())
     assert any(FAULTS[fault] in each for each in found.differences), found.differences
     assert len(found.differences) <= 20
+
+
+def test_what_one_write_changes_is_not_said_of_the_next_ones() -> None:
+    differences = compare(Toy("ID can be written"), toy_map()).differences
+    assert {each.split(" changes ")[0].split(" to ")[1] for each in differences} == {"ID (0x000)"}
 
 
 @pytest.mark.parametrize("answer", ["zero", "ignored"])

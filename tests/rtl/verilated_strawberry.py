@@ -39,12 +39,20 @@ CONFIG = Config(
 _OPEN = """\
 #include "umakit/simulator.h"
 const struct umakit_own_simulator *strawberry_simulator(void);
+umakit_device *strawberry_accelerator_device(void);
 const uint32_t device_bytes = (uint32_t)sizeof(struct umakit_device);
+static umakit_device *driven;
+umakit_device *strawberry_accelerator_device(void)
+{
+    return driven;
+}
 void open_device(umakit_device *device)
 {
     umakit_simulator_open(device, strawberry_simulator());
+    driven = device;
 }
 """
+DRIVER = ROOT / "backends" / "strawberry_accelerator" / "strawberry_accelerator.c"
 
 
 def sources(folder: Path = RTL) -> list[Path]:
@@ -90,7 +98,7 @@ def build(folder: Path, files: list[Path] | None = None) -> Path:
                "-DVM_COVERAGE=0", "-DVM_SC=0"]  # fmt: skip
     (folder / "simulator.cc").write_text(simulator_source(), encoding="utf-8")
     (folder / "open.c").write_text(_OPEN, encoding="utf-8")
-    _run("verilator", "--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert",
+    _run("verilator", "--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert",
          "-Wall", "--top-module", "strawberry", "--prefix", "Vstrawberry", "-Mdir", folder,
          *(files or sources()))  # fmt: skip
     model = sorted(folder.glob("V*.cpp"))
@@ -101,7 +109,7 @@ def build(folder: Path, files: list[Path] | None = None) -> Path:
          SIM / "rtl/include/umakit/rtl_messages.h", "-o", folder / "design.o", "-r",
          folder / "model.cc", root / "verilated.cpp", root / "verilated_threads.cpp")  # fmt: skip
     objects: list[Path] = [folder / "design.o"]
-    for source in [folder / "open.c", *(SIM / "src" / f"umakit_{name}.c" for name in KIT)]:
+    for source in [folder / "open.c", DRIVER, *(SIM / "src" / f"umakit_{name}.c" for name in KIT)]:
         objects.append(folder / f"{source.stem}.o")
         _run("gcc", "-std=c99", "-O2", "-fPIC", "-I", SIM / "include", "-c", source, "-o",
              objects[-1])  # fmt: skip

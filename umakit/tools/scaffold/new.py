@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 
 from umakit.errors import OutputError, ScaffoldError
@@ -79,7 +80,17 @@ def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
     """
     names = names_of(name)
     prefix = names["class_prefix"].removesuffix("Accelerator")
-    return _rendered(tutorial, name, names | {"class_prefix": prefix})
+    return _rendered(tutorial, name, names | {"class_prefix": prefix}) | _design(tutorial)
+
+
+def _design(tutorial: str) -> dict[str, str]:
+    """Return the texts of a tutorial's design by path; they are those of the reference backend."""
+    folder = Path(str(files("umakit.backends"))) / f"{tutorial}_accelerator"
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((folder / "rtl").glob("*"))
+        if path.is_file()
+    }
 
 
 def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str, str]:
