@@ -54,17 +54,26 @@ prefix = "m_axi_"
 latency = 5
 alignment = 8
 """
-FILES = ("rtl/npu.sv", "rtl/a_pkg.sv", "rtl/z_pkg.sv", "more/adder.v", "more/unused.v")
-INCLUDED = ("rtl/include/widths.svh", "rtl/start.hex", "more/notes.txt")
+FILES = {
+    "rtl/npu.sv": "module npu import sizes::*; (); // other::\nendmodule\n",
+    "rtl/other.sv": "package other; endpackage\n",
+    "rtl/sizes.sv": "package sizes; localparam N = base::N; endpackage\n",
+    "more/adder.v": "/* package */ module adder; endmodule\n",
+    "more/unused.v": "",
+    "rtl/units.sv": "package base; endpackage\n",
+    "rtl/include/widths.svh": "",
+    "rtl/start.hex": "",
+    "more/notes.txt": "",
+}
 
 
 def written(folder: Path, old: str = "", new: str = "") -> Path:
     """Write the file above with a replacement, and the files that it names."""
-    assert old in ACCEL and ACCEL.count(old) == 1 or not old
+    assert not old or ACCEL.count(old) == 1
     (folder / "accel.toml").write_text(ACCEL.replace(old, new) if old else ACCEL, encoding="utf-8")
-    for name in (*FILES, *INCLUDED):
+    for name, text in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("", encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
@@ -89,9 +98,9 @@ def test_every_key(tmp_path: Path) -> None:
     assert files.defines == ("FAST", "WAYS=2")
     shown = [str(path.relative_to(tmp_path)) for path in (*files.sources, *files.included)]
     assert shown == [
-        "rtl/a_pkg.sv", "rtl/z_pkg.sv", "rtl/npu.sv", "more/adder.v", "rtl/start.hex",
-        "rtl/include/widths.svh",
-    ]  # fmt: skip
+        "rtl/units.sv", "rtl/sizes.sv", "rtl/npu.sv", "rtl/other.sv", "more/adder.v",
+        "rtl/start.hex", "rtl/include/widths.svh",
+    ]  # fmt: skip  # packages before those who use them, the rest in order
     arguments = files.arguments()
     assert {"-GROWS=4", "-GDEPTH=16", "-GRESET_VALUE=8'hff", "-DFAST", "-DWAYS=2"} <= {*arguments}
     assert f"-I{tmp_path / 'rtl' / 'include'}" in arguments
@@ -138,7 +147,8 @@ def test_digests_change_with_what_is_compiled(tmp_path: Path) -> None:
 REFUSED = [
     ('top = "npu"', "", "rtl.top: is missing; set top", "[rtl]"),
     ('top = "npu"', 'top = "npu top"', "'npu top' is not the name of a module", None),
-    ('"rtl/*.sv", "more/adder.v"', "", "rtl.sources: List should have at least 1 item", "sources = []"),
+    ('"rtl/*.sv", "more/adder.v"', "", "rtl.sources: List should have at least 1 item",
+     "sources = []"),
     ('"more/adder.v"', '"/more/adder.v"', "is not a path or glob below the backend's folder", None),
     ('"more/adder.v"', '"../adder.v"', "is not a path or glob below the backend's folder", None),
     ('"more/adder.v"', '"more/adder.vhd"', "more/adder.vhd is VHDL, which Verilator does not read; "
@@ -201,7 +211,7 @@ def test_a_glob_that_finds_vhdl_is_refused(tmp_path: Path) -> None:
     folder = written(tmp_path)
     (folder / "rtl" / "kept.sv").mkdir()
     section = section_of(folder)
-    assert [path.name for path in design_sources(section, folder)][-2:] == ["npu.sv", "adder.v"]
+    assert [path.name for path in design_sources(section, folder)][-2:] == ["other.sv", "adder.v"]
     assert [path.name for path in included_files(section, folder)] == ["start.hex", "widths.svh"]
     with pytest.raises(AcceleratorConfigError, match="VHDL"):
         load_accelerator_config(written(tmp_path, "rtl/*.sv", "rtl/*.vhdl") / "accel.toml")
@@ -211,6 +221,8 @@ def test_libraries_of_kernels_have_no_design(tmp_path: Path) -> None:
     folder = written(tmp_path)
     path = folder / "accel.toml"
     text = path.read_text()
-    path.write_text('[accelerator]\nname = "npu"\nkind = "library"\n\n' + text[text.index("[rtl]") :])
+    path.write_text(
+        '[accelerator]\nname = "npu"\nkind = "library"\n\n' + text[text.index("[rtl]") :]
+    )
     with pytest.raises(AcceleratorConfigError, match=r"runs on the CPU and has no section \[rtl\]"):
         load_accelerator_config(path)

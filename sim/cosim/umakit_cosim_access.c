@@ -141,6 +141,7 @@ struct answers {
     uint32_t compared; /* bits */
     uint32_t model;
     uint32_t rtl;
+    uint64_t rtl_changed; /* when: its clock */
 };
 
 static bool agree(const struct answers *answers)
@@ -175,7 +176,12 @@ static void try_rtl(struct umakit_cosim *pair, struct answers *answers,
            (stuck == NULL || is_still(answers, answers->rtl, *stuck))) {
         const uint64_t before = umakit_cosim_clock(&pair->rtl);
 
-        answers->rtl = umakit_device_read32(&pair->rtl, answers->offset);
+        const uint32_t value = umakit_device_read32(&pair->rtl, answers->offset);
+
+        if (value != answers->rtl) {
+            answers->rtl = value;
+            answers->rtl_changed = umakit_cosim_clock(&pair->rtl);
+        }
         left -= least(left, cycles_since(&pair->rtl, before));
         umakit_cosim_report_progress(pair);
     }
@@ -252,6 +258,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
 
     answers.compared = compared_bits(pair, offset) & ~(entry == NULL ? 0u : entry->stale);
     answers.rtl = umakit_cosim_read_timed(&pair->rtl, offset, &pair->layer.rtl_access_cycles);
+    answers.rtl_changed = umakit_cosim_clock(&pair->rtl);
     if (compared_bits(pair, offset) == 0u || entry == NULL) {
         (void)umakit_cosim_check(pair);
         return value;
@@ -264,6 +271,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
         return UINT32_MAX;
     }
     if (!agree(&answers)) {
+        pair->moment.last_cycle = answers.rtl_changed;
         differ(pair, entry, &answers);
         return UINT32_MAX;
     }
@@ -339,6 +347,9 @@ static bool follow(struct umakit_cosim *pair, uint64_t cycles, uint64_t taken, b
         return false;
     }
     if (is_raised && !is_raised_in_rtl) {
+        if (before != UMAKIT_UNKNOWN && after > 2u * taken) {
+            pair->moment.last_cycle = before + 2u * taken; /* the rest is idle */
+        }
         differ_by_interrupt(pair, "RTL", "model", limit, taken);
     } else if (!is_raised && is_raised_in_rtl) {
         limit = 4u * after > pair->options.catch_up ? 4u * after : pair->options.catch_up;

@@ -187,6 +187,8 @@ uint32_t umakit_cosim_listed(const struct umakit_cosim_list *list, uint32_t numb
 void umakit_cosim_map(struct umakit_cosim *pair);
 /* The RTL leaves: forget its copies. */
 void umakit_cosim_forget(struct umakit_cosim *pair);
+/* Bytes of the buffers that are mapped for writing by the device. */
+uint64_t umakit_cosim_output_bytes(const struct umakit_cosim *pair);
 /* Compare at a completion. */
 void umakit_cosim_compare(struct umakit_cosim *pair);
 /* Compare the window at a bus address, which is about to be unmapped: what the RTL does later
@@ -240,7 +242,7 @@ void umakit_cosim_open_report(void);
 bool umakit_cosim_has_report(void);
 void umakit_cosim_close_report(void);
 void umakit_cosim_report_layer(const struct umakit_cosim *pair);
-/* At most once a second. */
+/* At most once a second, while the RTL works. */
 void umakit_cosim_report_progress(const struct umakit_cosim *pair);
 /* Report the difference and let the device fail with its sentence; does nothing if it has. */
 void umakit_cosim_differ(struct umakit_cosim *pair,

@@ -179,6 +179,7 @@ void umakit_cosim_complete(struct umakit_cosim *pair)
     ++pair->moment.tile;
     if (pair->moment.tile >= pair->options.tiles && !pair->suspect.is_set &&
         !umakit_cosim_has_failed(pair)) {
+        pair->layer.compared_bytes += umakit_cosim_output_bytes(pair);
         detach(pair);
         pair->layer.is_detached = true;
     }

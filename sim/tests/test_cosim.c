@@ -427,6 +427,8 @@ static void test_interrupts(void)
                  "no interrupt of the RTL within 5000 cycles, that of the model came after 84") !=
           NULL);
     expect_kind("interrupt");
+    /* The first part took 1 + 4 + 84 cycles; the wait for the second began 5 later. */
+    CHECK(has("\"first_cycle\": 89, \"last_cycle\": 262"));
     prepare(20u, 2u);
     copy_machine_model.lost_interrupt = 1u;
     (void)run(INTERRUPT, 2u);
@@ -456,6 +458,7 @@ static void test_registers(void)
     CHECK_EQUAL(run(INTERRUPT_AND_STATUS, 2u), UMAKIT_DEVICE_ERROR);
     expect_kind("status");
     CHECK(has("\"offset\": 20, \"expected\": 522, \"found\": 526"));
+    CHECK(has("\"first_cycle\": 90, \"last_cycle\": 180"));
 }
 
 static void test_failure_of_the_rtl(void)
@@ -577,6 +580,7 @@ static void test_tiles(void)
     CHECK_EQUAL(copy_machine_rtl.written, BYTES / 4u);
     close_pair();
     CHECK_EQUAL(count("\"checked\": true, \"detached\": true"), 2u);
+    CHECK_EQUAL(count("\"compared_bytes\": 128"), 2u);
     CHECK_EQUAL(count("\"tiles\": 1}"), 2u);
     prepare(25u, 3u);
     set("UMAKIT_COSIM_TILES", "1");
@@ -603,6 +607,26 @@ static void test_inferences(void)
     close_pair();
     CHECK(has("\"layer\": 1, \"inference\": 0, \"checked\": false"));
     CHECK(has("\"layer\": 0, \"inference\": 1, \"checked\": true"));
+}
+
+/* Each pair has a line for a layer, also one that the driver did not touch. */
+static void test_two_backends(void)
+{
+    static struct umakit_device other_model;
+    umakit_device *other;
+
+    prepare(25u, 3u);
+    umakit_simulator_open(&other_model, copy_machine_model_simulator());
+    other = umakit_cosim_open("other", &other_model, copy_machine_rtl_simulator(), trace);
+    CHECK_EQUAL(run(INTERRUPT, 2u), UMAKIT_OK);
+    umakit_cosim_after_layer(0);
+    umakit_cosim_close(other);
+    CHECK_EQUAL(copy(INTERRUPT, 2u), UMAKIT_OK);
+    umakit_cosim_after_layer(1);
+    close_pair();
+    CHECK_EQUAL(count("{\"backend\": \"copier\""), 2u);
+    CHECK_EQUAL(count("{\"backend\": \"other\""), 1u);
+    CHECK(has("{\"backend\": \"other\", \"layer\": 0, \"inference\": 0, \"checked\": false"));
 }
 
 static void test_corrupted_on_purpose(void)
@@ -752,6 +776,7 @@ int main(void)
     test_mistake_in_a_layer();
     test_tiles();
     test_inferences();
+    test_two_backends();
     test_corrupted_on_purpose();
     test_waveform();
     test_wrong_options();

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from compare import KEPT, STATE, Pair, Report
@@ -32,6 +32,8 @@ JOB_REGISTERS = [
 ]  # fmt: skip
 LONGEST = 60_000
 """Cycles of a job that runs to its end; others are stopped."""
+SLICE = 500
+"""Cycles that are waited for at a time."""
 
 BASE: Registers = {
     "OPERATION": 0, "DATAFLOW": 0, "INPUT_HEIGHT": 5, "INPUT_WIDTH": 6, "INPUT_CHANNELS": 3,
@@ -64,17 +66,18 @@ class FaultPair(Pair):
 
     def settle(self, what: str, leave_out: tuple[str, ...] = ()) -> None:
         """Wait until both are idle, or stop them, and compare."""
-        if self.model.read("ARRAY_CYCLES_LEFT") > LONGEST or self.model.read("DMA_BYTES_LEFT") > 10**6:
+        left = [self.model.read(name) for name in ("ARRAY_CYCLES_LEFT", "DMA_BYTES_LEFT")]
+        if left[0] > LONGEST or left[1] > 8 * LONGEST:
             busy = [device.status() & {"ARRAY_BUSY", "DMA_BUSY"} for device in self.devices]
             self.report.expect(f"{what}: busy", *busy)
             self.control("CLEAR")
         for device in self.devices:
-            for _ in range(20):
+            device.write("INTERRUPT_ENABLE", 0)  # an error does not end a wait
+            for _ in range(2 * LONGEST // SLICE):
                 if "IDLE" in device.status():
                     break
-                device.write("INTERRUPT_ENABLE", 0)
-                device.wait(LONGEST)
-                device.write("INTERRUPT_ENABLE", 7)
+                device.wait(SLICE)
+            device.write("INTERRUPT_ENABLE", 7)
         self.compare_state(what, leave_out)
         self.report.expect(f"{what}: failure of the RTL", "", self.rtl.failure())
 
@@ -333,15 +336,23 @@ def row_start(at: int, first: int) -> int:
     return row + max(at - row, 0) // 256 * 256
 
 
+PHASES = (accesses, wrong_transfers, wrong_jobs, together, stops, bus_faults)
+
+
+def run_phase(phase: Callable[[FaultPair], None], rtl: RtlDevice, report: Report) -> None:
+    """Compare one of them, on devices as they are after power-on."""
+    pair = FaultPair(rtl, report)
+    pair.prepare()
+    phase(pair)
+
+
 def main() -> int:
     """Compare all of it; the status of the command."""
     report = Report()
     rtl = RtlDevice()
-    for phase in (accesses, wrong_transfers, wrong_jobs, together, stops, bus_faults):
+    for phase in PHASES:
         before = report.compared
-        pair = FaultPair(rtl, report)
-        pair.prepare()
-        phase(pair)
+        run_phase(phase, rtl, report)
         print(f"{phase.__name__}: {report.compared - before} comparisons, {rtl.clock()} cycles")
     print(f"outcomes {dict(report.outcomes)}")
     for text in report.differences[:30]:

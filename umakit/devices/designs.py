@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
 from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
-from umakit.errors import AcceleratorConfigError, BuildError, InputError
+from umakit.errors import AcceleratorConfigError, BuildError, InputError, short_path
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.machine.config_faults import line_of_value
@@ -96,10 +96,12 @@ def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
     """
     if not device.runs_rtl:
         return []
-    found = [each for each in backends if each.configuration.rtl is not None]
+    given = list(backends)
+    found = [each for each in given if each.configuration.rtl is not None]
     if not found:
         raise InputError(
             "no accelerator that was given has a section [rtl] in its accel.toml",
+            where=", ".join(short_path(each.folder / "accel.toml") for each in given),
             fix="describe its design there, as docs/your-rtl.md says",
         )
     return [design_from(each.configuration, each.folder) for each in found]

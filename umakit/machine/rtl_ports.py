@@ -273,8 +273,8 @@ def _check_line(ports: Mapping[str, Port], name: str, key: str, direction: Direc
         raise _missing(key, name, ports)
     if port.direction != direction or port.bits != 1:
         raise _fault(
-            f"rtl.{key}: {name} is an {port.direction} of {port.bits} bits, "
-            f"and has to be an {direction} of one",
+            f"rtl.{key}: {name} is an {port.direction} of {port.bits} "
+            f"bit{'s' * (port.bits != 1)}, and has to be an {direction} of one",
             "name another port",
         )
 

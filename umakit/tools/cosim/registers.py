@@ -22,7 +22,16 @@ def volatile_of(backend: UMABackend) -> list[int]:
 
 def doorbells_of(backend: UMABackend) -> list[int]:
     """Return offsets of registers whose writes begin commands, as far as the map says."""
-    return [each.offset for each in _registers(backend) if each.write == "command"]
+    found = map_of(backend)
+    if found is None:
+        return []
+    registers = found[0]
+    start = "" if registers.job is None else registers.job.start.split(".")[0]
+    return [
+        each.offset
+        for each in registers.registers
+        if each.access == "wo" or each.write == "command" or each.name == start
+    ]
 
 
 def named_register(backend: UMABackend, offset: int) -> str | None:

@@ -25,8 +25,8 @@ class CosimLayer:
         tiles: tiles in which it took part; None if it did not.
         model_cycles, rtl_cycles: cycles of the clocks of the model and of the RTL from begin to
             end, as far as the RTL took part; None if unknown.
-        model_access_cycles, rtl_access_cycles: those of them in which the driver's register accesses
-            took place: in the model each takes a cycle, on a bus several.
+        model_access_cycles, rtl_access_cycles: those of them in which registers were accessed: in
+            the model an access takes a cycle, on a bus several.
         compared_bytes: bytes of memory that were compared; None if the RTL did not take part.
         register_reads, register_writes, waits: accesses of the driver that went to both; None if
             the RTL did not take part.
