@@ -6,8 +6,8 @@
  *
  *     compare PROGRAMS SEED       prints differences and a table of cycles; 1 if there was one
  *
- * A register access takes two cycles on AXI4-Lite and the one after a command waits for its
- * check; the model is made to wait as long, so that what is left are the engines.
+ * A register access takes two cycles on AXI4-Lite and one in the model, which is made to wait as
+ * long, so that what is left are the engines.
  */
 #include <algorithm>
 #include <cinttypes>
@@ -38,7 +38,7 @@ constexpr Word SCRATCHPAD = BANKS * BANK_BYTES;
 constexpr Word LATENCY = 16, BURST = 256;
 
 /* Cycles that the driver waits beyond those of the model. */
-constexpr Word ACCESS = 1, TRANSFER_CHECK = 6, JOB_CHECK = 12;
+constexpr Word ACCESS = 1;
 
 /* Memory: random bytes, shifts that are valid, multipliers; and room for results. */
 constexpr Word RANDOM = SCRATCHPAD, SHIFTS = RANDOM, MULTIPLIERS = SHIFTS + 4096;
@@ -118,10 +118,6 @@ struct Device {
     {
         spend(ACCESS);
         umakit_device_write32(device, offset, value);
-        if (offset == OFFSET(CONTROL)) {
-            spend((value & (MASK(CONTROL_DMA_START) | MASK(CONTROL_ENQUEUE_DMA))) ? TRANSFER_CHECK : 0);
-            spend((value & (MASK(CONTROL_ARRAY_START) | MASK(CONTROL_ENQUEUE_ARRAY))) ? JOB_CHECK : 0);
-        }
     }
 
     Word read(Word offset)
