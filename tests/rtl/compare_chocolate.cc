@@ -63,7 +63,7 @@ bool one_in(Word count)
 
 /* ---- A device, and what happened on it ---- */
 
-enum class What { WRITE, READ, ROOM, WAIT_QUEUE, WAIT_DMA, WAIT_ARRAY, PAUSE, QUIET, RELOAD, BEGIN, END };
+enum class What { WRITE, READ, ROOM, WAIT_QUEUE, WAIT_DMA, WAIT_ARRAY, PAUSE, QUIET, FAULT, FAULTLESS, BEGIN, END };
 
 struct Step {
     What what;
@@ -165,6 +165,20 @@ struct Device {
         case What::QUIET: /* after an error engines may have accesses to end */
             for (Word i = 0; i < 100000 && (read(OFFSET(STATUS)) & MASK(STATUS_IDLE)) == 0; ++i) {
             }
+            break;
+        case What::FAULT: {
+            umakit_fault fault = {};
+
+            fault.kind = UMAKIT_FAULT_BUS_ERROR;
+            fault.address = step_.offset;
+            fault.bytes = step_.value;
+            if (umakit_simulator_inject(device, &fault) != UMAKIT_OK) {
+                std::abort();
+            }
+            break;
+        }
+        case What::FAULTLESS:
+            umakit_simulator_remove_faults(device);
             break;
         case What::BEGIN:
             begin = clock();
@@ -780,6 +794,47 @@ Program refused()
     return program;
 }
 
+/* A transfer that the bus refuses, or that goes beyond what is mapped. Which byte of a beat or of a
+ * burst is at fault the RTL does not know, and what is not mapped it finds when it gets there. */
+Program bus_error()
+{
+    Program program;
+    const bool is_out = one_in(2);
+    Transfer t = random_transfer(is_out);
+    const Word end = is_out ? output_address + OUTPUT_BYTES : input_address + INPUT_BYTES;
+    const bool is_fault = one_in(2);
+    const How how = one_in(2) ? How::START : How::ENQUEUE;
+
+    if (is_fault) {
+        const Word row = t.rows == 1 ? 0 : t.bus_row, plane = t.planes == 1 ? 0 : t.bus_plane;
+
+        program.push_back({What::FAULT, t.bus + below(t.rows) * row + below(t.planes) * plane +
+                                            below(t.row_bytes), between(1, 20)});
+    } else if (one_in(3)) {
+        t.bus = one_in(2) ? 0u : end + 4096 * between(1, 9); /* wholly outside */
+    } else {
+        t.rows = t.planes = 1;
+        t.row_bytes = between(16, 600);
+        t.scratchpad = below(SCRATCHPAD - t.row_bytes);
+        t.bus = end - t.row_bytes + (is_out ? between(1, t.row_bytes - 1) : between(8, t.row_bytes));
+    }
+    command(program, registers_of(t), true, how);
+    if (how == How::ENQUEUE && one_in(2)) {
+        command(program, random_job(1).registers, false, how); /* is dropped, or refused */
+    }
+    program.push_back({What::QUIET});
+    for (Word offset : {OFFSET(STATUS), OFFSET(ERROR), OFFSET(COMMANDS_LEFT)}) {
+        read(program, offset);
+    }
+    if (!is_fault) {
+        read(program, OFFSET(ERROR_ADDRESS));
+    }
+    program.push_back({What::FAULTLESS});
+    refill(program);
+    dump(program);
+    return program;
+}
+
 /* Registers of an idle device, in any order, written with anything. */
 Program registers_only()
 {
@@ -926,7 +981,7 @@ int main(int argc, char **argv)
         differences += !is_same("begin", 0, program, model, rtl);
     }
     for (unsigned i = 1; i <= programs && differences == 0; ++i) {
-        const Word kind = below(16);
+        const Word kind = below(17);
         Program program;
         const char *name = "stream";
 
@@ -950,6 +1005,9 @@ int main(int argc, char **argv)
         } else if (kind < 14) {
             name = "registers";
             program = registers_only();
+        } else if (kind < 15) {
+            name = "bus";
+            program = bus_error();
         } else {
             name = "tiles";
             const Word channels = between(1, 24), outputs = between(1, 24);
