@@ -87,7 +87,7 @@ struct Device {
     {
         if (umakit_device_map(device, input.data(), input.size(), UMAKIT_TO_DEVICE,
                               &input_address) != UMAKIT_OK ||
-            umakit_device_map(device, output.data(), output.size(), UMAKIT_FROM_DEVICE,
+            umakit_device_map(device, output.data(), output.size(), UMAKIT_BIDIRECTIONAL,
                               &output_address) != UMAKIT_OK) {
             std::abort();
         }
@@ -316,8 +316,9 @@ void dump(Program &program)
 /* A copy of planes of rows that fits both sides. */
 Transfer random_transfer(bool is_out)
 {
-    const Word bus_bytes = is_out ? OUTPUT_BYTES : INPUT_BYTES;
-    const Word bus = is_out ? output_address : input_address;
+    const bool is_shared = is_out || one_in(2); /* loads of what stores wrote */
+    const Word bus_bytes = is_shared ? OUTPUT_BYTES : INPUT_BYTES;
+    const Word bus = is_shared ? output_address : input_address;
 
     for (;;) {
         Transfer t = {};
@@ -485,8 +486,19 @@ void random_work(Program &program, Word size, How how)
     command(program, job.registers, false, how);
     wait(What::WAIT_ARRAY);
     if (one_in(2)) {
-        store(program, job.ofmap, below(SCRATCHPAD), job.ofmap_bytes, copies);
+        const Word to = below(SCRATCHPAD);
+
+        store(program, job.ofmap, to, job.ofmap_bytes, copies);
         wait(What::WAIT_DMA);
+        if (one_in(2)) { /* as the next layer does */
+            const Word bytes = between(1, 64);
+
+            command(program,
+                    registers_of({output_address + to + below(job.ofmap_bytes),
+                                  below(SCRATCHPAD - bytes + 1), 0, bytes}),
+                    true, copies);
+            wait(What::WAIT_DMA);
+        }
     }
     if (one_in(3)) {
         command(program, registers_of(random_transfer(true)), true, copies);
@@ -801,7 +813,8 @@ Program bus_error()
     Program program;
     const bool is_out = one_in(2);
     Transfer t = random_transfer(is_out);
-    const Word end = is_out ? output_address + OUTPUT_BYTES : input_address + INPUT_BYTES;
+    const Word end = t.bus >= output_address ? output_address + OUTPUT_BYTES
+                                             : input_address + INPUT_BYTES;
     const bool is_fault = one_in(2);
     const How how = one_in(2) ? How::START : How::ENQUEUE;
 
