@@ -196,11 +196,14 @@ bench-chocolate: $(VENV)/installed-test
 bench-m3: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cortex_m3.py "$(BASE)"
 
+# The designs in `rtl` are sources: `uma new` takes them from here.
 backends: install
-	rm -rf backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator
-	$(BIN)/uma new vanilla_accelerator --tutorial vanilla --directory backends
-	$(BIN)/uma new strawberry_accelerator --tutorial strawberry --directory backends
-	$(BIN)/uma new chocolate_accelerator --tutorial chocolate --directory backends
+	rm -rf build/backends && mkdir -p build/backends
+	@for name in vanilla strawberry chocolate small_chocolate; do \
+	  $(BIN)/uma new $${name}_accelerator --tutorial $$name --directory build/backends && \
+	  find backends/$${name}_accelerator -mindepth 1 -maxdepth 1 ! -name rtl -exec rm -rf {} + && \
+	  cp -R build/backends/$${name}_accelerator/. backends/$${name}_accelerator/ || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

@@ -19,7 +19,7 @@ from umakit.cli.options import (
 )
 from umakit.cli.tables import new_table
 
-from umakit.devices import HOST
+from umakit.devices import HOST, find_device
 from umakit.errors import InputError
 from umakit.files.outputs import JUNIT, check_file, check_parent
 from umakit.text.escaping import shell_word
@@ -111,7 +111,7 @@ def check(
 ) -> int:
     """Registered with the help text above."""
     device = device_with(rtl, device)
-    if registers and (case or operator or device != HOST.name):
+    if registers and (case or operator or not find_device(device).is_host):
         other = "--case" if case else "--operator" if operator else "--device"
         raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")
     if junit is not None:
@@ -128,7 +128,7 @@ def check(
             check_file(junit, JUNIT, read, force=force)
         if registers:
             tell("comparing registers with their map")
-            report = check_only_registers(found)
+            report = check_only_registers(found, device=device)
         elif case is not None:
             report = check_layer(found, case, device=device)
         else:

@@ -12,18 +12,20 @@ from umakit.cli import cosim_text
 from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     BackendOption,
+    ForceOption,
     JsonOption,
     ModelArgument,
     RoundingOption,
     ShapesOption,
     find_backends,
     parse_shapes,
+    repeated_options,
 )
 
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
-    from umakit.tools.cosim import CosimResult
+    from umakit.tools.cosim import CosimDifference, CosimResult
 
 HELP = """Run a network on the model of an accelerator and on its RTL, side by side.
 
@@ -121,6 +123,7 @@ def cosim(
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
     timeout: TimeoutOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
@@ -129,13 +132,17 @@ def cosim(
     with progress() as tell:
         tell("loading TVM")
         from umakit.devices.run import load_inputs
-        from umakit.tools.cosim import cosim_model
-        from umakit.tools.cosim.files import check_files
+        from umakit.frontend import model_files
+        from umakit.registration.inputs import input_files
+        from umakit.tools.cosim import CosimFiles, cosim_model
 
-        check_files(folder, inputs)
+        found = find_backends(backend)
+        read = input_files(backends=found, model=model_files(model))
+        files = CosimFiles(folder, inputs, read, force)
+        files.check()
         result = cosim_model(
             model,
-            find_backends(backend),
+            found,
             inputs=None if inputs is None else load_inputs(inputs),
             layers=[name.strip() for name in (layers or "").split(",") if name.strip()],
             sample=sample,
@@ -145,7 +152,7 @@ def cosim(
             most=most,
             input_shapes=shapes,
             rounding=rounding,
-            output=folder,
+            files=files,
             timeout=timeout,
             progress=tell,
         )
@@ -168,10 +175,21 @@ def _print(result: CosimResult, context: typer.Context) -> None:
         return
     if difference.wave:
         say(f"Wrote {difference.wave}: waveform of cycles {cosim_text.window(difference)}")
-    say("Again:")
+    for line in _next(context, difference):
+        say(line)
+
+
+NOT_REPEATED = ("inputs", "layers", "output", "jobs", "most", "force", "as_json")
+"""Options that do not affect what is compared, or that a repetition has of its own."""
+
+
+def _next(context: typer.Context, difference: CosimDifference) -> list[str]:
+    """Return what repeats the difference, shows it, and tells which of both sides is wrong."""
     model = shell_word(str(context.params["model"]))
-    backends = [word for name in context.params["backend"] or [] for word in ("--backend", name)]
-    again = ["--layers", difference.layer, "--inputs", difference.inputs]
-    say(f"  uma cosim {model} {shlex.join([*backends, *again])}")
+    words = [*repeated_options(context, NOT_REPEATED), "--layers", difference.layer]
+    lines = [f"Again:  uma cosim {model} {shlex.join([*words, '--inputs', difference.inputs])}"]
     if difference.wave:
-        say(f"  gtkwave {shlex.quote(difference.wave)}")
+        lines.append(f"Signals:  gtkwave {shlex.quote(difference.wave)}")
+    words = [word for name in context.params["backend"] or [] for word in ("--backend", name)]
+    words += ["--rtl", "--inputs", difference.inputs]
+    return [*lines, f"Against the reference:  uma diff {model} {shlex.join(words)}"]

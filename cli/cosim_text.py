@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from umakit.cli.tables import new_table
@@ -13,49 +14,41 @@ if TYPE_CHECKING:
 
 def layer_table(result: CosimResult) -> Any:
     """Return a table of the layers: cycles of model and RTL, and what was compared."""
-    right = ("model", "RTL", "model is off", "accesses", "bytes compared", "tiles")
+    parts = any(layer.is_part for layer in result.layers)
+    right = ["model", "RTL", "accesses", "their cycles", "model is off", "bytes compared"]
+    right += ["tiles"] if parts else []
     table = new_table("layer", "where", *right, right=right)
     for layer in result.layers:
-        table.add_row(*_row(layer))
+        tiles = [_number(layer.tiles)] if parts else []
+        where = layer.where if layer.checked else f"{layer.where} (model only)"
+        table.add_row(layer.name, where, *_figures([layer]), *tiles)
     if len(result.layers) > 1:
         table.add_section()
-        table.add_row(*_total(result))
+        checked = [layer for layer in result.layers if layer.checked]
+        table.add_row("total", "", *_figures(checked), *([""] if parts else []), style="bold")
     return table
 
 
-def _row(layer: CosimLayer) -> list[str]:
-    accesses = None
-    if layer.register_reads is not None and layer.register_writes is not None:
-        accesses = layer.register_reads + layer.register_writes
-    percent = layer.difference_percent
-    tiles = "-" if layer.tiles is None else f"{layer.tiles}{' (first)' if layer.is_part else ''}"
+def _figures(layers: Sequence[CosimLayer]) -> list[str]:
+    """Return the cells of a layer, or of the total of several."""
+    model, rtl = _sum(layers, "model_cycles"), _sum(layers, "rtl_cycles")
+    reads, writes = _sum(layers, "register_reads"), _sum(layers, "register_writes")
+    model_work, rtl_work = _sum(layers, "model_work"), _sum(layers, "rtl_work")
+    off = None if model_work is None or not rtl_work else 100 * (model_work - rtl_work) / rtl_work
     return [
-        layer.name,
-        layer.where if layer.checked else f"{layer.where} (model only)",
-        _number(layer.model_cycles),
-        _number(layer.rtl_cycles),
-        "-" if percent is None else f"{percent:+.2f} %",
-        _number(accesses),
-        _number(layer.compared_bytes),
-        tiles,
+        _number(model),
+        _number(rtl),
+        _number(None if reads is None or writes is None else reads + writes),
+        _number(_sum(layers, "rtl_access_cycles")),
+        "-" if off is None else f"{off:+.2f} %",
+        _number(_sum(layers, "compared_bytes")),
     ]
 
 
-def _total(result: CosimResult) -> list[str]:
-    checked = [layer for layer in result.layers if layer.checked]
-    model = sum(layer.model_cycles or 0 for layer in checked)
-    rtl = sum(layer.rtl_cycles or 0 for layer in checked)
-    accesses = sum((each.register_reads or 0) + (each.register_writes or 0) for each in checked)
-    return [
-        "total",
-        "",
-        f"{model:,}",
-        f"{rtl:,}",
-        f"{100 * (model - rtl) / rtl:+.2f} %" if rtl else "-",
-        f"{accesses:,}",
-        f"{sum(layer.compared_bytes or 0 for layer in checked):,}",
-        "",
-    ]
+def _sum(layers: Sequence[CosimLayer], name: str) -> int | None:
+    """Return the sum of a figure of layers; None if one of them is unknown."""
+    figures = [getattr(layer, name) for layer in layers]
+    return None if not figures or None in figures else sum(figures)
 
 
 def _number(value: int | None) -> str:
@@ -78,7 +71,9 @@ def verdict(result: CosimResult) -> list[str]:
         speed = "" if rate is None else f", {rate:,.0f} cycles a second"
         return [
             f"No difference in {layers} {'layer' if layers == 1 else 'layers'}{runs}; "
-            f"{result.rtl_cycles:,} cycles of the RTL in {result.seconds:.1f} s{speed}"
+            f"{result.rtl_cycles:,} cycles of the RTL in {result.seconds:.1f} s{speed}",
+            "A register access takes a cycle in the model, and those of the bus in RTL; the model "
+            "is off by so much in the other cycles.",
         ]
     facts = difference.facts
     place = [f"layer {difference.layer}"]

@@ -27,6 +27,7 @@ from umakit.cli.options import (
     export_options,
     find_backends,
     parse_shapes,
+    repeated_options,
 )
 
 from umakit.errors import InputError
@@ -249,15 +250,6 @@ NOT_REPEATED = ("inputs", "output", "most", "force", "as_json")
 
 def _again(context: typer.Context, inputs: str) -> str:
     """Return the command that compares only the inference that differs."""
-    arguments: list[str] = []
-    for option in context.command.params:
-        value = context.params[str(option.name)]
-        if option.param_type_name != "option" or option.name in NOT_REPEATED:
-            continue
-        if value is True:
-            arguments.append(option.opts[0])
-        elif value and value != option.default:
-            for item in value if isinstance(value, (list, tuple)) else [value]:
-                arguments += [option.opts[0], str(item)]
+    arguments = repeated_options(context, NOT_REPEATED)
     model = shell_word(str(context.params["model"]))
     return f"uma diff {model} {shlex.join([*arguments, '--inputs', inputs])}"

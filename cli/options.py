@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,6 +177,26 @@ def find_backends(names: list[str] | None) -> list[Any]:
     for backend in found:
         _ = backend.configuration
     return found
+
+
+def repeated_options(context: typer.Context, left_out: Collection[str]) -> list[str]:
+    """Return the options that a command was given, as words of a command line.
+
+    Args:
+        context: the call.
+        left_out: names of parameters that are not repeated.
+    """
+    words: list[str] = []
+    for option in context.command.params:
+        value = context.params[str(option.name)]
+        if option.param_type_name != "option" or option.name in left_out:
+            continue
+        if value is True:
+            words.append(option.opts[0])
+        elif value and value != option.default:
+            for item in value if isinstance(value, (list, tuple)) else [value]:
+                words += [option.opts[0], str(item)]
+    return words
 
 
 def find_designs(names: list[str] | None) -> list[Any]:

@@ -118,19 +118,19 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 def profile_table(layers: Sequence[LayerProfile]) -> Table:
     """Return a table of MACs, cycles and other measurements of each layer, with totals.
 
-    If a device has a DMA engine, its cycles are shown in addition to the array's. Of devices that
-    do not know when an engine is busy, such as RTL, cycles of the clock are shown. The last column
-    is the host's time, or the instructions of a device that counts them.
+    If a device has a DMA engine, its cycles are shown in addition to the array's. Cycles are those
+    in which an engine works; where only the clock is known, as of RTL, they are the clock's. The
+    last column is the host's time, or the instructions of a device that counts them.
     """
     measured = _measured_column(layers)
-    cycles_of = _cycles_of(layers)
     has_dma = any(layer.dma_cycles for layer in layers)
     engines = ["array", "DMA", "bytes moved"] if has_dma else []
-    columns = ["MACs", cycles_of.removesuffix("_cycles"), *engines, "MACs/cycle", *([measured] if measured else [])]
+    clocks = _cycle_columns(layers)
+    columns = ["MACs", *clocks, *engines, "MACs/cycle", *([measured] if measured else [])]
     table = new_table("layer", "where", *columns, right=columns)
 
     own = [layer for layer in layers if layer.where != CPU]
-    counted = [layer for layer in own if getattr(layer, cycles_of) is not None]
+    counted = _counted(layers)
 
     def sum_of(some: Sequence[LayerProfile], name: str) -> int | None:
         """Return the sum over layers on accelerators whose cycles are known; None if there is none,
@@ -148,10 +148,10 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
         return _count(figure)
 
     def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
-        macs, cycles = sum(layer.macs for layer in some), sum_of(some, cycles_of)
+        macs, cycles = sum(layer.macs for layer in some), sum_of(some, next(iter(clocks.values())))
         # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
         rate = f"{macs / cycles:.1f}" if macs and cycles and not is_total else ""
-        figures = [_count(macs), cell(some, cycles_of)]
+        figures = [_count(macs), *(cell(some, name) for name in clocks.values())]
         if has_dma:
             figures += [
                 cell(some, "array_cycles"),
@@ -168,19 +168,25 @@ def profile_table(layers: Sequence[LayerProfile]) -> Table:
     return table
 
 
-def _cycles_of(layers: Sequence[LayerProfile]) -> str:
-    """Return which figure is shown as cycles: those in which an engine is busy, or of the clock."""
+def _cycle_columns(layers: Sequence[LayerProfile]) -> dict[str, str]:
+    """Return the columns of cycles of a profile: the attribute of a layer by header."""
     own = [layer for layer in layers if layer.where != CPU]
-    has_busy = any(layer.cycles is not None for layer in own)
-    has_clock = any(layer.clock_cycles is not None for layer in own)
-    return "clock_cycles" if has_clock and not has_busy else "cycles"
+    has_cycles = any(layer.cycles is not None for layer in own)
+    has_clock = any(layer.cycles is None and layer.clock_cycles is not None for layer in own)
+    found = {} if has_clock and not has_cycles else {"cycles": "cycles"}
+    return {**found, "clock": "clock_cycles"} if has_clock else found
+
+
+def _counted(layers: Sequence[LayerProfile]) -> list[LayerProfile]:
+    """Return the layers on accelerators whose cycles the first of these columns shows."""
+    name = next(iter(_cycle_columns(layers).values()))
+    return [each for each in layers if each.where != CPU and getattr(each, name) is not None]
 
 
 def total_includes(layers: Sequence[LayerProfile]) -> str:
     """Return what the total of cycles of a profile includes; empty without accelerators."""
     own = [layer for layer in layers if layer.where != CPU]
-    cycles_of = _cycles_of(layers)
-    counted = sum(getattr(layer, cycles_of) is not None for layer in own)
+    counted = len(_counted(layers))
     text = included(counted, len(own), len(layers) - len(own))
     return f"total of cycles: {text}" if text else ""
 

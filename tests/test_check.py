@@ -42,11 +42,12 @@ def test_layers_of_each_operator_run_and_are_right(
     assert run_command([*arguments, str(junit)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["passed"] and report["failures"] == []
+    assert report["registers"]["registers"] == 101 and not report["registers"]["differences"]
     assert set(report["operators"]) == {"qconv2d", "qdense", "qdepthwise"}
     assert sum(counts["drawn"] for counts in report["operators"].values()) == 30
     assert all(counts["ran"] for counts in report["operators"].values())
     suite = ElementTree.parse(junit).getroot()
-    assert {test.get("name") for test in suite} == set(report["operators"])
+    assert {test.get("name") for test in suite} == {"registers", *report["operators"]}
     assert not suite.findall("testcase/failure")
 
 
@@ -153,4 +154,4 @@ def test_the_page_prints_what_the_commands_print(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     update = bool(request.config.getoption("--update-golden"))
-    assert type_along(ROOT / "docs" / "check.md", tmp_path, update=update) == 3
+    assert type_along(ROOT / "docs" / "check.md", tmp_path, update=update) == 6

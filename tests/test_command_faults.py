@@ -32,6 +32,7 @@ from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.machine.calibration import Calibration
 from umakit.testing.check.report import CheckReport
 from umakit.tools.calibration import Outcome
+from umakit.tools.cosim import CosimResult
 from umakit.version import __version__
 
 START = [sys.executable, "-m", "umakit.cli.start"]
@@ -109,11 +110,13 @@ READING = {
     "backends": "backends",
     "doctor": "doctor",
     "check": "check vanilla_accelerator --draws 1",
+    "cosim": "cosim model.onnx -b strawberry_accelerator",  # writes only if something differs
 }
 NOTHING_MEASURED = Outcome(
     Calibration("chocolate_accelerator", "host", datetime.now(UTC), __version__, {}, (), ()), 0, ()
 )
 NOTHING_DRAWN = CheckReport("vanilla_accelerator", 0)
+NOTHING_COMPARED = CosimResult((), None, 1, 0.0)
 EACH = {**WRITING, **READING}
 """Command lines of all commands: those that write files, and those that print only."""
 
@@ -407,6 +410,7 @@ def test_an_output_that_takes_nothing(
     )
     monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
     monkeypatch.setattr("umakit.testing.check.check_backend", lambda *_, **__: NOTHING_DRAWN)
+    monkeypatch.setattr("umakit.tools.cosim.cosim_model", lambda *_, **__: NOTHING_COMPARED)
     code = None
     with (
         contextlib.suppress(OSError),  # when it is closed

@@ -38,7 +38,12 @@ DECIDED: dict[str, dict[str, str]] = {
         "name": NEITHER,
         "pool": NEITHER, "planner": NEITHER, "weights": NEITHER, "overlap": NEITHER,
     },
-    "run": {"library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER},
+    "run": {
+        "library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER, "rtl": NEITHER,
+    },
+    "cosim": {
+        **MODEL, "inputs": READ, "output": WRITTEN, "layers": NEITHER, "corrupt": NEITHER,
+    },
     "package": {"library": READ, "form": NEITHER, "output": WRITTEN},
     "diff": {
         **NETWORK, **CHOICE, "library": READ, "inputs": READ, "output": WRITTEN,

@@ -22,6 +22,7 @@ from umakit.cli.main import run_command
 
 from umakit import compile_model, find_backend
 from umakit.devices import HOST, Device, build, probe
+from umakit.devices.designs import DesignObjects
 from umakit.devices.libraries import CallableLibrary
 from umakit.devices.simulators import Simulator
 
@@ -103,8 +104,9 @@ def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         device: Device = HOST,
         simulators: Sequence[Simulator] = (),
         libraries: Sequence[CallableLibrary] = (),
+        designs: DesignObjects = build.NO_DESIGNS,
     ) -> None:
-        assert not libraries
+        assert not libraries and not designs.objects
         folders = {source.parent for source in sources}
         folders |= {Path(flag[2:]) for flag in flags if flag.startswith("-I")}
         contents = sorted(

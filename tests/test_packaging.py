@@ -92,7 +92,7 @@ def below(*folders: str, suffixes: str) -> set[str]:
 SHIPPED = {
     "templates": (("templates",), r"\.(j2|py)$", "umakit/"),
     "the simulator": (
-        ("sim/src", "sim/include", "sim/board", "sim/mock", "sim/program"),
+        ("sim/src", "sim/include", "sim/rtl", "sim/board", "sim/mock", "sim/program"),
         r"\.[ch]$",
         "umakit/",
     ),

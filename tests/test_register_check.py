@@ -93,7 +93,7 @@ volatile = true
 name = "QUEUES"
 offset = 0x20
 access = "ro"
-configured = true
+configured = "device.command_queue"
 
 [[register]]
 name = "LAST"
@@ -208,7 +208,11 @@ class Toy:
                 self.values[PENDING] = value & kept
             return
         self.values[offset] = value & kept
-        if fault == "MODE clears LAST" and offset == MODE:
+        if fault == "LAST clears MODE" and offset == LAST:
+            self.values[MODE] = 0
+        if fault == "DATA clears MODE" and offset == DATA:
+            self.values[MODE] = 0
+        if fault == "MODE sets LAST" and offset == MODE:
             self.values[LAST] = 1
         if fault == "DATA and LAST are one" and offset == LAST:
             self.values[DATA] = value
@@ -246,6 +250,15 @@ def test_what_the_map_does_not_say_is_not_tried() -> None:
     assert {each.value & ~0x70 for each in asked if each.offset == MODE and each.value} == {0}
 
 
+def test_sizes_of_the_device_are_those_of_its_configuration() -> None:
+    assert compare(Toy(queues=4), toy_map(), {"QUEUES": 4}).differences == []
+    (said,) = compare(Toy(queues=4), toy_map(), {"QUEUES": 6}).differences
+    assert said == (
+        "QUEUES (0x020), bit 1: after power-on, as device.command_queue of accel.toml says,"
+        " 0x00000004 instead of 0x00000006"
+    )
+
+
 FAULTS = {
     "reset of DATA": "DATA (0x010), bit 1: after power-on 0x00000005 instead of 0x00000007",
     "bit 9 of LAST is narrow": "LAST (0x030), bit 9: 0x0000FDFF instead of 0x0000FFFF after a write"
@@ -255,8 +268,12 @@ FAULTS = {
     "ID can be written": "a write of 0xFFFFFFFF to ID (0x000) changes ID (0x000), bits 31:13, 11:10"
     ", 8:6, 3, 1:0: 0xFFFFFFFF instead of 0x00001234",
     "DATA and LAST are one": "a write of 0xA5A5A5A5 to DATA (0x010) changes LAST (0x030), bits",
-    "MODE clears LAST": "a write of 0x00000020 to MODE (0x014) changes LAST (0x030), bit 0:"
+    "MODE sets LAST": "a write of 0x00000020 to MODE (0x014) changes LAST (0x030), bit 0:"
     " 0x00000001 instead of 0x00000000",
+    "LAST clears MODE": "MODE (0x014), bits 6:4 (KIND): does not keep its value while other"
+    " registers are written: 0x00000000 instead of",
+    "DATA clears MODE": "MODE (0x014), bits 6:4 (KIND): does not keep its value while other"
+    " registers are written: 0x00000000 instead of",
     "a hole answers": "a read of 0x024, where there is no register, gives 0x000000AB instead of 0",
     "a hole keeps": "after a write of 0xA5A5A5A5 to 0x024, where there is no register, a read gives"
     " 0xA5A5A5A5 instead of 0",
@@ -274,7 +291,7 @@ FAULTS = {
     "errors stay": "ERROR is not 0 after a write to CONTROL.CLEAR, which follows a write of"
     " 0x00000004 to CONTROL (0x004); the rest was not compared",
     "LAST is not reset": "LAST (0x030), bits 15:0: after a reset 0x0000FFFF instead of 0x00000000",
-    "reading changes ID": "ID (0x000), bits 1:0: changes though nothing is written 0x00001236"
+    "reading changes ID": "ID (0x000), bits 1:0: changes though nothing is written: 0x00001236"
     " instead of 0x00001235; if it runs, the map needs volatile = true",
 }
 
@@ -284,6 +301,11 @@ def test_a_planted_fault_is_named(fault: str) -> None:
     found = compare(Toy(fault), toy_map())
     assert any(FAULTS[fault] in each for each in found.differences), found.differences
     assert len(found.differences) <= 20
+
+
+def test_what_one_write_changes_is_not_said_of_the_next_ones() -> None:
+    differences = compare(Toy("ID can be written"), toy_map()).differences
+    assert {each.split(" changes ")[0].split(" to ")[1] for each in differences} == {"ID (0x000)"}
 
 
 @pytest.mark.parametrize("answer", ["zero", "ignored"])

@@ -55,7 +55,9 @@ def python(
 def test_the_reference_backend_is_what_uma_new_writes(tutorial: str, tmp_path: Path) -> None:
     name = f"{tutorial}_accelerator"
     assert run_command(["new", name, "--tutorial", tutorial, "--directory", str(tmp_path)]) == 0
-    assert contents(tmp_path / name) == contents(ROOT / "backends" / name)
+    there = contents(ROOT / "backends" / name)
+    design = {path for path in there if path.startswith("rtl/")}  # not of the templates
+    assert contents(tmp_path / name) == {p: there[p] for p in there if p not in design}
 
 
 @pytest.mark.parametrize("seed", ["0", "4242"])

@@ -6,13 +6,13 @@
 //                a write clears done and the interrupt
 //   0x14 ID      0xc0b1e500 + DATA / 8, read only; writes answer SLVERR
 //   0x18         reads answer SLVERR
+//   0x1c MISTAKE number of a mistake in the use of a bus that is made from here on
 //
-// Chunks of at most CHUNK bytes, and none crosses 4 KiB: a read burst, then a write burst. BAD plants one
-// mistake in the use of a bus.
+// Chunks of at most CHUNK bytes, and none crosses 4 KiB: a read burst, then a write burst.
 module copier #(
     parameter int DATA  = 64,
     parameter int CHUNK = 64,
-    parameter int BAD   = 0
+    parameter bit BAD_RESET = 0  // a request during the reset
 ) (
     input  logic              clk,
     input  logic              rst_n,
@@ -75,6 +75,7 @@ module copier #(
     logic [12:0] at;      // bytes of the chunk that were moved
     logic [8:0]  beat;
     logic [15:0] age;     // cycles in a state, of some mistakes
+    logic [7:0]  mistake;
 
     // ---- The chunk: up to 4 KiB of either address ----
     logic [12:0] to_source_end, to_destination_end, chunk;
@@ -83,8 +84,8 @@ module copier #(
         to_destination_end = 13'h1000 - {1'b0, destination[11:0]};
         chunk              = CHUNK[12:0];
         if (left < {19'b0, chunk}) chunk = left[12:0];
-        if (BAD != 3 && to_source_end < chunk) chunk = to_source_end;
-        if (BAD != 3 && to_destination_end < chunk) chunk = to_destination_end;
+        if (mistake != 3 && to_source_end < chunk) chunk = to_source_end;
+        if (mistake != 3 && to_destination_end < chunk) chunk = to_destination_end;
     end
 
     logic [12:0] read_beats, write_beats;
@@ -92,23 +93,23 @@ module copier #(
     assign write_beats = (13'(destination[LANE-1:0]) + chunk + 13'(BYTES - 1)) >> LANE;
 
     // ---- Requests ----
-    assign m_axi_arvalid = (BAD == 14 && !rst_n) || (state == AR && !(BAD == 4 && age == 1));
-    assign m_axi_araddr  = source + ((BAD == 5) ? 32'(age) * BYTES : 0);
+    assign m_axi_arvalid = (BAD_RESET && !rst_n) || (state == AR && !(mistake == 4 && age == 1));
+    assign m_axi_araddr  = source + ((mistake == 5) ? 32'(age) * BYTES : 0);
     assign m_axi_arlen   = 8'(read_beats - 13'd1);
-    assign m_axi_arsize  = (BAD == 8) ? 3'd7 : 3'(LANE);
-    assign m_axi_arburst = (BAD == 9) ? 2'b11 : (BAD == 13) ? 2'b10 : 2'b01;
+    assign m_axi_arsize  = (mistake == 8) ? 3'd7 : 3'(LANE);
+    assign m_axi_arburst = (mistake == 9) ? 2'b11 : (mistake == 13) ? 2'b10 : 2'b01;
     assign m_axi_rready  = state == R;
-    assign m_axi_awvalid = state == AW && !(BAD == 16 && age == 1);
+    assign m_axi_awvalid = state == AW && !(mistake == 16 && age == 1);
     assign m_axi_awaddr  = destination;
     assign m_axi_awlen   = 8'(write_beats - 13'd1);
     assign m_axi_awsize  = 3'(LANE);
     assign m_axi_awburst = 2'b01;
-    assign m_axi_wvalid  = state == W && !(BAD == 17 && age == 1);
+    assign m_axi_wvalid  = state == W && !(mistake == 17 && age == 1);
     assign m_axi_bready  = state == B;
 
     logic last_beat;
     assign last_beat   = 13'(beat) + 1 == write_beats;
-    assign m_axi_wlast = (BAD == 1) ? 13'(beat) + 2 == write_beats : (BAD == 2) ? 1'b0 : last_beat;
+    assign m_axi_wlast = (mistake == 1) ? 13'(beat) + 2 == write_beats : (mistake == 2) ? 1'b0 : last_beat;
 
     // ---- Lanes ----
     logic [LANE-1:0] read_lane, write_lane;  // of the first byte of the beat
@@ -121,30 +122,32 @@ module copier #(
         if (chunk - at < read_room) read_room = chunk - at;
         if (chunk - at < write_room) write_room = chunk - at;
         m_axi_wdata = '0;
-        m_axi_wstrb = (BAD == 6) ? '1 : '0;
+        m_axi_wstrb = (mistake == 6) ? '1 : '0;
         for (int i = 0; i < BYTES; ++i) begin
             if (13'(i) >= 13'(write_lane) && 13'(i) < 13'(write_lane) + write_room) begin
                 m_axi_wdata[8*i+:8] = buffer[$clog2(CHUNK)'(at + 13'(i) - 13'(write_lane))];
                 m_axi_wstrb[i]      = 1'b1;
             end
         end
-        if (BAD == 7) m_axi_wdata[7:0] = age[7:0];
+        if (mistake == 7) m_axi_wdata[7:0] = age[7:0];
     end
 
     // ---- Registers ----
     logic writes, start;
-    assign writes         = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid;
-    assign s_axil_awready = writes && !(BAD == 18 && s_axil_awaddr == 8'h20);
+    assign writes         = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid &&
+                            !(mistake == 18 && s_axil_awaddr == 8'h20);
+    assign s_axil_awready = writes;
     assign s_axil_wready  = writes;
-    assign s_axil_arready = !s_axil_rvalid && BAD != 10;
+    assign s_axil_arready = !s_axil_rvalid && mistake != 10;
     assign start          = writes && s_axil_awaddr == 8'h0c;
     assign irq            = done;
 
     always_ff @(posedge clk) begin
         if (s_axil_rready) s_axil_rvalid <= 1'b0;
-        if (s_axil_bready) s_axil_bvalid <= BAD == 15 && state == B;
+        if (s_axil_bready) s_axil_bvalid <= 1'b0;
+        if (mistake == 15 && state == B) s_axil_bvalid <= 1'b1;
         if (s_axil_arvalid && s_axil_arready) begin
-            s_axil_rvalid <= BAD != 19;
+            s_axil_rvalid <= mistake != 19;
             s_axil_rresp  <= (s_axil_araddr == 8'h18) ? 2'b10 : 2'b00;
             case (s_axil_araddr)
                 8'h00:   s_axil_rdata <= source;
@@ -165,6 +168,7 @@ module copier #(
                 8'h00:   source <= s_axil_wdata;
                 8'h04:   destination <= s_axil_wdata;
                 8'h08:   left <= s_axil_wdata;
+                8'h1c:   mistake <= s_axil_wdata[7:0];
                 default: ;
             endcase
         end
@@ -179,7 +183,7 @@ module copier #(
                 if (left == 0) done <= 1'b1;
                 else state <= AR;
             end
-            AR: if (m_axi_arready) begin
+            AR: if (m_axi_arvalid && m_axi_arready) begin
                 state <= R;
                 at    <= '0;
                 beat  <= '0;
@@ -196,13 +200,13 @@ module copier #(
                     age   <= '0;
                 end
             end
-            AW: if (m_axi_awready) begin
+            AW: if (m_axi_awvalid && m_axi_awready) begin
                 state <= W;
                 at    <= '0;
                 beat  <= '0;
                 age   <= '0;
             end
-            W: if (m_axi_wready) begin
+            W: if (m_axi_wvalid && m_axi_wready) begin
                 at   <= at + write_room;
                 beat <= beat + 1;
                 if (last_beat) state <= B;
@@ -222,8 +226,8 @@ module copier #(
             end
             default: state <= IDLE;
         endcase
-        if (BAD == 11 && state == AW) $fatal(1, "a planted end");
-        if (BAD == 12 && state == AW) $finish;
+        if (mistake == 11 && state == AW) $fatal(1, "a planted end");
+        if (mistake == 12 && state == AW) $finish;
 
         if (!rst_n) begin
             state         <= IDLE;
@@ -231,11 +235,12 @@ module copier #(
             source        <= '0;
             destination   <= '0;
             left          <= '0;
+            mistake       <= '0;
             s_axil_rvalid <= 1'b0;
             s_axil_bvalid <= 1'b0;
         end
     end
 
     always_ff @(posedge clk)
-        if (rst_n && BAD == 20) assert (state != W) else $error("a planted assertion");
+        if (rst_n && mistake == 20) assert (state != W) else $error("a planted assertion");
 endmodule

@@ -83,6 +83,17 @@ static void unmap(uint32_t address)
     puts("");
 }
 
+/* Of buffers the device knows nothing after a reset. */
+static void forget(void)
+{
+    size_t slot;
+
+    for (slot = 0u; slot < UMAKIT_SIMULATOR_WINDOW_COUNT; ++slot) {
+        free(buffers[slot].memory);
+        buffers[slot].memory = NULL;
+    }
+}
+
 static void print_counters(void)
 {
     struct umakit_own_counters counters;
@@ -146,6 +157,7 @@ static void call(char **words)
         printf("%d\n", NAME_trace_window(words[1], n[1], n[2]));
 #endif
     } else if (strcmp(command, "reset") == 0) {
+        forget();
         printf("%d\n", umakit_simulator_reset(&device));
     } else if (strcmp(command, "record") == 0) {
         umakit_simulator_record_events(&device, events, sizeof events / sizeof events[0]);
@@ -178,5 +190,6 @@ int main(void)
             fflush(stdout);
         }
     }
+    forget();
     return 0;
 }

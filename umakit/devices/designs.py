@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
 from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
-from umakit.errors import AcceleratorConfigError, BuildError, InputError
+from umakit.errors import AcceleratorConfigError, BuildError, InputError, short_path
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
 from umakit.machine.config_faults import line_of_value
@@ -79,7 +79,9 @@ class Design:
 
     def digest(self) -> str:
         """Return a digest of all that its objects depend on, but for compilers."""
-        digest = hashlib.sha256(repr([self.section, self.latency, self.alignment]).encode())
+        digest = hashlib.sha256(
+            repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode()
+        )
         digest.update(self.files.digest())
         for path in sorted((HARNESS / "umakit").glob("*.h")):
             digest.update(path.read_bytes())
@@ -94,10 +96,12 @@ def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
     """
     if not device.runs_rtl:
         return []
-    found = [each for each in backends if each.configuration.rtl is not None]
+    given = list(backends)
+    found = [each for each in given if each.configuration.rtl is not None]
     if not found:
         raise InputError(
             "no accelerator that was given has a section [rtl] in its accel.toml",
+            where=", ".join(short_path(each.folder / "accel.toml") for each in given),
             fix="describe its design there, as docs/your-rtl.md says",
         )
     return [design_from(each.configuration, each.folder) for each in found]
@@ -213,8 +217,7 @@ def _line(path: Path, what: str) -> str:
     """Return the line of a section or key of `[rtl]` that a sentence begins with."""
     key = what.split(":")[0].removeprefix("rtl").removeprefix(".").split(".")
     if key[0] in ("registers", "memory"):
-        place = line_of_value(path, f"rtl.{key[0]}", "prefix")
-        return place if place != str(path) else line_of_value(path, "rtl", key[0])
+        return line_of_value(path, f"rtl.{key[0]}", key[1] if len(key) > 1 else "prefix")
     return line_of_value(path, "rtl", key[0] or "top")
 
 
@@ -297,8 +300,9 @@ def design_objects(
     linking: list[str] = []
     digests: list[str] = []
     for design in designs:
+        found = wiring(design)  # refuses in a moment what takes a while to compile
         compiled = verilated(design.files, is_traced=is_traced)
-        text = simulator_source(design, wiring(design), (tables or {}).get(design.backend, ""))
+        text = simulator_source(design, found, (tables or {}).get(design.backend, ""))
         made = _harness_object(text, compiled, headers, run)
         objects.append(made)
         linking += compiled.linking

@@ -21,6 +21,7 @@ from umakit.errors import BuildError
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import cache_folder
 from umakit.machine.rtl_ports import Direction, Port
+from umakit.text.spelling import closest
 
 LEAST_VERSION = (5, 0)
 """The first version of Verilator whose options and output these are."""
@@ -36,6 +37,7 @@ CXX_FLAGS = ("-O3", "-fno-strict-aliasing")
 
 FAULT = re.compile(r"^%Error(?:-[A-Z0-9]+)?: (?P<what>.*)", re.MULTILINE)
 NO_TOP = re.compile(r"--top-module '(\w+)' was not found")
+NO_PARAMETER = re.compile(r"Parameters from the command line were not found in the design: (\w+)")
 
 KEPT_DESIGNS = 24
 """Number of compiled designs that are kept; older ones are deleted."""
@@ -246,9 +248,16 @@ def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:
             "\n".join(path.read_text(errors="replace") for path in files.sources),
             re.MULTILINE,
         )
+        near = closest(files.top, modules)
         raise BuildError(
             f"rtl.top: no source of [rtl] has a module {files.top}",
-            fix=f"the modules are {', '.join(modules) or 'none'}",
+            fix=f"write {near}" if near else f"the modules are {', '.join(modules) or 'none'}",
+        )
+    unknown = NO_PARAMETER.search(said)
+    if unknown:
+        raise BuildError(
+            f"rtl.parameters: {files.top} has no parameter {unknown[1]}",
+            fix="correct its name, or leave it out",
         )
     first = FAULT.search(said)
     what = first["what"] if first else (said.strip() or "no message").splitlines()[-1]

@@ -66,6 +66,7 @@ class FolderKind:
 NPZ_RESULTS = FileKind("file of results of umakit", b"umakit results")
 PAGE = FileKind("report of umakit", b'<meta name="generator" content="umakit')
 JUNIT = FileKind("JUnit report of umakit", b'<testsuite name="uma check ')
+WAVEFORM = FileKind("waveform of umakit", b"fstWriter")
 MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")
 
 

@@ -24,7 +24,7 @@ from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
 from umakit.machine.config_faults import fault_in_file
 from umakit.machine.machine_config import MachineSection, Tensor
-from umakit.machine.rtl_config import RtlSection, design_folders, design_sources
+from umakit.machine.rtl_config import RtlSection
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
 from umakit.machine.sources_config import SourcesSection
 
@@ -376,7 +376,4 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     section = configuration.filled_simulator
     if section is not None:
         simulator_files(section, path.parent)  # refuses what is missing
-    if configuration.rtl is not None:
-        design_sources(configuration.rtl, path.parent)
-        design_folders(configuration.rtl, path.parent)
     return configuration

@@ -14,6 +14,7 @@ from umakit.errors import AcceleratorConfigError
 from umakit.text.spelling import closest
 
 QUOTED = re.compile(r"""["']([^"']*)["']""")
+ANY_SECTION = re.compile(r"\s*\[+\s*[\w.-]+\s*\]+\s*(#.*)?$")
 
 
 def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorConfigError:
@@ -30,7 +31,7 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
     except (OSError, ValueError):
         return AcceleratorConfigError(what, where=str(path))
     parts, fix = what.partition(":")[0].split("."), ""
-    number = _line_of(lines, parts[-1])
+    number = _line_of_key(lines, parts)
     in_toml = re.search(r"at line (\d+)", what)
     if in_toml:
         number, fix = int(in_toml[1]), "correct it"
@@ -62,14 +63,39 @@ def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return str(path)
-    begin = re.compile(rf"\s*\[\s*{re.escape(section)}\s*\]")
-    first = next((number for number, line in enumerate(lines, 1) if begin.match(line)), 0)
-    number = first + _line_of(lines[first:], key)
+    first, last = _section(lines, section)
+    number = first + _line_of(lines[first:last], key)
     if value:
         quoted = re.compile(rf"""["']{re.escape(value)}["']""")
         behind = range(max(number, 1), len(lines) + 1)
         number = next((line for line in behind if quoted.search(lines[line - 1])), number)
     return f"{path}:{number}" if number else str(path)
+
+
+def _section(lines: Sequence[str], name: str) -> tuple[int, int]:
+    """Return the numbers of the lines of a section's name and of its end; the file's without it."""
+    begin = re.compile(rf"\s*\[\s*{re.escape(name)}\s*\]")
+    first = next((number for number, line in enumerate(lines, 1) if begin.match(line)), 0)
+    others = (number for number in range(first, len(lines)) if ANY_SECTION.match(lines[number]))
+    return first, next(others, len(lines)) if first else len(lines)
+
+
+def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
+    """Return the number of the line that sets a key, in its section if that has a name of its own;
+    0 if none does.
+
+    Args:
+        lines: of the file.
+        parts: names and positions on the way to the key.
+    """
+    names = [part for part in parts if not part.isdigit()]
+    for count in range(len(names) - 1, 0, -1):
+        first, last = _section(lines, ".".join(names[:count]))
+        for name in reversed(names[count:]):
+            number = _line_of(lines[first:last], name) if first else 0
+            if number:
+                return first + number
+    return _line_of(lines, parts[-1]) or (_line_of(lines, names[-1]) if names else 0)
 
 
 def _line_of(lines: Sequence[str], key: str) -> int:
@@ -89,8 +115,9 @@ def _wrong_value(
         possible: values of the key; some other line may set it to one of them.
     """
     key = next(part for part in reversed(parts) if not part.isdigit())
+    first, last = _section(lines, ".".join(parts[:-1]))
     for number, line in enumerate(lines, 1):
-        if not _line_of([line], key):
+        if not first < number <= last or not _line_of([line], key):
             continue
         wrong = [each for each in QUOTED.findall(line) if each not in possible]
         if wrong:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.config_faults import line_of_value
@@ -67,11 +67,18 @@ def _check_parameter(value: int | str) -> int | str:
     return value
 
 
+def _check_alignment(value: int) -> int:
+    if value & (value - 1):
+        raise ValueError(f"{value} is not a power of two")
+    return value
+
+
 Identifier = Annotated[str, AfterValidator(_check_identifier)]
 Prefix = Annotated[str, AfterValidator(_check_prefix)]
 SourcePath = Annotated[str, AfterValidator(_check_source)]
 Parameter = Annotated[int | str, AfterValidator(_check_parameter)]
 Cycles = Annotated[int, Field(ge=0, le=1_000_000)]
+Alignment = Annotated[int, Field(ge=1, le=4096), AfterValidator(_check_alignment)]
 
 
 class _Section(BaseModel):
@@ -111,13 +118,7 @@ class BusMemorySection(_Section):
     prefix: Prefix = ""
     ports: dict[str, Identifier] = Field(default={})
     latency: Cycles | None = None
-    alignment: Annotated[int, Field(ge=1, le=4096)] | None = None
-
-    @model_validator(mode="after")
-    def _power_of_two(self) -> Self:
-        if self.alignment is not None and self.alignment & (self.alignment - 1):
-            raise ValueError(f"alignment: {self.alignment} is not a power of two")
-        return self
+    alignment: Alignment | None = None
 
 
 class RtlSection(_Section):
@@ -176,9 +177,10 @@ class RtlSection(_Section):
         for name, value in self.parameters.items():
             found = FIGURE.fullmatch(value) if isinstance(value, str) else None
             if found and found[1] not in figures:
-                there = ", ".join(sorted(figures)) or "none"
+                there = ", ".join(sorted(figures))
                 raise ValueError(
-                    f"rtl.parameters: there is no figure {found[1]}; figures are {there}"
+                    f"rtl.parameters: there is no figure {found[1]}; "
+                    + (f"figures are {there}" if there else "the file has no figures")
                 )
             values[name] = figures[found[1]] if found else value
         return self.model_copy(update={"parameters": values})

@@ -17,6 +17,8 @@ from umakit.text.spelling import closest
 
 Direction = Literal["input", "output", "inout"]
 
+REGISTER_BITS = 32
+
 LARGEST_DATA = 1024
 """Maximum width in bits of the data of AXI4."""
 
@@ -227,7 +229,7 @@ def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
         _check_line(by_name, section.interrupt, "interrupt", "output")
     registers, register_bits = _bus_ports(section, "registers", by_name)
     memory, memory_bits = _bus_ports(section, "memory", by_name)
-    if register_bits != 32:
+    if register_bits != REGISTER_BITS:
         raise _fault(
             f"rtl.registers: the data of the bus has {register_bits} bits, and registers have 32",
             "give the design a bus of 32 bits",
@@ -240,6 +242,7 @@ def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
     wired = {section.clock, section.reset, *section.ties, *registers.values(), *memory.values()}
     for name in section.ties:
         _check_tie(by_name, name, section.ties[name])
+    _check_once(section, registers, memory)
     _check_driven(section, ports, wired)
     widths = {port.name: port.bits for port in ports}
     return Wiring(registers, memory, memory_bits, widths)
@@ -270,8 +273,8 @@ def _check_line(ports: Mapping[str, Port], name: str, key: str, direction: Direc
         raise _missing(key, name, ports)
     if port.direction != direction or port.bits != 1:
         raise _fault(
-            f"rtl.{key}: {name} is an {port.direction} of {port.bits} bits, "
-            f"and has to be an {direction} of one",
+            f"rtl.{key}: {name} is an {port.direction} of {port.bits} "
+            f"bit{'s' * (port.bits != 1)}, and has to be an {direction} of one",
             "name another port",
         )
 
@@ -284,6 +287,22 @@ def _check_tie(ports: Mapping[str, Port], name: str, value: int) -> None:
         raise _fault(f"rtl.ties: {name} is an output", "leave it out: outputs need nothing")
     if value >= 1 << port.bits:
         raise _fault(f"rtl.ties: {value} does not fit the {port.bits} bits of {name}")
+
+
+def _check_once(
+    section: RtlSection, registers: Mapping[str, str], memory: Mapping[str, str]
+) -> None:
+    """Refuse a port that is two signals."""
+    uses = [("clock", section.clock), ("reset", section.reset), ("interrupt", section.interrupt)]
+    uses += [(f"registers.{role}", name) for role, name in registers.items()]
+    uses += [(f"memory.{role}", name) for role, name in memory.items()]
+    uses += [("ties", name) for name in section.ties]
+    found: dict[str, str] = {}
+    for use, name in uses:
+        if name and found.setdefault(name, use) != use:
+            raise _fault(
+                f"rtl.{use}: the port {name} is rtl.{found[name]} already", "name another port"
+            )
 
 
 def _bus_ports(
@@ -310,10 +329,11 @@ def _bus_ports(
             found[signal.role] = name
         elif not signal.is_optional:
             raise _lacking(key, bus.bus, bus.prefix, signal, ports)
-    bits = _data_bits(signals, found, ports)
+    data = [found[each.role] for each in signals if each.width == "data" and each.role in found]
+    bits = ports[data[0]].bits if data else 0
     for signal in signals:
         if signal.role in found:
-            _check_signal(f"rtl.{key}", signal, ports[found[signal.role]], bits)
+            _check_signal(f"rtl.{key}", signal, ports[found[signal.role]], data[0], bits)
     return found, bits
 
 
@@ -336,27 +356,35 @@ def _lacking(
     return _fault(f"rtl.{key}: the top has no {signal.direction} {wanted}, which {bus} needs", fix)
 
 
-def _data_bits(
-    signals: Sequence[Signal], found: Mapping[str, str], ports: Mapping[str, Port]
-) -> int:
-    names = (found[each.role] for each in signals if each.width == "data" and each.role in found)
-    return next((ports[name].bits for name in names), 0)
+def _check_signal(key: str, signal: Signal, port: Port, data: str, data_bits: int) -> None:
+    """Refuse a port of the wrong direction or width.
 
-
-def _check_signal(key: str, signal: Signal, port: Port, data_bits: int) -> None:
-    widths = {"data": data_bits, "strobe": data_bits // 8}
-    wanted = signal.width if isinstance(signal.width, int) else widths[signal.width]
+    Args:
+        key: of the bus, for the sentence.
+        signal: what the port is.
+        port: the port.
+        data: name of the bus's first port of data, which has `data_bits`.
+        data_bits: width of the bus.
+    """
     if port.direction != signal.direction:
         raise _fault(
             f"{key}: {port.name} is an {port.direction}, and {signal.role} is an "
             f"{signal.direction} of the design",
             "check which side of the bus is the design's",
         )
-    if wanted and port.bits != wanted:
-        raise _fault(
-            f"{key}: {port.name} has {port.bits} bits, and {signal.role} has {wanted}",
-            "give it that width, or name another port",
-        )
+    widths = {"data": data_bits, "strobe": data_bits // 8}
+    wanted = signal.width if isinstance(signal.width, int) else widths[signal.width]
+    if not wanted or port.bits == wanted:
+        return
+    why = f"{signal.role} has {wanted}"
+    if signal.width == "data":
+        why = f"{data} {data_bits}"
+    elif signal.width == "strobe":
+        why = f"needs {wanted}, one for each byte of {data}"
+    raise _fault(
+        f"{key}: {port.name} has {port.bits} bits, and {why}",
+        "give it that width, or name another port",
+    )
 
 
 def _check_driven(section: RtlSection, ports: Sequence[Port], wired: set[str]) -> None:

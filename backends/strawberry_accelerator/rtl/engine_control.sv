@@ -44,6 +44,8 @@ module engine_control
   state_t dma;
   state_t array;
   logic array_is_older;
+  logic transfer_passes;
+  logic job_passes;
 
   assign dma_busy = dma != IDLE || transfer_busy;
   assign array_busy = array != IDLE;
@@ -55,20 +57,23 @@ module engine_control
   logic array_waits_for_check;
   assign job_check_start = array == CHECK && array_waits_for_check && dma != CHECK;
 
-  assign transfer_start = dma == WAIT && !transfer_busy && array != RUN &&
+  assign transfer_check_start = dma_start;
+  assign transfer_passes = dma == CHECK && transfer_check_done && transfer_check_status == OK;
+  assign job_passes = array == CHECK && !array_waits_for_check && job_check_done &&
+                      job_check_status == OK;
+
+  assign transfer_start = (dma == WAIT || transfer_passes) && !transfer_busy && array != RUN &&
                           !(array == WAIT && array_is_older) && !clear;
-  assign job_start = array == WAIT && job_ready && !transfer_busy && dma != RUN &&
-                     !(dma == WAIT && !array_is_older) && !clear;
+  assign job_start = (array == WAIT || job_passes) && job_ready && !transfer_busy &&
+                     (dma == IDLE || (dma == WAIT && array == WAIT && array_is_older)) && !clear;
 
   always_ff @(posedge clk) begin
-    transfer_check_start <= dma_start && rst_n;
     if (!rst_n) begin
       dma   <= IDLE;
       array <= IDLE;
     end else begin
       case (dma)
-        CHECK: if (transfer_check_done) dma <= transfer_check_status == OK ? WAIT : IDLE;
-        WAIT: if (transfer_start) dma <= RUN;
+        CHECK: if (transfer_check_done) dma <= transfer_passes ? WAIT : IDLE;
         RUN: if (transfer_done || transfer_failed) dma <= IDLE;
         default: ;
       endcase
@@ -78,15 +83,16 @@ module engine_control
               transfer_check_status != OK) begin
             array <= IDLE;
           end else if (!array_waits_for_check && job_check_done) begin
-            array <= job_check_status == OK ? WAIT : IDLE;
+            array <= job_passes ? WAIT : IDLE;
             array_is_older <= dma == IDLE;
           end
           if (dma != CHECK) array_waits_for_check <= 1'b0;
         end
-        WAIT: if (job_start) array <= RUN;
         RUN: if (job_done || job_failed) array <= IDLE;
         default: ;
       endcase
+      if (transfer_start) dma <= RUN;
+      if (job_start) array <= RUN;
       if (clear) begin
         dma   <= IDLE;
         array <= IDLE;

@@ -23,15 +23,8 @@ HEADERS = sim.source_directory() / "include" / "umakit"
 PAGE = sim.source_directory().parent / "docs" / "registers.md"
 BACKENDS = sim.source_directory().parent / "backends"
 
-
-def designs_with(name: str) -> list[Path]:
-    """Return the folders `rtl` of the backends whose simulator has a register map of this name."""
-    found = []
-    for path in sorted(BACKENDS.glob("*/accel.toml")):
-        configuration = tomllib.loads(path.read_text(encoding="utf-8"))
-        if configuration.get("device", {}).get("simulator") == name and "rtl" in configuration:
-            found.append(path.parent / "rtl")
-    return found
+RTL = "rtl"
+"""Folder of a backend's design, if it has one."""
 
 
 INTRODUCTION = """\
@@ -60,6 +53,16 @@ def generated_files() -> dict[Path, str]:
     return files | {PAGE: "\n".join(page)}
 
 
+def designs_of(name: str) -> list[Path]:
+    """Return the folders of the designs of umakit's backends that have a register map, by name."""
+    found = []
+    for folder in sorted(BACKENDS.glob(f"*/{RTL}")):
+        configuration = tomllib.loads((folder.parent / "accel.toml").read_text(encoding="utf-8"))
+        if configuration["device"]["simulator"] == name:
+            found.append(folder)
+    return found
+
+
 def _files_of(specification: Path, registers: RegisterMap) -> dict[Path, str]:
     """Return the C header of a map and its SystemVerilog packages."""
     notice = (
@@ -70,7 +73,7 @@ def _files_of(specification: Path, registers: RegisterMap) -> dict[Path, str]:
     header = register_header(registers, prefix=prefix, notice=notice)
     files = {HEADERS / f"{specification.stem}_registers.h": header}
     package = package_name(registers.name)
-    for folder in designs_with(registers.name):
+    for folder in designs_of(registers.name):
         text = register_package(registers, package=package, notice=notice, where=str(specification))
         files[folder / f"{package}.sv"] = text
     return files

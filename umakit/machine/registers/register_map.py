@@ -149,7 +149,8 @@ class Register(Word):
         write: what a write does: it stores the bits, clears those that are 1, or is a command.
         volatile: whether it changes by itself, such as a counter that runs.
         configured: whether its value after power-on is the device's own, such as a size, so that
-            `reset` is not what is read.
+            `reset` is not what is read; a text is where `accel.toml` has it, such as `array.rows`,
+            `memory.NAME.size`, or `scratchpad.size` of the first scratchpad.
     """
 
     offset: Annotated[int, Field(ge=0, lt=WORD, multiple_of=4)]
@@ -158,7 +159,7 @@ class Register(Word):
     writable: Number | None = None
     write: Literal["store", "one_to_clear", "command"] = "store"
     volatile: bool = False
-    configured: bool = False
+    configured: bool | Annotated[str, Field(pattern=r"^[a-z]\w*(\.\w+)+$")] = False
 
     @property
     def writable_mask(self) -> int:

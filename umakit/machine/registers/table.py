@@ -61,7 +61,8 @@ def _rows(word: Word, offset: str) -> Iterator[tuple[str, ...]]:
     more: list[str] = []
     if isinstance(word, Register):
         access = ACCESS[word.access]
-        reset = "the device's own" if word.configured else _number(word.reset)
+        own = f"`{word.configured}`" if isinstance(word.configured, str) else "the device's own"
+        reset = own if word.configured else _number(word.reset)
         more = [WRITES[word.write]]
         if word.volatile:
             more.append("Changes by itself.")
@@ -87,8 +88,9 @@ def bits_of(field: BitField) -> str:
 def _answers(registers: RegisterMap) -> Iterator[str]:
     """Yield what a device answers to accesses that a driver should not make."""
     access = registers.access
+    below = f"0x{registers.size_of_holes:X}"
     answers = {
-        "An access of an offset without a register": access.holes,
+        f"An access of an offset below `{below}` without a register": access.holes,
         "A write of what is read only, or a read of what is write only,": access.wrong,
     }
     of_error = {"error": f"`{registers.error}`", "clear": f"`{registers.clear}`"}

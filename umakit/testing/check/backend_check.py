@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from umakit.devices import HOST, find_device
+from umakit.devices import HOST, Device, find_device
 from umakit.errors import BuildError, InputError, LibraryError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
@@ -76,7 +76,8 @@ def check_backend(
     """
     started = time.monotonic()
     report = CheckReport(backend.target_name, seed)
-    registers = None if operators or device != HOST.name else _registers(backend, tell)
+    machine = find_device(device)
+    registers = None if operators or not machine.is_host else _registers(backend, machine, tell)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, device, started + seconds)
         chosen = _chosen(session.claims, operators)
@@ -98,9 +99,7 @@ def check_backend(
         if accepted and not report.failures:
             tell("next to another accelerator")
             beside = folder / "beside"
-            report.failures = fails_beside_another(
-                backend, accepted[::-1], beside, find_device(device)
-            )
+            report.failures = fails_beside_another(backend, accepted[::-1], beside, machine)
     report.failures += undrawn
     _without_runs(report)
     if registers is not None:
@@ -109,11 +108,12 @@ def check_backend(
     return report
 
 
-def check_only_registers(backend: Backend) -> CheckReport:
+def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckReport:
     """Compare the registers of a backend's simulated device with their map, and check no layer.
 
     Args:
         backend: the backend.
+        device: `host` or `rtl`: what answers.
 
     Raises:
         InputError: the backend has no simulated device, or no register map.
@@ -124,7 +124,7 @@ def check_only_registers(backend: Backend) -> CheckReport:
     """
     started = time.monotonic()
     report = CheckReport(backend.target_name, 0)
-    found = check_registers(backend)
+    found = check_registers(backend, device=find_device(device))
     if found is None:
         raise InputError(
             f"{backend.target_name} has no register map or no simulated device",
@@ -136,10 +136,10 @@ def check_only_registers(backend: Backend) -> CheckReport:
     return report
 
 
-def _registers(backend: Backend, tell: Tell) -> RegisterReport | None:
+def _registers(backend: Backend, device: Device, tell: Tell) -> RegisterReport | None:
     tell("comparing registers with their map")
     try:
-        return check_registers(backend)
+        return check_registers(backend, device=device)
     except (BuildError, LibraryError):
         return None  # layers need these files too, and say what is wrong with them
 

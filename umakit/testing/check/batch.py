@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from umakit.pipeline import ExportOptions, compile_model
 from umakit.registration.backend import Backend
 from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
-from umakit.testing.check.faults import planned_rounds
+from umakit.testing.check.faults import FIRST_FAULT, ROUNDS_OF_FAULT, planned_rounds
 from umakit.testing.check.own_rounding import results_of_kernels, rounded
 from umakit.testing.check.rounds import Rounds
 from umakit.testing.check.runs import LayerRun, Round, RoundRun
@@ -34,6 +35,10 @@ Array = npt.NDArray[Any]
 
 LONGEST_RUN = 30.0
 """Seconds after which a program of many small layers does not end any more."""
+
+RTL_SECONDS, RTL_FACTOR = 15.0, 4
+"""Seconds of runs with faults of one batch on RTL, and how much longer than expected they may take:
+a design runs a thousand times slower than a simulator in C."""
 
 
 @dataclass
@@ -241,6 +246,8 @@ def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
     """Run the library and the reference; fills in results, damaged memory and stops."""
     description = batch.library.metadata["umakit"]
     batch.rounds = planned_rounds(description["layers"], batch.program.devices, len(batch.members))
+    if batch.program.runs_rtl:
+        timeout = _choose_rounds(batch, RTL_FACTOR * timeout)
     batch.runs = batch.program.run(batch.inputs, batch.rounds, timeout)
     first = batch.runs[0]
     if first.status != 0 or first.failure:
@@ -260,6 +267,24 @@ def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
             member.got = raw.view(np.dtype(output["dtype"])).reshape(output["shape"])
         member.wanted = wanted[output["name"]]
     _want_own_roundings(batch)
+
+
+def _choose_rounds(batch: Batch, timeout: float) -> float:
+    """Leave out faults that would take long on RTL; returns a time limit of what is left."""
+    started = time.monotonic()
+    runs = batch.program.run(batch.inputs, batch.rounds[:FIRST_FAULT], timeout)
+    if runs[-1].stopped:
+        batch.rounds = batch.rounds[:FIRST_FAULT]
+        return timeout
+    seconds = time.monotonic() - started
+    of_faults = range(FIRST_FAULT, len(batch.rounds), ROUNDS_OF_FAULT)
+    most = min(len(of_faults), int(RTL_SECONDS / seconds))
+    chosen = batch.rounds[:FIRST_FAULT]
+    for number in range(most):
+        begin = of_faults[number * len(of_faults) // most]
+        chosen = chosen + batch.rounds[begin : begin + ROUNDS_OF_FAULT]
+    batch.rounds = chosen
+    return timeout + RTL_FACTOR * seconds * (1 + most)
 
 
 def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]]:

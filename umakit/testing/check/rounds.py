@@ -91,6 +91,7 @@ class Rounds:
 
     Attributes:
         devices: names of the accelerators that are simulated.
+        runs_rtl: whether designs answer in place of simulators.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Rounds:
         self._tensors: list[_Tensor] = []
         self._tensor_names: list[str] = []
         self._arguments: list[str] = []
+        self.runs_rtl = bool(designs)
         self._of_designs = [each.backend for each in designs]
         self._place_all()
         prefix = description["interface"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from umakit.errors import DeviceError
 from umakit.machine.registers.access import Answer
@@ -48,7 +49,9 @@ class Comparison:
     unknown: list[str] = field(default_factory=list)
 
 
-def compare(device: Registers, registers: RegisterMap) -> Comparison:
+def compare(
+    device: Registers, registers: RegisterMap, configured: Mapping[str, int] = MappingProxyType({})
+) -> Comparison:
     """Compare a device in its state after power-on with its register map.
 
     No command is given but that which clears errors, and, at the end, a reset. A device that fails
@@ -57,8 +60,9 @@ def compare(device: Registers, registers: RegisterMap) -> Comparison:
     Args:
         device: its registers.
         registers: the map.
+        configured: values of registers that are the device's own, as far as they are known.
     """
-    work = _Work(device, registers)
+    work = _Work(device, registers, configured)
     found = work.found
     found.left_out = [each.name for each in registers.registers if each.volatile]
     answers = {"holes": registers.access.holes, "wrong": registers.access.wrong,
@@ -85,12 +89,15 @@ def compare(device: Registers, registers: RegisterMap) -> Comparison:
 class _Work:
     """The steps of a comparison; each leaves the registers as they are after power-on."""
 
-    def __init__(self, device: Registers, registers: RegisterMap) -> None:
-        self._device, self._map = device, registers
+    def __init__(
+        self, device: Registers, registers: RegisterMap, configured: Mapping[str, int]
+    ) -> None:
+        self._device, self._map, self._configured = device, registers, configured
         self.found = Comparison(len(registers.registers))
         read = [each for each in registers.registers if each.access != "wo" and not each.volatile]
         self._by_offset = {each.offset: each for each in read}
         self._initial: dict[int, int] = {}
+        self._at_first: dict[int, int] = {}
         self._commands = _command_registers(registers)
         self._said: set[str] = set()
 
@@ -98,13 +105,13 @@ class _Work:
 
     def after_power_on(self) -> None:
         """Values after power-on; reading them again changes nothing."""
-        self._initial = self._all()
+        self._at_first = self._initial = self._all()
         self._compare_resets(self._initial, "after power-on")
         again = self._all()
         for offset, value in again.items():
             if value != self._initial[offset]:
                 register = self._by_offset.pop(offset)
-                what = "changes though nothing is written"
+                what = "changes though nothing is written:"
                 said = difference(register, what, self._initial[offset], value)
                 self._say(register.name, f"{said}; if it runs, the map needs volatile = true")
 
@@ -121,22 +128,24 @@ class _Work:
             self._restore(register)
 
     def all_at_once(self) -> None:
-        """Registers keep their values while others are written."""
-        written = {}
-        for count, register in enumerate(self._keeping()):
-            if register.write == "store":
-                value = (0x9E3779B9 * (count + 1)) & ONES & self._mask(register)
-                written[register.offset] = (self._initial[register.offset]
-                                            & ~self._mask(register)) | value  # fmt: skip
+        """Registers keep their values while others are written, in both orders."""
+        storing = [each for each in self._keeping() if each.write == "store"]
+        for order in (storing, storing[::-1]):
+            written = {}
+            for count, register in enumerate(order, 1):
+                value = (0x9E3779B9 * count) & self._mask(register)
                 self._write(register.offset, value)
-        values = self._all()
-        for offset, expected in written.items():
-            if values[offset] != expected:
-                register = self._by_offset[offset]
-                what = "does not keep its value while other registers are written"
-                self._say(register.name, difference(register, what, expected, values[offset]))
-        for offset in written:
-            self._restore(self._by_offset[offset])
+                kept = self._initial[register.offset] & ~self._mask(register)
+                written[register.offset] = kept | value
+            values = self._all()
+            for register in order:
+                offset = register.offset
+                if values[offset] != written[offset]:
+                    what = "does not keep its value while other registers are written:"
+                    said = difference(register, what, written[offset], values[offset])
+                    self._say(register.name, said)
+        for register in storing:
+            self._restore(register)
 
     def reserved(self) -> None:
         """Ones in bits that a write does not change are answered as the map says."""
@@ -186,15 +195,15 @@ class _Work:
                 self._write(offset, value)
                 what = f"a write of {number(value)} to {name},"
                 self._answered(what, name, answer)
-                self._others_unchanged(what, name)
                 self._read_answered(offset, f"after {what} a read", name, answer)
+            self._others_unchanged(what, name)
 
     def after_reset(self) -> None:
         """A reset brings all registers back, whatever they hold."""
         for register in self._keeping():
             self._write(register.offset, self._initial[register.offset] ^ self._mask(register))
         if self._device.reset():
-            self._compare_resets(self._all(), "after a reset", configured=True)
+            self._compare_resets(self._all(), "after a reset")
 
     # ---- What a register is ----
 
@@ -301,6 +310,7 @@ class _Work:
                 self._say(f"{about} changes {register.name}", f"{what} changes {said}")
         if changed:
             self._restore_all()
+            self._initial = self._all()  # what cannot be restored is said once
 
     def _answered(self, what: str, about: str, answer: Answer) -> None:
         """See whether an access that a driver should not make is an error, and clear it."""
@@ -323,17 +333,21 @@ class _Work:
             self._say(f"{about} gives", f"{what} gives {number(value)} instead of 0")
         self._answered(what, about, answer)
 
-    def _compare_resets(
-        self, values: Mapping[int, int], when: str, configured: bool = False
-    ) -> None:
-        """Compare values with the map's; the device's own ones with those after power-on."""
+    def _compare_resets(self, values: Mapping[int, int], when: str) -> None:
+        """Compare values with the map's, and with those of the device that are known."""
         for offset, value in values.items():
             register = self._by_offset[offset]
-            if register.configured and not configured:
-                continue
-            expected = self._initial[offset] if register.configured else register.reset
+            expected = register.reset
+            if register.configured:  # what is not known stays as it was after power-on
+                expected = self._configured.get(register.name, self._at_first[offset])
             if value != expected:
-                self._say(f"{when} {register.name}", difference(register, when, expected, value))
+                where = (
+                    f", as {register.configured} of accel.toml says,"
+                    if (register.configured and register.name in self._configured)
+                    else ""
+                )
+                said = difference(register, f"{when}{where}", expected, value)
+                self._say(f"value of {register.name}", said)
 
     def _say(self, about: str, sentence: str) -> None:
         """Keep the first sentence about something."""

@@ -8,8 +8,10 @@ from typing import Any
 
 from umakit import sim
 from umakit.codegen.driver_names import is_simulated, kit_simulator
+from umakit.devices import HOST, Device
 from umakit.errors import RegisterMapError, short_path
 from umakit.files.staging import temporary_folder
+from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.registers.register_map import RegisterMap, read_register_map
 from umakit.registration.backend import Backend
 from umakit.testing.registers.comparison import compare
@@ -46,7 +48,8 @@ class RegisterReport:
         """What was compared, in a line."""
         compared = self.registers - len(self.left_out)
         text = f"registers: {compared} of {self.registers} compared with {self.map}"
-        text += f", {self.accesses:,} accesses, {len(self.differences)} differences"
+        count = len(self.differences)
+        text += f", {self.accesses:,} accesses, {count} difference{'' if count == 1 else 's'}"
         if self.unknown:
             text += f"; not tried, because [access] does not say it: {', '.join(self.unknown)}"
         return text
@@ -84,12 +87,51 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
     return read_register_map(text, name), name
 
 
-def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterReport | None:
+def configured_values(
+    registers: RegisterMap, configuration: AcceleratorConfig, where: str
+) -> dict[str, int]:
+    """Return the values that `accel.toml` has of a device's own registers, by register.
+
+    Raises:
+        RegisterMapError: there is no such number in `accel.toml`.
+    """
+    found = {}
+    for register in registers.registers:
+        if isinstance(register.configured, str):
+            value = _figure(configuration, register.configured)
+            if value is None:
+                raise RegisterMapError(
+                    f"{register.name}: accel.toml has no number {register.configured}",
+                    where=where,
+                    fix="write SECTION.KEY, memory.NAME.KEY, or configured = true",
+                )
+            found[register.name] = value
+    return found
+
+
+def _figure(configuration: AcceleratorConfig, path: str) -> int | None:
+    """Return a number of a configuration; None if there is none."""
+    section, *keys = path.split(".")
+    value: object = getattr(configuration, section, None)
+    if section == "scratchpad":
+        value = next(iter(configuration.scratchpads), None)
+    elif section == "memory":
+        name, keys = keys[0], keys[1:]
+        value = next((each for each in configuration.memory if each.name == name), None)
+    for key in keys:
+        value = getattr(value, key, None)
+    return value if isinstance(value, int) else None
+
+
+def check_registers(
+    backend: Backend, *, seconds: float = SECONDS, device: Device = HOST
+) -> RegisterReport | None:
     """Compare the registers of a backend's simulated device with their map.
 
     Args:
         backend: the backend.
         seconds: after which its program is ended.
+        device: this machine, with the simulator or the design of the backend.
 
     Returns:
         What was found; None if the backend has no simulated device, or no register map.
@@ -104,11 +146,12 @@ def check_registers(backend: Backend, *, seconds: float = SECONDS) -> RegisterRe
     if found is None:
         return None
     registers, name = found
+    configured = configured_values(registers, backend.configuration, name)
     with (
         temporary_folder("umakit-registers-") as folder,
-        opened(backend, folder, seconds) as session,
+        opened(backend, folder, seconds, device) as session,
     ):
-        compared = compare(session, registers)
+        compared = compare(session, registers, configured)
         return RegisterReport(
             name, compared.registers, session.accesses, compared.differences,
             compared.left_out, compared.unknown,

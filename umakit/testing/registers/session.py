@@ -11,14 +11,15 @@ from pathlib import Path
 
 from umakit import sim
 from umakit.codegen.driver_names import device_file, kit_simulator
-from umakit.devices import HOST
-from umakit.devices.build import compile_c
+from umakit.devices import HOST, Device
+from umakit.devices.build import compile_c, compiling_for
+from umakit.devices.designs import design_objects, designs_for
 from umakit.devices.execution import UNANSWERED
 from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError
 from umakit.library.export import files_of_driver
 from umakit.library.own_simulators import own_simulator_files, own_simulators
-from umakit.library.roles import SIMULATOR_FOLDER
+from umakit.library.roles import SIMULATOR_FOLDER, device_source
 from umakit.registration.backend import Backend
 from umakit.testing.registers.accesses import Access
 from umakit.text.rendering import render
@@ -108,20 +109,23 @@ def _line(access: Access) -> str:
 
 
 @contextlib.contextmanager
-def opened(backend: Backend, folder: Path, seconds: float) -> Iterator[Session]:
+def opened(
+    backend: Backend, folder: Path, seconds: float, device: Device = HOST
+) -> Iterator[Session]:
     """Build a program around the simulated device of a backend, and start it.
 
     Args:
         backend: the backend.
         folder: an empty folder, for files.
         seconds: after which the program is ended.
+        device: this machine, with the simulator or the design of the backend.
 
     Raises:
         BuildError: a file does not compile.
         LibraryError: a file is missing, or cannot be read.
         AcceleratorConfigError: `accel.toml` cannot be used.
     """
-    command = [str(_built(backend, folder))]
+    command = [str(_built(backend, folder, device))]
     written = folder / "written.txt"
     with (
         written.open("w") as errors,
@@ -139,13 +143,16 @@ def opened(backend: Backend, folder: Path, seconds: float) -> Iterator[Session]:
             program.kill()
 
 
-def _built(backend: Backend, folder: Path) -> Path:
+def _built(backend: Backend, folder: Path, device: Device) -> Path:
     name = backend.target_name
     files: dict[str, bytes] = {
         path: text.encode("utf-8") for path, text in files_of_driver(backend).items()
     }
     files |= own_simulator_files({name: backend})
     files[f"src/{PROGRAM}.c"] = render("check/registers.c.j2", name=name).encode("utf-8")
+    designs = designs_for([backend], device)
+    if designs:
+        files[f"src/{device_source(name)}"] = render("device/own_device.c.j2", name=name).encode()
     for place, content in files.items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,17 +161,22 @@ def _built(backend: Backend, folder: Path) -> Path:
     sources = [*sim.SIMULATOR_SOURCES, *sim.COMMON_SOURCES]
     sources += sim.KINDS[kind].sources if kind is not None else ()
     names = [f"{PROGRAM}.c", *(Path(each).name for each in sources)]
-    names += [device_file(name, "c")] if kind is not None else []
+    if designs:
+        names.append(device_source(name))
+    elif kind is not None:
+        names.append(device_file(name, "c"))
     simulators = [
         Simulator(name, folder / SIMULATOR_FOLDER / name, folder / "src", found)
         for found in own_simulators({name: backend}).values()
+        if not designs
     ]
     program = folder / PROGRAM
     compile_c(
         [folder / "src" / each for each in names],
         program,
         [f"-I{folder / 'src'}"],
-        HOST,
+        device,
         simulators,
+        designs=design_objects(designs, folder / "src", compiling_for(device, folder)),
     )
     return program

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,13 +27,13 @@ from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.pipeline import ExportOptions, export_program, import_network, partition_network
 from umakit.text.spelling import closest
-from umakit.tools.cosim.files import WAVE, write_inputs
+from umakit.tools.cosim.files import WAVE, CosimFiles
 from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
 from umakit.tools.cosim.registers import doorbells_of, named_register, volatile_of
 from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 
-__all__ = ["CosimDifference", "CosimLayer", "CosimResult", "cosim_model"]
+__all__ = ["CosimDifference", "CosimFiles", "CosimLayer", "CosimResult", "cosim_model"]
 
 WINDOW_CYCLES = 100
 """Cycles in front of a difference's command, and behind its end, that a waveform shows too."""
@@ -74,7 +75,7 @@ def cosim_model(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
     options: ExportOptions | None = None,
-    output: Path | None = None,
+    files: CosimFiles | None = None,
     timeout: float | None = None,
     progress: Tell = lambda stage: None,
 ) -> CosimResult:
@@ -95,7 +96,7 @@ def cosim_model(
         pauses: seed of pauses of the memory bus, which results do not depend on; 0 for none.
         most: maximum number of inferences; None for all.
         input_shapes, rounding, options: as in `umakit.compile_model`.
-        output: folder for the waveform and the inputs of a difference; None for none.
+        files: where the waveform and the inputs of a difference are written; None: nowhere.
         timeout: limit in seconds of each run.
         progress: callback with a description of each stage.
 
@@ -142,13 +143,16 @@ def cosim_model(
         if result.difference is not None:
             named = _with_register(result.difference, by_name[result.difference.backend])
             result = replace(result, difference=named)
-            if output is not None:
+            if files is not None:
                 progress("running again for the waveform")
                 inference = inferences[named.inference]
-                arrays = _arrays(description, inference)
-                wave = _write_wave(session, named, arrays, output)
-                written = write_inputs(output, inference)
-                result = replace(result, difference=replace(named, wave=wave, inputs=written))
+                wave = _wave(session, named, _arrays(description, inference), folder)
+                named = replace(
+                    named,
+                    inputs=files.write_inputs(inference),
+                    wave=files.write_wave(wave) if wave else "",
+                )
+                result = replace(result, difference=named)
         notices = (*network.model.notices, *_notices(is_partial))
         return replace(result, notices=notices)
 
@@ -220,11 +224,12 @@ def _compare(
         found = [run.difference for run in runs if run.difference is not None]
         if found:
             first = min(found, key=lambda each: int(each["layer"]))
+            name = description["layers"][int(first["layer"])]["name"]
             difference = CosimDifference(
-                layer=description["layers"][int(first["layer"])]["name"],
+                layer=name,
                 backend=first["backend"],
                 kind=first["kind"],
-                sentence=first["sentence"],
+                sentence=re.sub(r"in layer \d+", f"in layer {name}", first["sentence"], count=1),
                 facts=first,
                 inference=number,
             )
@@ -262,23 +267,22 @@ def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDif
     return replace(difference, facts={**difference.facts, "register": name})
 
 
-def _write_wave(
+def _wave(
     session: _Session,
     difference: CosimDifference,
     arrays: Mapping[str, npt.NDArray[Any]],
     folder: Path,
-) -> str:
-    """Run again with a waveform of the difference's window; returns the path of the file."""
+) -> bytes:
+    """Run again with a waveform of the difference's window; return the content of the file."""
     facts = difference.facts
     last = int(facts["last_cycle"]) + WINDOW_CYCLES
     first = max(0, int(facts["first_cycle"]) - WINDOW_CYCLES, last - MOST_WINDOW)
     layers = session.choice.layers
     if layers is not None:
         layers = tuple(number for number in layers if number <= int(facts["layer"]))
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / WAVE
     program = build_cosimulation(session.library, session.designs, is_traced=True)
     window = Window(difference.backend, first, last, int(facts["resets"]))
     choice = replace(session.choice, layers=layers, window=window)
     run_cosimulation(program, session.library, arrays, choice, wave=path, timeout=session.timeout)
-    return str(path) if path.exists() else ""
+    return path.read_bytes() if path.exists() else b""

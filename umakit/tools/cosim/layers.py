@@ -99,6 +99,8 @@ def read_layers(
                 tiles=record.get("tiles") if checked else None,
                 model_cycles=record.get("model_cycles") if checked else None,
                 rtl_cycles=record.get("rtl_cycles") if checked else None,
+                model_access_cycles=record.get("model_access_cycles") if checked else None,
+                rtl_access_cycles=record.get("rtl_access_cycles") if checked else None,
                 compared_bytes=record.get("compared_bytes") if checked else None,
                 register_reads=record.get("register_reads") if checked else None,
                 register_writes=record.get("register_writes") if checked else None,

@@ -3,49 +3,37 @@
 
 from __future__ import annotations
 
-from umakit import sim
 from umakit.backend.base import UMABackend
-from umakit.codegen.driver_names import kit_simulator
-from umakit.machine.registers.register_map import RegisterMap, read_register_map
-
-REGISTERS = "registers.toml"
+from umakit.machine.registers.register_map import Register
+from umakit.testing.registers import map_of
 
 
-def map_of(backend: UMABackend) -> RegisterMap | None:
-    """Return the register map of a backend: its own, or that of the kit's simulator.
-
-    Raises:
-        RegisterMapError: the file is wrong.
-    """
-    path = backend.folder / REGISTERS
-    kind = kit_simulator(backend)
-    if not path.is_file() and kind is not None:
-        path = sim.source_directory() / "registers" / f"{kind}.toml"
-    if not path.is_file():
-        return None
-    return read_register_map(path.read_text(encoding="utf-8"), str(path))
+def _registers(backend: UMABackend) -> list[Register]:
+    found = map_of(backend)
+    return [] if found is None else found[0].registers
 
 
 def volatile_of(backend: UMABackend) -> list[int]:
     """Return offsets of registers that count or measure, which differ in time, not in results."""
-    registers = map_of(backend)
     section = backend.configuration.rtl
     offsets = set(section.registers.volatile) if section is not None else set()
-    if registers is not None:
-        offsets |= {each.offset for each in registers.registers if each.volatile}
-    return sorted(offsets)
+    return sorted(offsets | {each.offset for each in _registers(backend) if each.volatile})
 
 
 def doorbells_of(backend: UMABackend) -> list[int]:
     """Return offsets of registers whose writes begin commands, as far as the map says."""
-    registers = map_of(backend)
-    if registers is None:
+    found = map_of(backend)
+    if found is None:
         return []
-    return [each.offset for each in registers.registers if each.write == "command"]
+    registers = found[0]
+    start = "" if registers.job is None else registers.job.start.split(".")[0]
+    return [
+        each.offset
+        for each in registers.registers
+        if each.access == "wo" or each.write == "command" or each.name == start
+    ]
 
 
 def named_register(backend: UMABackend, offset: int) -> str | None:
     """Return the name of a register in the map; None if there is no map, or a hole."""
-    registers = map_of(backend)
-    found = () if registers is None else registers.registers
-    return next((each.name for each in found if each.offset == offset), None)
+    return next((each.name for each in _registers(backend) if each.offset == offset), None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 
 from umakit.errors import OutputError, ScaffoldError
@@ -19,7 +20,10 @@ from umakit.tools.scaffold.names import check_name, names_of
 from umakit.tools.scaffold.record import recorded
 from umakit.tools.scaffold.values import template_values
 
-TUTORIALS = ("vanilla", "strawberry", "chocolate")
+TUTORIALS = ("vanilla", "strawberry", "chocolate", "small_chocolate")
+
+LIKE = {"small_chocolate": "chocolate"}
+"""Tutorials that are as another one, but for some files."""
 SHARED = "project"
 
 
@@ -79,7 +83,22 @@ def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
     """
     names = names_of(name)
     prefix = names["class_prefix"].removesuffix("Accelerator")
-    return _rendered(tutorial, name, names | {"class_prefix": prefix})
+    values = names | {"class_prefix": prefix, "tutorial": tutorial}
+    folders = [LIKE[tutorial]] if tutorial in LIKE else []
+    found: dict[str, str] = {}
+    for folder in (*folders, tutorial):
+        found |= _rendered(folder, name, values)
+    return found | _design(tutorial)
+
+
+def _design(tutorial: str) -> dict[str, str]:
+    """Return the texts of a tutorial's design by path; they are those of the reference backend."""
+    folder = Path(str(files("umakit.backends"))) / f"{tutorial}_accelerator"
+    return {
+        path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted((folder / "rtl").glob("*"))
+        if path.is_file()
+    }
 
 
 def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str, str]:

@@ -9,6 +9,9 @@
  *     tie                         drives what is constant
  *     RegisterBus, MemoryBus      of rtl_registers.h, rtl_axi4_memory.h, rtl_plain_memory.h
  *
+ * Verilator's sources and what it wrote are compiled with `-include umakit/rtl_messages.h`, and in
+ * C++17 against a folder with its headers; waveforms need --trace-fst and UMAKIT_RTL_TRACE.
+ *
  * A cycle begins with the clock low: inputs have their values, outputs settle. At the rising
  * edge both sides take what they see. The counter `clock` is rising edges since the reset ended.
  */
@@ -17,6 +20,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -41,7 +45,7 @@ constexpr std::uint64_t SLICES = 8;
 
 /* What every reset does to the state of a design that no reset brings into one. */
 struct PowerOn {
-    bool is_random = false;
+    bool is_random = true;
     int seed = 1;
     std::uint32_t stall_seed = 0;
 };
@@ -80,14 +84,14 @@ public:
     std::uint32_t read32(std::uint32_t offset)
     {
         const std::uint32_t value =
-            registers_.read(offset, [this](auto settled) { return step(settled); });
+            registers_.read(offset, [this](auto settled) { return this->step(settled); });
         memory_.flush();
         return value;
     }
 
     void write32(std::uint32_t offset, std::uint32_t value)
     {
-        registers_.write(offset, value, [this](auto settled) { return step(settled); });
+        registers_.write(offset, value, [this](auto settled) { return this->step(settled); });
         last_write_ = bench_.cycle;
     }
 
@@ -111,6 +115,8 @@ public:
         memory_.flush();
         return is_raised;
     }
+
+    void close_trace() { trace_.close(); }
 
     void counters(umakit_own_counters *counters)
     {
@@ -161,6 +167,9 @@ private:
         if (context_.context.gotFinish()) {
             fail_if_ended();
         }
+        if (bench_.has_failed) {
+            trace_.close();
+        }
         return !bench_.has_failed;
     }
 
@@ -203,7 +212,17 @@ public:
     /* From the next reset on. */
     static PowerOn &power_on() { return state().power_on; }
 
-    static Window &window() { return state().window; }
+    /* A file that is still written is closed when the program ends. */
+    static Window &window()
+    {
+        static const bool is_registered = std::atexit([] {
+                                              if (state().machine != nullptr) {
+                                                  state().machine->close_trace();
+                                              }
+                                          }) == 0;
+        static_cast<void>(is_registered);
+        return state().window;
+    }
 
 private:
     struct State {
@@ -256,6 +275,7 @@ private:
             State &it = state();
             it.machine.reset();
             it.machine = std::make_unique<Machine<Design>>(it.host, it.power_on, it.window);
+            ++it.power_on.seed; /* the next reset meets another state */
         });
     }
 

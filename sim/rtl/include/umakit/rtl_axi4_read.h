@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "umakit/rtl_axi4_burst.h"
 #include "umakit/rtl_bench.h"
@@ -62,6 +63,8 @@ public:
 
 private:
     static constexpr unsigned BYTES = Ports::data_bits / 8;
+    static_assert(has_bytes<decltype(std::declval<Ports>().rdata())>(BYTES),
+                  "the width of rdata is not data_bits of the memory bus");
     static constexpr std::uint64_t LATENCY = Ports::latency == 0 ? 1 : Ports::latency;
 
     Burst request() const

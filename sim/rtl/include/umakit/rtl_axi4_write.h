@@ -73,6 +73,8 @@ public:
 
 private:
     static constexpr unsigned BYTES = Ports::data_bits / 8;
+    static_assert(has_bytes<decltype(std::declval<Ports>().wdata())>(BYTES),
+                  "the width of wdata is not data_bits of the memory bus");
     static constexpr std::uint64_t LATENCY = Ports::latency == 0 ? 1 : Ports::latency;
 
     template <class P> static void update(P port, bool &state, bool value)

@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "umakit/rtl_bench.h"
 #include "umakit/rtl_ports.h"
@@ -94,6 +95,10 @@ public:
 
 private:
     static constexpr unsigned BYTES = Ports::data_bits / 8;
+    static_assert(has_bytes<decltype(std::declval<Ports>().read_data())>(BYTES),
+                  "the width of read_data is not data_bits of the memory bus");
+    static_assert(has_bytes<decltype(std::declval<Ports>().write_data())>(BYTES),
+                  "the width of write_data is not data_bits of the memory bus");
     static constexpr unsigned CAPACITY = 64;
     static constexpr std::uint64_t LATENCY = Ports::latency == 0 ? 1 : Ports::latency;
 

@@ -98,6 +98,12 @@ template <class T, unsigned Bits> void set_bytes(Port<T, Bits> to, const std::ui
     std::memcpy(&to.value, bytes, sizeof(T));
 }
 
+/* Whether a port has as many bits as a bus of `bytes` bytes: what is copied into it. */
+template <class P> constexpr bool has_bytes(unsigned bytes)
+{
+    return sizeof(typename P::Value) == bytes;
+}
+
 /* A copy of a port's value, to see whether it changes. */
 template <class T, unsigned Bits> void keep(Port<T, Bits> from, T &copy)
 {

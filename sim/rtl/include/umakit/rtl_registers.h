@@ -43,6 +43,8 @@ inline std::uint32_t from_lane(std::uint64_t data, std::uint32_t offset, unsigne
 
 template <class Ports> class AxiLiteRegisters {
 public:
+    static_assert(Ports::data_bits == 32 || Ports::data_bits == 64, "those of AXI4-Lite");
+
     template <class Model> AxiLiteRegisters(Bench &bench, Model &model)
         : bench_(bench), ports_{model}
     {
@@ -153,6 +155,8 @@ private:
 
 template <class Ports> class ApbRegisters {
 public:
+    static_assert(Ports::data_bits == 32, "registers of 32 bits");
+
     template <class Model> ApbRegisters(Bench &bench, Model &model) : bench_(bench), ports_{model}
     {
         set(ports_.psel(), 0);
@@ -214,6 +218,8 @@ private:
 /* The request is taken in the cycle in which ready is 1; rdata has the answer in that cycle. */
 template <class Ports> class PlainRegisters {
 public:
+    static_assert(Ports::data_bits == 32, "registers of 32 bits");
+
     template <class Model> PlainRegisters(Bench &bench, Model &model)
         : bench_(bench), ports_{model}
     {

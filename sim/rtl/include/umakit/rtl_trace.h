@@ -18,12 +18,11 @@
 
 namespace umakit::rtl {
 
-/* Which cycles are written where; it stays through resets. */
+/* Which cycles are written where. A reset before the last of them begins the file anew. */
 struct Window {
     std::string file;
-    std::uint64_t first = UINT64_MAX;
+    std::uint64_t first = UINT64_MAX; /* no cycle: nothing is to be written (any more) */
     std::uint64_t last = 0;
-    std::uint64_t version = 0; /* how often it was set */
 
     static void prepare(VerilatedContext &context) { context.traceEverOn(true); }
 
@@ -32,14 +31,15 @@ struct Window {
         file = its_file;
         first = first_cycle;
         last = last_cycle;
-        ++version;
     }
 };
 
 template <class Model> class Trace {
 public:
     Trace(Window &window, Model &model) : window_(window) { model.trace(&fst_, 99); }
-    ~Trace() { fst_.close(); }
+    Trace(const Trace &) = delete;
+    Trace &operator=(const Trace &) = delete;
+    ~Trace() { close(); }
 
     void dump(std::uint64_t time)
     {
@@ -48,25 +48,28 @@ public:
         if (cycle < window_.first) {
             return;
         }
-        if (version_ != window_.version && cycle <= window_.last) {
-            fst_.close();
-            fst_.open(window_.file.c_str());
-            version_ = window_.version;
+        if (cycle > window_.last) {
+            window_.first = UINT64_MAX;
+            close();
+            return;
         }
-        if (cycle <= window_.last) {
-            fst_.dump(time);
-        } else if (fst_.isOpen()) {
+        if (!fst_.isOpen()) {
+            fst_.open(window_.file.c_str());
+        }
+        fst_.dump(time);
+    }
+
+    /* Only a closed file can be read. */
+    void close()
+    {
+        if (fst_.isOpen()) {
             fst_.close();
         }
     }
 
-    /* Let what was written reach the file. */
-    void flush() { fst_.flush(); }
-
 private:
     Window &window_;
     VerilatedFstC fst_;
-    std::uint64_t version_ = 0;
 };
 
 } // namespace umakit::rtl
@@ -82,6 +85,7 @@ struct Window {
 template <class Model> struct Trace {
     Trace(Window &, Model &) {}
     void dump(std::uint64_t) {}
+    void close() {}
 };
 
 } // namespace umakit::rtl

@@ -116,8 +116,9 @@ CONTROL = """\
 #
 # Yours to change: put in the registers of your hardware. `operand` is what the driver writes before
 # a job: C text in which $name is an argument of the layer, for all operators that have it, or one
-# text for each operator. `uma new --update .` then writes {name}_registers.h, {name}.c and
-# simulator/{name}_simulator.c anew. Offsets are in bytes; access is "ro", "wo" or "rw".
+# text for each operator. `uma new --update .` then writes {name}_registers.h, {name}.c,
+# simulator/{name}_simulator.c and registers.md anew, and with systemverilog = "rtl" a package in
+# that folder. Offsets are in bytes; access is "ro", "wo" or "rw".
 
 name = "{name}"
 description = "Computes a layer at a time, with {operators}."

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of RTL and drivers that have to be found; as a program it prints a table.
+
+    python tests/rtl_faults.py [options] [WORD]...    faults whose names have all the words
+
+Half of them come from `rtl_mutator` with a fixed seed, the others are in data/rtl_faults.toml. A
+copy of the backend gets the fault. What looks for it, in this order, until it is found:
+
+    digits      `uma cosim` of the digits network; a driver's fault is in both that it compares, so
+                that `uma diff --rtl` with a reference looks for these
+    pauses      `uma cosim` again, while the memory bus pauses at random
+    registers   `uma check --registers --rtl`
+    programs    Strawberry's RTL beside the C model over random register accesses, tests/rtl/compare.py
+    layers      `uma check --rtl`
+
+Each fault has a process of its own. A design that hangs is found when the time of a stage is over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import rtl_mutator
+
+from umakit.devices.designs import design_of
+
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "tests/data/rtl_faults.toml"
+DIGITS = ROOT / "examples/digits/digits_int8.onnx"
+STRAWBERRY = "backends/strawberry_accelerator"
+MECHANICAL, SEED = 20, 0
+STAGES = ("digits", "pauses", "registers", "programs", "layers")
+LIMIT = {"digits": 90.0, "pauses": 90.0}
+"""Seconds of a co-simulation, of which digits takes one."""
+
+LONGEST = 900.0
+"""Seconds after which a fault's process is ended."""
+
+
+@dataclass(frozen=True)
+class RtlFault:
+    """One text of a file of a backend replaced by another one.
+
+    Attributes:
+        backend: folder.
+        kind: what is wrong.
+        file: in that folder.
+        old, new: texts.
+        begin: where the old text begins; -1: where it occurs, which is once.
+        equivalent: why no test can find it; empty if one can.
+    """
+
+    backend: str
+    kind: str
+    file: str
+    old: str
+    new: str
+    begin: int = -1
+    equivalent: str = ""
+
+    @property
+    def name(self) -> str:
+        """Backend and kind."""
+        return f"{Path(self.backend).name}: {self.kind}"
+
+    @property
+    def text(self) -> str:
+        """Text of the unmodified file."""
+        return (ROOT / self.backend / self.file).read_text(encoding="utf-8")
+
+    def planted(self, folder: Path) -> Path:
+        """Return a copy of the backend that has the fault.
+
+        Args:
+            folder: where the copy is made.
+        """
+        text = self.text
+        begin = text.index(self.old) if self.begin < 0 else self.begin
+        assert self.begin >= 0 or text.count(self.old) == 1, self.name
+        assert text[begin:].startswith(self.old), self.name
+        copy = folder / Path(self.backend).name
+        ignored = shutil.ignore_patterns("__pycache__", "build")
+        shutil.copytree(ROOT / self.backend, copy, ignore=ignored)
+        changed = text[:begin] + self.new + text[begin + len(self.old) :]
+        (copy / self.file).write_text(changed, encoding="utf-8")
+        return copy
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a fault.
+
+    Attributes:
+        fault: its name.
+        found_by: one of `STAGES`; empty if nothing found it.
+        how: what was said.
+        seconds: time that it took.
+        equivalent: why nothing can find it; empty if something can.
+    """
+
+    fault: str
+    found_by: str
+    how: str
+    seconds: float
+    equivalent: str = ""
+
+    @property
+    def result(self) -> str:
+        """Found, equivalent or missed."""
+        if self.found_by:
+            return "found"
+        return "equivalent" if self.equivalent else "MISSED"
+
+
+def manual_faults() -> list[RtlFault]:
+    """Return the faults of the data file."""
+    return [RtlFault(**each) for each in tomllib.loads(DATA.read_text(encoding="utf-8"))["fault"]]
+
+
+def mechanical_faults(count: int = MECHANICAL, seed: int = SEED) -> list[RtlFault]:
+    """Return faults that the mutator draws.
+
+    Args:
+        count: how many.
+        seed: equal seeds draw equal faults.
+    """
+    design = design_of(ROOT / STRAWBERRY)
+    paths = {path.name: path for path in design.files.sources}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
+    drawn = rtl_mutator.drawn(texts, seed, design.files.top)
+    equivalents = tomllib.loads(DATA.read_text(encoding="utf-8")).get("equivalent", [])
+    return [
+        RtlFault(
+            STRAWBERRY, f"{mutant.kind} {mutant.name}",
+            str(paths[mutant.file].relative_to(ROOT / STRAWBERRY)),
+            mutant.old, mutant.new, mutant.begin, _why(mutant, equivalents),
+        )
+        for mutant in itertools.islice(drawn, count)
+    ]  # fmt: skip
+
+
+def _why(mutant: rtl_mutator.Mutant, equivalents: Sequence[dict[str, str]]) -> str:
+    """Return why a mutant is equivalent, if the data file says so."""
+    for each in equivalents:
+        told = (each["file"], each["code"], each["old"], each["new"])
+        if told == (mutant.file, mutant.code, mutant.old, mutant.new):
+            return each["why"]
+    return ""
+
+
+# --- in the process of a fault -------------------------------------------------------------------
+
+
+def _digits(copy: Path, pauses: int = 0) -> str:
+    from umakit import find_backend
+    from umakit.errors import DeviceError
+    from umakit.tools.cosim import cosim_model
+
+    limit = LIMIT["pauses" if pauses else "digits"]
+    backends = [find_backend(str(copy))]
+    try:
+        difference = cosim_model(DIGITS, backends, pauses=pauses, timeout=limit).difference
+    except DeviceError as error:
+        return str(error)
+    return "" if difference is None else f"{difference.layer}: {difference.sentence}"
+
+
+def _diff(copy: Path) -> str:
+    from umakit import find_backend
+    from umakit.errors import DeviceError
+    from umakit.tools.diff import diff_model
+
+    try:
+        result = diff_model(DIGITS, [find_backend(str(copy))], device="rtl", most=1)
+    except DeviceError as error:
+        return str(error)
+    return "" if result.passed else "digits differs from the reference"
+
+
+def _layers(copy: Path, seconds: float) -> str:
+    from umakit import find_backend
+    from umakit.testing import check_backend
+
+    report = check_backend(find_backend(str(copy)), seconds=seconds, device="rtl")
+    return "" if report.passed else f"{report.failures[0].what} ({report.failures[0].case})"
+
+
+def _registers(copy: Path) -> str:
+    from umakit import find_backend
+    from umakit.testing.check.backend_check import check_only_registers
+
+    report = check_only_registers(find_backend(str(copy)), device="rtl")
+    return "" if report.passed else report.failures[0].what
+
+
+def _programs(copy: Path, seconds: float) -> str:
+    sys.path.insert(0, str(ROOT / "tests/rtl"))
+    import compare  # type: ignore[import-not-found]
+
+    return str(compare.first_difference(copy / "rtl", seconds))
+
+
+def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
+    """Look for a fault; prints a line of JSON for each stage.
+
+    Args:
+        fault: the fault.
+        seconds: time of `layers` and of `programs`.
+        stages: those to run.
+    """
+    in_driver = fault.file.endswith(".c")
+    with tempfile.TemporaryDirectory(prefix="umakit-rtl-fault-") as temporary:
+        copy = fault.planted(Path(temporary))
+        runs: dict[str, Callable[[], str]] = {
+            "digits": lambda: _diff(copy) if in_driver else _digits(copy),
+            "pauses": lambda: "" if in_driver else _digits(copy, pauses=1),
+            "registers": lambda: "" if in_driver else _registers(copy),
+            "programs": lambda: "" if in_driver else _programs(copy, seconds),
+            "layers": lambda: _layers(copy, seconds),
+        }
+        for stage in stages:
+            print(json.dumps({"stage": stage}), flush=True)
+            how = runs[stage]()
+            print(json.dumps({"stage": stage, "how": how}), flush=True)
+            if how:
+                return
+
+
+# --- in the process that starts them --------------------------------------------------------------
+
+
+def outcome_of(fault: RtlFault, seconds: float, stages: Sequence[str]) -> Outcome:
+    """Look for a fault in a process of its own, which is ended after `LONGEST` seconds."""
+    started = time.monotonic()
+    command = [sys.executable, __file__, "--seconds", str(seconds), "--stages", ",".join(stages)]
+    command += ["--one", json.dumps(asdict(fault))]
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
+        process = subprocess.Popen(
+            command, stdout=said, stderr=complained, start_new_session=True, text=True
+        )
+        try:
+            process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            ended = process.poll()
+            if ended is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        said.seek(0)
+        complained.seek(0)
+        lines = [json.loads(line) for line in said if line.startswith("{")]
+        errors = complained.read().strip().splitlines()
+    took = time.monotonic() - started
+    last = lines[-1] if lines else {"stage": ""}
+    if ended is None:
+        return Outcome(fault.name, last["stage"], f"does not end within {LONGEST:g} s", took)
+    if ended != 0:
+        how = f"the test itself failed: {errors[-1] if errors else 'no message'}"
+        return Outcome(fault.name, "", how, took)
+    if last["how"]:
+        return Outcome(fault.name, last["stage"], last["how"], took)
+    return Outcome(fault.name, "", "", took, fault.equivalent)
+
+
+def main(words: Sequence[str]) -> int:
+    """Print a table of faults and what found them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--stages", default=",".join(STAGES))
+    parser.add_argument("--mechanical", type=int, default=MECHANICAL)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--one")
+    given = parser.parse_args(words)
+    stages = given.stages.split(",")
+    if given.one:
+        run_one(RtlFault(**json.loads(given.one)), given.seconds, stages)
+        return 0
+    faults = [*mechanical_faults(given.mechanical, given.seed), *manual_faults()]
+    faults = [each for each in faults if all(word in each.name for word in given.words)]
+    outcomes = []
+    for number, fault in enumerate(faults, 1):
+        outcome = outcome_of(fault, given.seconds, stages)
+        outcomes.append(outcome)
+        print(f"{number:3} {outcome.result:10} {outcome.found_by:9} {outcome.seconds:6.1f} s  "
+              f"{outcome.fault}", flush=True)  # fmt: skip
+        for line in filter(None, (outcome.how[:160], outcome.equivalent)):
+            print(f"      {line}", flush=True)
+        if given.json:
+            given.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+    found = sum(bool(each.found_by) for each in outcomes)
+    equivalent = sum(each.result == "equivalent" for each in outcomes)
+    print(f"{found} of {len(outcomes)} found, {equivalent} equivalent, "
+          f"{len(outcomes) - found - equivalent} missed")  # fmt: skip
+    return 0 if found + equivalent >= 0.95 * len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
