@@ -75,6 +75,8 @@ class Choice:
         tiles: tiles of each layer; None for all.
         volatile: offsets of registers that are not compared, by backend.
         doorbells: offsets of registers whose writes begin commands, by backend.
+        idle: offsets of registers whose reading does nothing, by backend: the model reads them
+            until its accesses have taken as long as those of the RTL.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
         pauses: seed of pauses of the memory bus; 0 for none.
         window: what a waveform is written of; None for none.
@@ -84,6 +86,7 @@ class Choice:
     tiles: int | None = None
     volatile: Mapping[str, Sequence[int]] | None = None
     doorbells: Mapping[str, Sequence[int]] | None = None
+    idle: Mapping[str, Sequence[int]] | None = None
     corrupted: int | None = None
     pauses: int = 0
     window: Window | None = None
@@ -286,6 +289,9 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         listed = sorted({offset for each in (offsets or {}).values() for offset in each})
         if listed:
             found[f"UMAKIT_COSIM_{name}"] = ",".join(f"0x{offset:x}" for offset in listed)
+    alike = set.intersection(*map(set, (choice.idle or {"": ()}).values()))
+    if alike:
+        found["UMAKIT_COSIM_IDLE"] = f"0x{min(alike):x}"
     if wave is not None and choice.window is not None:
         window = choice.window
         found["UMAKIT_COSIM_WAVE"] = f"{wave.absolute()}:{window.first}:{window.last}"

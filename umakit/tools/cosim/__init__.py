@@ -29,7 +29,7 @@ from umakit.pipeline import ExportOptions, export_program, import_network, parti
 from umakit.text.spelling import closest
 from umakit.tools.cosim.files import WAVE, CosimFiles
 from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
-from umakit.tools.cosim.registers import doorbells_of, named_register, volatile_of
+from umakit.tools.cosim.registers import doorbells_of, idle_of, named_register, volatile_of
 from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 
@@ -131,6 +131,7 @@ def cosim_model(
             layers=chosen if layers or jobs > 1 else None,
             tiles=sample,
             volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
+            idle={each.backend: idle_of(by_name[each.backend]) for each in designs},
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
             pauses=pauses,
             corrupted=None if corrupt is None else _numbers(description, designs, [corrupt])[0],

@@ -20,6 +20,15 @@ def volatile_of(backend: UMABackend) -> list[int]:
     return sorted(offsets | {each.offset for each in _registers(backend) if each.volatile})
 
 
+def idle_of(backend: UMABackend) -> list[int]:
+    """Return offsets of registers that nothing changes and whose reading only takes time."""
+    return [
+        each.offset
+        for each in _registers(backend)
+        if each.access == "ro" and each.name in ("ID", "VERSION")
+    ]
+
+
 def doorbells_of(backend: UMABackend) -> list[int]:
     """Return offsets of registers whose writes begin commands, as far as the map says."""
     found = map_of(backend)
