@@ -46,23 +46,18 @@ static uint64_t *model_cycles(struct umakit_cosim *pair)
 static uint32_t pair_read32(void *simulator, uint32_t offset)
 {
     struct umakit_cosim *pair = simulator;
-    struct umakit_cosim_bus before;
     uint32_t value;
 
     if (!umakit_cosim_begin_access(pair)) {
         return UINT32_MAX;
     }
-    before = umakit_cosim_bus_now(pair);
     ++pair->layer.register_reads;
     ++pair->moment.access;
     record(pair, false, offset, 0u);
     umakit_cosim_note_read(pair, offset);
     value = umakit_cosim_read_timed(pair->model, offset, model_cycles(pair));
-    if (umakit_cosim_check(pair) && pair->is_attached) {
-        value = umakit_cosim_read(pair, offset, value);
-        umakit_cosim_let_model_wait(pair, before);
-    }
-    return value;
+    return umakit_cosim_check(pair) && pair->is_attached ? umakit_cosim_read(pair, offset, value)
+                                                         : value;
 }
 
 static void note_write(struct umakit_cosim *pair, uint32_t offset, uint32_t value)
@@ -86,20 +81,20 @@ static void note_write(struct umakit_cosim *pair, uint32_t offset, uint32_t valu
 static void pair_write32(void *simulator, uint32_t offset, uint32_t value)
 {
     struct umakit_cosim *pair = simulator;
-    struct umakit_cosim_bus before;
 
     if (!umakit_cosim_begin_access(pair)) {
         return;
     }
-    before = umakit_cosim_bus_now(pair);
     note_write(pair, offset, value);
     record(pair, true, offset, value);
-    umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
     if (pair->is_attached) {
         umakit_cosim_note_write(pair, offset, value);
         umakit_cosim_write_timed(&pair->rtl, offset, value, &pair->layer.rtl_access_cycles);
-        umakit_cosim_let_model_wait(pair, before);
         pair->moment.last_cycle = umakit_cosim_clock(&pair->rtl);
+        umakit_cosim_keep_step(pair, 1u); /* a write has its effect at the end */
+    }
+    umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
+    if (pair->is_attached) {
         umakit_cosim_report_progress(pair);
     }
     (void)umakit_cosim_check(pair);

@@ -10,9 +10,6 @@
  * side that is behind, until both agree or a limit is reached. A wait goes on until both
  * have raised their interrupt.
  *
- * A register access takes the model as long as it takes the RTL: it waits for the rest, or
- * reads a register whose reading does nothing while its interrupt is raised already.
- *
  * Memory that the device may write is compared when the driver unmaps it, which is final:
  * what the RTL writes after the driver has seen its completion is a difference. It is compared
  * at each completion, too: when a wait ends, or when a register changes that the driver reads.
@@ -32,8 +29,10 @@
  *                           counters and what reading changes; OFFSET:MASK for some bits
  *   UMAKIT_COSIM_CATCH_UP   cycles of the RTL's clock for a register to become equal, and
  *                           for an interrupt that the model raises soon (1,000,000)
- *   UMAKIT_COSIM_IDLE       offset of a register whose reading does nothing: with it, the
- *                           model passes time while an interrupt is raised, see below
+ *   UMAKIT_COSIM_IDLE       offset of a register that nothing changes and whose reading does
+ *                           nothing, such as an ID: the model reads it until its accesses have
+ *                           taken as long as those of the RTL, whose bus is slower. Cycles of
+ *                           both can be compared then; unset: an access takes what it takes
  *   UMAKIT_COSIM_REPORT     file for lines of JSON, see umakit_cosim_report.c
  *   UMAKIT_COSIM_WAVE       FILE:FIRST:LAST, waveform of these cycles of the RTL's clock
  *   UMAKIT_COSIM_WAVE_RESETS   after how many resets of the RTL they are counted (0)

@@ -30,7 +30,7 @@ struct umakit_cosim_options {
     uint32_t tiles;        /* UINT32_MAX: all */
     uint64_t catch_up;     /* cycles */
     uint32_t corrupt;      /* layer; UINT32_MAX: none */
-    uint32_t idle;         /* offset of a register whose reading does nothing; UINT32_MAX: none */
+    uint32_t idle;         /* register; UINT32_MAX: none */
     char *wave;            /* file; NULL: no waveform */
     uint64_t wave_first;
     uint64_t wave_last;
@@ -47,7 +47,6 @@ struct umakit_cosim_register {
     uint32_t written; /* last */
     bool has_been_read;
     uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
-    uint64_t writes_before; /* of the driver to any register, when both sides agreed */
 };
 
 /* A register access of the driver before it mapped a buffer. */
@@ -116,7 +115,7 @@ struct umakit_cosim_layer {
     uint64_t model_cycles; /* while the RTL took part */
     uint64_t rtl_cycles;
     uint64_t layer_model_cycles;
-    uint64_t model_access_cycles; /* of these: register accesses, each the first time */
+    uint64_t model_access_cycles; /* of these: register accesses of the driver */
     uint64_t rtl_access_cycles;
     uint64_t compared_bytes;
     uint64_t register_writes;
@@ -152,7 +151,6 @@ struct umakit_cosim {
     size_t register_count;
     size_t register_capacity;
     struct umakit_cosim_access *initial;
-    uint64_t writes; /* of the driver to registers */
     size_t initial_count;
     size_t initial_capacity;
 
@@ -228,21 +226,12 @@ bool umakit_cosim_begin_access(struct umakit_cosim *pair);
 /* Start the waveform if it is asked for after as many resets. */
 void umakit_cosim_start_waveform(struct umakit_cosim *pair);
 /* Read or write a register of an inner device, and add the cycles that it took. */
-/* Cycles of accesses to registers of both sides, before an access. */
-struct umakit_cosim_bus {
-    uint64_t model;
-    uint64_t rtl;
-};
-
-/* A register access takes as long as the bus says: let the model wait for what it took the RTL
- * more than the model, so that the engines of both have had the same time. Without a clock, or
- * while an interrupt is raised and there is no `idle` register, the model does not wait. */
-struct umakit_cosim_bus umakit_cosim_bus_now(const struct umakit_cosim *pair);
-void umakit_cosim_let_model_wait(struct umakit_cosim *pair, struct umakit_cosim_bus before);
-
 uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
 void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
                               uint64_t *cycles);
+/* Let the model's accesses in the layer take as long as those of the RTL, without one of
+ * `left` cycles that is still to come. */
+void umakit_cosim_keep_step(struct umakit_cosim *pair, uint64_t left);
 /* Count from here. */
 void umakit_cosim_start_counting(struct umakit_cosim *pair);
 /* The driver has seen that work has ended. */
