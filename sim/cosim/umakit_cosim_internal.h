@@ -47,6 +47,7 @@ struct umakit_cosim_register {
     uint32_t written; /* last */
     bool has_been_read;
     uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
+    uint64_t writes_before; /* of the driver to any register, when both sides agreed */
 };
 
 /* A register access of the driver before it mapped a buffer. */
@@ -151,6 +152,7 @@ struct umakit_cosim {
     size_t register_count;
     size_t register_capacity;
     struct umakit_cosim_access *initial;
+    uint64_t writes; /* of the driver to registers */
     size_t initial_count;
     size_t initial_capacity;
 
