@@ -100,6 +100,7 @@ void umakit_cosim_note_write(struct umakit_cosim *pair, uint32_t offset, uint32_
 {
     struct umakit_cosim_register *entry = register_at(pair, offset);
 
+    ++pair->writes;
     if (entry != NULL) {
         entry->is_written = true;
         entry->has_been_written = true;
@@ -201,14 +202,15 @@ static bool is_still(const struct answers *answers, uint32_t value, uint32_t agr
     return ((value ^ agreed) & answers->compared) == 0u;
 }
 
-/* Each gets time in turn, as it is seldom certain who is behind: one whose value is what both
- * had last gets more. Slices grow, so that who is not behind waits in vain for as long at most as
- * the other takes to catch up, or a share of it. */
+/* Each gets time in turn, as it is seldom certain who is behind. If the driver has only read
+ * since both agreed, it is who still has that value, and gets more; a write may change any register,
+ * such as the space of a queue. Slices grow, so that who is not behind waits in vain for as
+ * long at most as the other takes to catch up, or a share of it. */
 static void catch_up(struct umakit_cosim *pair, struct answers *answers,
                      const struct umakit_cosim_register *entry)
 {
     struct patience patience = {.cycles = pair->options.catch_up, .reads = MODEL_READS};
-    const bool is_known = entry->has_agreed && !entry->is_written;
+    const bool is_known = entry->has_agreed && entry->writes == pair->writes;
     const bool is_rtl_still = is_known && is_still(answers, answers->rtl, entry->agreed);
     const bool is_model_still = is_known && is_still(answers, answers->model, entry->agreed);
     uint64_t slice;
@@ -281,6 +283,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     entry->agreed = agreed;
     entry->has_agreed = true;
     entry->is_written = false;
+    entry->writes = pair->writes;
     if (is_news) {
         umakit_cosim_complete(pair);
     }

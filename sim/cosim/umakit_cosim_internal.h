@@ -45,6 +45,7 @@ struct umakit_cosim_register {
     bool is_written; /* by the driver, since they agreed */
     bool has_been_written;
     uint32_t written; /* last */
+    uint64_t writes;  /* of the driver, when both agreed */
     bool has_been_read;
     uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
 };
@@ -139,6 +140,7 @@ struct umakit_cosim {
     bool has_given_up; /* its last wait ended without an interrupt, on both sides */
     bool in_command;   /* a register was written since the last completion */
     bool has_mapped;
+    uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
     uint64_t written_before; /* by the RTL, when memory was compared last */
 
