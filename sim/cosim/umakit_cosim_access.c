@@ -14,7 +14,7 @@
 /* Cycles or reads for which one side is tried before the other is; it doubles each time. One
  * that is probably behind has more. */
 #define FIRST_SLICE 2u
-#define MORE 16u
+#define MORE 4u
 
 /* Cycles for which the RTL waits between two looks at the host's clock. */
 #define WAIT_SLICE 250000u
@@ -202,24 +202,24 @@ static bool is_still(const struct answers *answers, uint32_t value, uint32_t agr
     return ((value ^ agreed) & answers->compared) == 0u;
 }
 
-/* Each gets time in turn, as it is seldom certain who is behind; the RTL more of it, as a model
- * starts at once what takes hardware some cycles. If the driver wrote nothing since both had a
- * value, and the model still has it, the model is behind. Slices grow, so that who is not behind
- * waits in vain for as long at most as the other takes to catch up, or a share of it. */
+/* Each gets time in turn, as it is seldom certain who is behind. If the driver has only read
+ * since both agreed, it is who still has that value, and gets more; a write may change any register,
+ * such as the space of a queue. Slices grow, so that who is not behind waits in vain for as
+ * long at most as the other takes to catch up, or a share of it. */
 static void catch_up(struct umakit_cosim *pair, struct answers *answers,
                      const struct umakit_cosim_register *entry)
 {
     struct patience patience = {.cycles = pair->options.catch_up, .reads = MODEL_READS};
-    const bool is_known =
-        entry->has_agreed && !entry->is_written && entry->writes_before == pair->writes;
-    const bool is_model_behind = is_known && is_still(answers, answers->model, entry->agreed);
+    const bool is_known = entry->has_agreed && entry->writes == pair->writes;
+    const bool is_rtl_still = is_known && is_still(answers, answers->rtl, entry->agreed);
+    const bool is_model_still = is_known && is_still(answers, answers->model, entry->agreed);
     uint64_t slice;
 
     for (slice = FIRST_SLICE; !agree(answers) && pair->rtl.failure[0] == '\0' &&
                               (patience.cycles > 0u || patience.reads > 0u);
          slice *= 2u) {
-        try_rtl(pair, answers, &patience, is_model_behind ? slice : MORE * slice);
-        try_model(pair, answers, &patience, is_model_behind ? MORE * slice : slice);
+        try_rtl(pair, answers, &patience, is_rtl_still ? MORE * slice : slice);
+        try_model(pair, answers, &patience, is_model_still ? MORE * slice : slice);
     }
 }
 
@@ -282,8 +282,8 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     is_news = !entry->has_agreed || entry->is_written || entry->agreed != agreed;
     entry->agreed = agreed;
     entry->has_agreed = true;
-    entry->writes_before = pair->writes;
     entry->is_written = false;
+    entry->writes = pair->writes;
     if (is_news) {
         umakit_cosim_complete(pair);
     }

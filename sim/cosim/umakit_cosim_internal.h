@@ -45,9 +45,9 @@ struct umakit_cosim_register {
     bool is_written; /* by the driver, since they agreed */
     bool has_been_written;
     uint32_t written; /* last */
+    uint64_t writes;  /* of the driver, when both agreed */
     bool has_been_read;
     uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
-    uint64_t writes_before; /* of the driver to any register, when both sides agreed */
 };
 
 /* A register access of the driver before it mapped a buffer. */
@@ -140,6 +140,7 @@ struct umakit_cosim {
     bool has_given_up; /* its last wait ended without an interrupt, on both sides */
     bool in_command;   /* a register was written since the last completion */
     bool has_mapped;
+    uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
     uint64_t written_before; /* by the RTL, when memory was compared last */
 
@@ -152,7 +153,6 @@ struct umakit_cosim {
     size_t register_count;
     size_t register_capacity;
     struct umakit_cosim_access *initial;
-    uint64_t writes; /* of the driver to registers */
     size_t initial_count;
     size_t initial_capacity;
 

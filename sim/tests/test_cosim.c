@@ -356,7 +356,40 @@ static void test_reading_again(void)
     close_pair();
 }
 
-/* The RTL may take four times as long as the model, also if that is more than UMAKIT_COSIM_CATCH_UP. */
+/* Commands take about as long as the driver needs for the next one. When it looks, the model has
+ * room for one, as at its last look, and the RTL, which is slower, has none: the RTL is behind. */
+static void test_space_of_a_queue(void)
+{
+    uint32_t from = 0u;
+    uint32_t to = 0u;
+    uint32_t part;
+    uint32_t i;
+
+    prepare(27u, 2u);
+    copy_machine_model.latency = 23u;
+    commands_before = BYTES;
+    open_pair();
+    CHECK_EQUAL(umakit_device_map(pair, input, BYTES, UMAKIT_TO_DEVICE, &from), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(pair, output, BYTES, UMAKIT_FROM_DEVICE, &to), UMAKIT_OK);
+    for (part = 0u; part < BYTES; ++part) {
+        for (i = 0u; i < 18u; ++i) {
+            umakit_device_write32(pair, COPY_MACHINE_MODE, 0u);
+        }
+        i = 0u;
+        while (umakit_device_read32(pair, COPY_MACHINE_SPACE) == 0u && i < 10000u) {
+            ++i;
+        }
+        start_copy(from + part, to + part, 1u);
+    }
+    CHECK_EQUAL(poll(BYTES), UMAKIT_OK);
+    umakit_device_unmap(pair, to);
+    umakit_device_unmap(pair, from);
+    CHECK(!is_failed());
+    CHECK(copy_machine_model.now <= copy_machine_rtl.now);
+    close_pair();
+}
+
+/* The RTL may take four times as long as the model, also beyond UMAKIT_COSIM_CATCH_UP. */
 static void test_slower_waits(void)
 {
     prepare(20u + 220u, 2u);
@@ -878,6 +911,7 @@ int main(void)
     test_overlapping_buffers();
     test_wrong_byte_under_another_buffer();
     test_reading_again();
+    test_space_of_a_queue();
     test_slower_waits();
     test_stopped_in_the_middle();
     test_both_time_out();
