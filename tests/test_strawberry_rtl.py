@@ -43,7 +43,7 @@ def test_verilator_has_no_warning_about_the_design(parameters: dict[str, int]) -
 
 def test_random_programs_end_as_on_the_model(rtl: verilated_strawberry.RtlDevice) -> None:
     report = compare.Report()
-    for seed in range(16):
+    for seed in range(32):
         rtl.randomize(seed + 1, seed if seed % 4 == 3 else 0)
         compare.run_program(compare.Pair(rtl, report), seed)
     rtl.randomize(0, 0)

@@ -174,6 +174,12 @@ def draw_parameters(random: random.Random, registers: Registers, pair: Pair) -> 
     if random.random() < 0.3:  # many products are half way between two integers
         multipliers = seed.choice([4, 5, 6, 7], count).astype(np.int32) << 28
         low, high = -8, -1
+        if random.random() < 0.5:  # and results are not at their limits
+            bias = seed.integers(-100, 100, outputs, dtype=np.int32)
+            low, high = -6, 0
+            weights = operand_bytes(registers)["WEIGHTS"]
+            few = (seed.random(weights) < 2 * outputs / weights).astype(np.int8)
+            pair.load(few, registers["WEIGHTS_START"])
     multipliers[seed.random(count) < 0.05] = 0
     shifts = seed.integers(low, high, count, dtype=np.int8)
     pair.load(bias, registers["BIAS_START"])

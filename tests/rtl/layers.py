@@ -16,8 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from systolic_device import Device
-from verilated_strawberry import CONFIG, DRIVER, SIM, RtlDevice, clock_of
+from verilated_strawberry import CONFIG, DRIVER, SIM, Device, RtlDevice, clock_of
 
 from umakit import sim
 from umakit.devices.build import compile_c
