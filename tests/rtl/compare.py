@@ -20,8 +20,16 @@ from typing import Any
 
 import numpy as np
 from strawberry_commands import (
-    BUFFER, SIZE, Registers, draw_job, draw_transfer, is_aligned, model_cycles, operand_bytes,
-    size_class, transfer_cycles,
+    BUFFER,
+    SIZE,
+    Registers,
+    draw_job,
+    draw_transfer,
+    is_aligned,
+    model_cycles,
+    operand_bytes,
+    size_class,
+    transfer_cycles,
 )
 from verilated_strawberry import CONFIG, RtlDevice, clock_of
 
@@ -189,7 +197,9 @@ def run_program(pair: Pair, seed: int) -> None:
             pair.program(transfer)
             kind = "store" if transfer["DMA_DIRECTION"] else "load"
             kind += " of whole words" if is_aligned(transfer) else " at any address"
-            pair.run("DMA_START", f"{what}: {transfer}", size_class(kind, transfer_cycles(transfer)))
+            pair.run(
+                "DMA_START", f"{what}: {transfer}", size_class(kind, transfer_cycles(transfer))
+            )
             different = np.flatnonzero(pair.buffers[0] != pair.buffers[1])
             pair.report.expect(f"{what}: {transfer}: buffer", 0, different.size)
     pair.compare_scratchpads(f"program {seed}")

@@ -103,11 +103,23 @@ def build(folder: Path) -> Path:
     models += sorted(SIM.glob("src/umakit_systolic_*.c"))
     for source in (simulator, PROGRAM, *models):
         target = folder / f"{source.stem}.o"
-        language = ["gcc", "-std=c99"] if source.suffix == ".c" else ["g++", "-std=c++17", "-Wall", "-Wextra"]
+        language = (
+            ["gcc", "-std=c99"]
+            if source.suffix == ".c"
+            else ["g++", "-std=c++17", "-Wall", "-Wextra"]
+        )
         run(*language, *flags, "-c", source, "-o", target)
         objects.append(target)
     program = folder / "compare"
-    run("g++", *objects, made / "Vchocolate__ALL.a", made / "verilated.o", made / "verilated_threads.o", "-o", program)
+    run(
+        "g++",
+        *objects,
+        made / "Vchocolate__ALL.a",
+        made / "verilated.o",
+        made / "verilated_threads.o",
+        "-o",
+        program,
+    )
     return program
 
 

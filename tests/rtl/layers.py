@@ -114,7 +114,9 @@ def main() -> int:
     """Print a line for each layer."""
     model, rtl = ModelDevice(), RtlDevice()
     wrong = 0
-    print(f"{'layer':30} {'model':>7} {'RTL':>7} {'accesses':>8} {'rest':>5} {'share':>7} {'rest':>7}")
+    print(
+        f"{'layer':30} {'model':>7} {'RTL':>7} {'accesses':>8} {'rest':>5} {'share':>7} {'rest':>7}"
+    )
     for layer in LAYERS:
         expected, accesses, result = run_layer(model, layer)
         found, _, rtl_result = run_layer(rtl, layer)

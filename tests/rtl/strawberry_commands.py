@@ -144,9 +144,11 @@ def draw_transfer(random: random.Random, bus: int) -> Registers:
         if random.random() < 0.1:
             row_stride, plane_stride = plane_stride, row_stride + plane_stride * rows
         strides |= {f"DMA_{side}_ROW_STRIDE": row_stride, f"DMA_{side}_PLANE_STRIDE": plane_stride}
+
     def reach(side: str) -> int:
         return ((rows - 1) * strides[f"DMA_{side}_ROW_STRIDE"]
                 + (planes - 1) * strides[f"DMA_{side}_PLANE_STRIDE"] + row)  # fmt: skip
+
     start = random.randint(0, SIZE - reach("SCRATCHPAD"))
     at = random.choice([0, 8, random.randint(0, BUFFER - reach("BUS"))])
     if random.random() < 0.2:
