@@ -32,8 +32,17 @@ namespace {
 
 using Word = std::uint32_t;
 
-/* The configuration of accel.toml in backends/chocolate_accelerator/rtl. */
-constexpr Word ROWS = 4, COLUMNS = 4, BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = 4;
+/* The configuration of accel.toml in backends/chocolate_accelerator/rtl, unless others are given. */
+#ifndef ROWS
+#define ROWS 4
+#endif
+#ifndef COLUMNS
+#define COLUMNS 4
+#endif
+#ifndef QUEUE_DEPTH
+#define QUEUE_DEPTH 4
+#endif
+constexpr Word BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = QUEUE_DEPTH;
 constexpr Word SCRATCHPAD = BANKS * BANK_BYTES;
 constexpr Word LATENCY = 16, BURST = 256;
 
@@ -555,7 +564,7 @@ Program tiled_stream(Word rows_of_tile, Word channels, Word out_channels, Word k
     const Word out_bytes = rows_of_tile * width * out_channels;
     const Word depth = kernel * kernel * channels;
     const Word weights = 4 * BANK_BYTES, parameters = 6 * BANK_BYTES;
-    const Word weight_bytes = depth * ((out_channels + 3) / 4 * 4);
+    const Word weight_bytes = depth * ((out_channels + COLUMNS - 1) / COLUMNS * COLUMNS);
 
     if (in_bytes > BANK_BYTES || out_bytes > BANK_BYTES || weight_bytes > 2 * BANK_BYTES) {
         return {};
@@ -688,13 +697,9 @@ Program wrong_command()
     program.push_back({What::WAIT_DMA});
     load(program, SHIFTS, job.shifts, job.scales, How::START);
     program.push_back({What::WAIT_DMA});
-    if (is_transfer) { /* what is right then lies outside of what is mapped: on the bus only */
+    if (is_transfer) { /* that is right on the bus, whatever its size and direction */
         r[OFFSET(DMA_BUS_ROW_STRIDE)] = r[OFFSET(DMA_BUS_PLANE_STRIDE)] = 0;
-        if (r[OFFSET(DMA_DIRECTION)] == 0) {
-            r[OFFSET(DMA_BUS_ADDRESS)] = input_address;
-        } else {
-            r[OFFSET(DMA_BUS_ADDRESS)] = output_address;
-        }
+        r[OFFSET(DMA_BUS_ADDRESS)] = output_address;
     }
     r[offset] = pick(wrong);
     command(program, r, is_transfer, how);
@@ -833,7 +838,10 @@ Program bus_error()
     }
     command(program, registers_of(t), true, how);
     if (how == How::ENQUEUE && one_in(2)) {
-        command(program, random_job(1).registers, false, how); /* is dropped, or refused */
+        Registers job = random_job(1).registers; /* is dropped, or refused */
+
+        job[OFFSET(ACCUMULATE)] = 2; /* without shifts, which might be wrong as well */
+        command(program, job, false, how);
     }
     program.push_back({What::QUIET});
     for (Word offset : {OFFSET(STATUS), OFFSET(ERROR), OFFSET(COMMANDS_LEFT)}) {
