@@ -32,8 +32,17 @@ namespace {
 
 using Word = std::uint32_t;
 
-/* The configuration of accel.toml in backends/small_chocolate_accelerator. */
-constexpr Word ROWS = 4, COLUMNS = 4, BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = 4;
+/* The configuration of accel.toml in backends/small_chocolate_accelerator/rtl, unless others are given. */
+#ifndef ROWS
+#define ROWS 4
+#endif
+#ifndef COLUMNS
+#define COLUMNS 4
+#endif
+#ifndef QUEUE_DEPTH
+#define QUEUE_DEPTH 4
+#endif
+constexpr Word BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = QUEUE_DEPTH;
 constexpr Word SCRATCHPAD = BANKS * BANK_BYTES;
 constexpr Word LATENCY = 16, BURST = 256;
 
@@ -351,6 +360,7 @@ Transfer random_transfer(bool is_out)
 
 struct Job {
     Registers registers;
+    std::vector<std::pair<Word, Word>> edges; /* values at a limit and next to it, by offset */
     Word shifts, multipliers, scales, ofmap, ofmap_bytes;
 };
 
@@ -455,6 +465,23 @@ Job random_job(Word size)
                              one_in(4) ? signed_between(-31, 30) : signed_between(-22, -16),
                              signed_between(-128, 127), signed_between(-128, -40),
                              signed_between(-40, 127)});
+        const Word starts[7] = {OFFSET(IFMAP_START), OFFSET(WEIGHTS_START), OFFSET(BIAS_START),
+                                OFFSET(MULTIPLIERS_START), OFFSET(SHIFTS_START),
+                                OFFSET(ADDEND_START), OFFSET(OFMAP_START)};
+        for (int i = 0; i < 7; ++i) {
+            const auto &[bytes, alignment, start] = operand[i];
+            const Word last = (SCRATCHPAD - bytes) / alignment * alignment;
+
+            job.edges.insert(job.edges.end(), {{starts[i], last},
+                                               {starts[i], last + alignment},
+                                               {OFFSET(OFMAP_START), start + bytes},
+                                               {OFFSET(OFMAP_START), start + bytes - 1},
+                                               {OFFSET(OFMAP_START), start - operand[6].bytes},
+                                               {OFFSET(OFMAP_START), start - operand[6].bytes + 1}});
+        }
+        for (Word i = 0; accumulate != 0 && i < 8; ++i) {
+            job.edges.emplace_back(OFFSET(ACCUMULATOR_START), SUM_BYTES - sums + 4 * (i % 2));
+        }
         job.shifts = operand[4].start;
         job.multipliers = operand[3].start;
         job.scales = scales;
@@ -555,7 +582,7 @@ Program tiled_stream(Word rows_of_tile, Word channels, Word out_channels, Word k
     const Word out_bytes = rows_of_tile * width * out_channels;
     const Word depth = kernel * kernel * channels;
     const Word weights = 4 * BANK_BYTES, parameters = 6 * BANK_BYTES;
-    const Word weight_bytes = depth * ((out_channels + 3) / 4 * 4);
+    const Word weight_bytes = depth * ((out_channels + COLUMNS - 1) / COLUMNS * COLUMNS);
 
     if (in_bytes > BANK_BYTES || out_bytes > BANK_BYTES || weight_bytes > 2 * BANK_BYTES) {
         return {};
@@ -688,15 +715,17 @@ Program wrong_command()
     program.push_back({What::WAIT_DMA});
     load(program, SHIFTS, job.shifts, job.scales, How::START);
     program.push_back({What::WAIT_DMA});
-    if (is_transfer) { /* what is right then lies outside of what is mapped: on the bus only */
+    if (is_transfer) { /* that is right on the bus, whatever its size and direction */
         r[OFFSET(DMA_BUS_ROW_STRIDE)] = r[OFFSET(DMA_BUS_PLANE_STRIDE)] = 0;
-        if (r[OFFSET(DMA_DIRECTION)] == 0) {
-            r[OFFSET(DMA_BUS_ADDRESS)] = input_address;
-        } else {
-            r[OFFSET(DMA_BUS_ADDRESS)] = output_address;
-        }
+        r[OFFSET(DMA_BUS_ADDRESS)] = output_address;
     }
     r[offset] = pick(wrong);
+    if (!is_transfer && one_in(2)) {
+        const auto &[edge, value] = job.edges[below(static_cast<Word>(job.edges.size()))];
+
+        r = job.registers;
+        r[edge] = value;
+    }
     command(program, r, is_transfer, how);
     read(program, OFFSET(ERROR));
     read(program, OFFSET(ERROR_ADDRESS));
@@ -723,7 +752,7 @@ Program wrong_shift()
     program.push_back({What::WAIT_DMA});
     load(program, SHIFTS, job.shifts, job.scales, How::START);
     program.push_back({What::WAIT_DMA});
-    load(program, SHIFTS + 4090, job.shifts + which, 1, How::START); /* 31 */
+    load(program, SHIFTS + 4090 + below(2), job.shifts + which, 1, How::START); /* 31 or -32 */
     program.push_back({What::WAIT_DMA});
     command(program, job.registers, false, one_in(2) ? How::START : How::ENQUEUE);
     program.push_back({What::QUIET});
@@ -833,7 +862,10 @@ Program bus_error()
     }
     command(program, registers_of(t), true, how);
     if (how == How::ENQUEUE && one_in(2)) {
-        command(program, random_job(1).registers, false, how); /* is dropped, or refused */
+        Registers job = random_job(1).registers; /* is dropped, or refused */
+
+        job[OFFSET(ACCUMULATE)] = 2; /* without shifts, which might be wrong as well */
+        command(program, job, false, how);
     }
     program.push_back({What::QUIET});
     for (Word offset : {OFFSET(STATUS), OFFSET(ERROR), OFFSET(COMMANDS_LEFT)}) {
@@ -898,8 +930,8 @@ void fill(Device &model, Device &rtl)
         if (i >= SHIFTS && i < MULTIPLIERS) {
             byte = one_in(4) ? signed_between(-31, 30) : signed_between(-12, 0);
         }
-        if (i == SHIFTS + 4090) {
-            byte = one_in(2) ? 31u : 0xE0u;
+        if (i == SHIFTS + 4090 || i == SHIFTS + 4091) {
+            byte = i == SHIFTS + 4090 ? 31u : 0xE0u;
         }
         if (i >= MULTIPLIERS && i % 4 == 3) {
             byte = one_in(8) ? random_bits() & 0x7Fu : 0x40u | (random_bits() & 0x3Fu);
