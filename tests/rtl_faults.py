@@ -255,11 +255,8 @@ def _programs(copy: Path) -> str:
                 device.randomize(seed, seed if seed % 4 == 0 else 0)
                 pair = compare.Pair(device, report)
                 compare.run_program(pair, seed)
-            for phase in ("accesses", "wrong_transfers", "wrong_jobs", "together", "stops",
-                          "bus_faults"):  # fmt: skip
-                fault_pair = compare_faults.FaultPair(device, report)
-                fault_pair.prepare()
-                getattr(compare_faults, phase)(fault_pair)
+            for phase in compare_faults.PHASES:
+                compare_faults.run_phase(phase, device, report)
         except _Found as found:
             return str(found)
     return ""
@@ -276,23 +273,23 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
     from umakit.devices import designs
 
     os.environ["UMAKIT_COSIM_CATCH_UP"] = str(CATCH_UP)
-    usual = verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator._make
-    in_driver = fault.file.endswith(".c")
+    usual = verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator.SPEED, verilator._make
+    quick = QUICK, ("-std=c++17", "-O0"), verilator.SPEED[:-2], _quick_make  # one file of C++
+    in_driver, is_strawberry = fault.file.endswith(".c"), fault.backend == STRAWBERRY
     with tempfile.TemporaryDirectory(prefix="umakit-rtl-fault-") as temporary:
         copy = fault.planted(Path(temporary))
         runs: dict[str, Callable[[], str]] = {
             "digits": lambda: _diff(copy) if in_driver else _digits(copy),
             "pauses": lambda: "" if in_driver else _digits(copy, pauses=1),
             "registers": lambda: "" if in_driver else _registers(copy),
-            "programs": lambda: "" if in_driver else _programs(copy),
+            "programs": lambda: "" if in_driver or not is_strawberry else _programs(copy),
             "layers": lambda: _layers(copy, seconds),
         }
         for stage in stages:
             # Designs that run for a moment only are not worth the compiler's time.
             is_long = stage == "layers"
-            verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator._make = (
-                usual if is_long else (QUICK, ("-std=c++17", "-O0"), _quick_make)
-            )
+            chosen = usual if is_long else quick
+            verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator.SPEED, verilator._make = chosen
             print(json.dumps({"stage": stage}), flush=True)
             how = runs[stage]()
             print(json.dumps({"stage": stage, "how": how}), flush=True)

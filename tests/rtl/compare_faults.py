@@ -31,6 +31,8 @@ JOB_REGISTERS = [
 ]  # fmt: skip
 LONGEST = 60_000
 """Cycles of a job that runs to its end; others are stopped."""
+SLACK = 24
+"""Cycles or bytes by which the beginning of work may be apart: of checks, and of the bus."""
 SLICE = 500
 """Cycles that are waited for at a time."""
 
@@ -62,6 +64,17 @@ class FaultPair(Pair):
         """CLEAR, START, and wait or stop; then compare states, with waits of any length."""
         self.control("CLEAR", command)
         self.settle(what, leave_out)
+
+    def compare_result(self, what: str) -> None:
+        """Copy where results of `BASE` lie out of both scratchpads and compare that."""
+        for buffer in self.buffers:
+            buffer[:200] = 0
+        self.program({"DMA_BUS_ADDRESS": self.bus, "DMA_SCRATCHPAD_START": BASE["OFMAP_START"],
+                      "DMA_DIRECTION": 1, "DMA_ROW_BYTES": 200, "DMA_ROWS": 1,
+                      "DMA_PLANES": 1})  # fmt: skip
+        self.run("DMA_START", f"{what}: its result")
+        different = np.flatnonzero(self.buffers[0][:200] != self.buffers[1][:200])
+        self.report.expect(f"{what}: bytes from {different[:4]}", 0, different.size)
 
     def settle(self, what: str, leave_out: tuple[str, ...] = ()) -> None:
         """Wait until both are idle, or stop them, and compare."""
@@ -332,13 +345,61 @@ def bus_faults(pair: FaultPair) -> None:
                     device._library.umakit_simulator_remove_faults(device.handle)
 
 
+def progress(pair: FaultPair) -> None:
+    """What registers say about work that has just begun, and about counters that were reset."""
+    high = [OFFSETS[name] for name in OFFSETS if name.endswith("_HIGH")]
+    found = [[device.read_at(offset) for offset in high] for device in pair.devices]
+    pair.report.expect("high halves of counters after power-on", *found)
+    source = random.Random(17)
+    for number in range(12):
+        job = draw_job(source)
+        pair.control("CLEAR")
+        pair.program(job)
+        pair.control("ARRAY_START")
+        left = [device.read("ARRAY_CYCLES_LEFT") for device in pair.devices]
+        what = f"cycles left of {left} of job {number} at its start"
+        pair.report.expect(what, True, abs(left[0] - left[1]) <= SLACK)
+        pair.settle(what)
+        rows = 1 + number % 3
+        pair.control("CLEAR")
+        pair.program({"DMA_BUS_ADDRESS": pair.bus, "DMA_SCRATCHPAD_START": 0,
+                      "DMA_DIRECTION": number % 2, "DMA_ROW_BYTES": 999, "DMA_ROWS": rows,
+                      "DMA_PLANES": 2})  # fmt: skip
+        pair.control("DMA_START")
+        left = [device.read("DMA_BYTES_LEFT") for device in pair.devices]
+        what = f"bytes left of {left} of {rows} rows at their start"
+        pair.report.expect(what, True, abs(left[0] - left[1]) <= SLACK)
+        pair.settle(what)
+
+
+def rescaling(pair: FaultPair) -> None:
+    """Sums at powers of two with shifts of all sizes: where products reach the limits of 32 bits."""
+    seed = np.random.default_rng(23)
+    outputs = BASE["OUTPUT_CHANNELS"]
+    for number in range(80):
+        powers = seed.integers(0, 31, outputs)
+        sums = seed.choice([-1, 1], outputs) * (1 << powers) + seed.choice([-1, 0, 0, 0, 1], outputs)
+        # Half of the results are about 2^31.
+        shifts = np.where(seed.random(outputs) < 0.5, 32 - powers + seed.integers(-1, 2, outputs),
+                          seed.integers(-31, 31, outputs)).clip(-31, 30)  # fmt: skip
+        multipliers = seed.choice([1 << 30, 1 << 30, (1 << 30) + 1, 2**31 - 1], outputs)
+        clips = {"CLIP_LOWEST": -128, "CLIP_HIGHEST": 127, "OUTPUT_ZERO_POINT": number % 3 - 1}
+        pair.load(np.zeros(operand_bytes(BASE)["WEIGHTS"], np.int8), BASE["WEIGHTS_START"])
+        pair.load(sums.astype(np.int32), BASE["BIAS_START"])
+        pair.load(multipliers.astype(np.int32), BASE["MULTIPLIERS_START"])
+        pair.load(shifts.astype(np.int8), BASE["SHIFTS_START"])
+        pair.program(BASE | clips | {"ROUNDING": number % 2})
+        pair.attempt("ARRAY_START", f"sums at powers of two, number {number}")
+        pair.compare_result(f"sums at powers of two, number {number}")
+
+
 def row_start(at: int, first: int) -> int:
     """The first byte of the burst that a byte is in."""
     row = first + (800 if at >= 800 else 0)
     return row + max(at - row, 0) // 256 * 256
 
 
-PHASES = (accesses, wrong_transfers, wrong_jobs, together, stops, bus_faults)
+PHASES = (accesses, wrong_transfers, wrong_jobs, together, stops, bus_faults, progress, rescaling)
 
 
 def run_phase(phase: Callable[[FaultPair], None], rtl: RtlDevice, report: Report) -> None:

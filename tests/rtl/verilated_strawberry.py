@@ -111,7 +111,7 @@ def build(folder: Path, files: list[Path] | None = None) -> Path:
     (folder / "model.cc").write_text(
         "".join(f'#include "{path.name}"\n' for path in model), encoding="utf-8"
     )
-    _run("g++", "-std=c++17", "-O2", "-fPIC", *headers, *defines, "-include",
+    _run("g++", "-std=c++17", "-O1" if files else "-O2", "-fPIC", *headers, *defines, "-include",
          SIM / "rtl/include/umakit/rtl_messages.h", "-o", folder / "design.o", "-r",
          folder / "model.cc", root / "verilated.cpp", root / "verilated_threads.cpp")  # fmt: skip
     objects: list[Path] = [folder / "design.o"]

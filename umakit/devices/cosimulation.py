@@ -46,6 +46,10 @@ REPORT, WAVE = "report.jsonl", "window.fst"
 
 POLL_SECONDS = 0.2
 
+ALL_ONES = 0xFFFFFFFF
+"""State in front of a reset, in place of a seed of random values: flags that a reset leaves out are
+set."""
+
 Arrays = Mapping[str, npt.NDArray[Any]]
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -77,7 +81,7 @@ class Choice:
         doorbells: offsets of registers whose writes begin commands, by backend.
         idle: offset of a register of all backends whose reading does nothing; None if unknown.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
-        pauses: seed of pauses of the memory bus; 0 for none.
+        pauses: seed of pauses of the memory bus, with other values in front of resets; 0 for none.
         window: what a waveform is written of; None for none.
     """
 
@@ -286,6 +290,7 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         found["UMAKIT_COSIM_IDLE"] = str(choice.idle)
     if choice.pauses:
         found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
+        found["UMAKIT_COSIM_STATE"] = str(ALL_ONES)
     for name, offsets in (("VOLATILE", choice.volatile), ("DOORBELLS", choice.doorbells)):
         listed = sorted({offset for each in (offsets or {}).values() for offset in each})
         if listed:

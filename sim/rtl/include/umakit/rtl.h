@@ -43,9 +43,12 @@ namespace umakit::rtl {
 constexpr std::uint64_t LEAST_SLICE = 32;
 constexpr std::uint64_t SLICES = 8;
 
-/* What every reset does to the state of a design that no reset brings into one. */
+/* With a seed of this, state that no reset brings into one begins with ones. */
+constexpr int ALL_ONES = -1;
+
+/* What the state of a design is in front of every reset, which does not bring all of it into one. */
 struct PowerOn {
-    bool is_random = true;
+    bool is_random = true; /* else 0 */
     int seed = 1;
     std::uint32_t stall_seed = 0;
 };
@@ -132,8 +135,8 @@ private:
 
         explicit Context(const PowerOn &power_on)
         {
-            context.randReset(power_on.is_random ? 2 : 0);
-            context.randSeed(power_on.seed);
+            context.randReset(!power_on.is_random ? 0 : power_on.seed == ALL_ONES ? 1 : 2);
+            context.randSeed(std::max(power_on.seed, 1));
             Window::prepare(context);
             last_error[0] = '\0';
             ending[0] = '\0';
@@ -275,7 +278,9 @@ private:
             State &it = state();
             it.machine.reset();
             it.machine = std::make_unique<Machine<Design>>(it.host, it.power_on, it.window);
-            ++it.power_on.seed; /* the next reset meets another state */
+            if (it.power_on.seed != ALL_ONES) {
+                ++it.power_on.seed; /* the next reset meets another state */
+            }
         });
     }
 
