@@ -96,6 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
         )  # before modules of tests are imported, which read it
     if hasattr(config, "workerinput"):
         _leave_out_threads_of_xdist()
+    else:
+        compiler_flags.delete_old()
     if os.environ.get("UMAKIT_CI"):
         programs = ["gcc", "clang", "chromium"]
         for device in DEVICES:
