@@ -43,7 +43,7 @@ def test_cycles_of_long_streams_are_those_of_the_model(comparison: Path) -> None
 
 def test_accel_toml_has_the_parameters_of_the_top() -> None:
     text = (RTL / "chocolate.sv").read_text(encoding="utf-8")
-    config = tomllib.loads((RTL / "accel.toml").read_text(encoding="utf-8"))
+    config = tomllib.loads((RTL.parent / "accel.toml").read_text(encoding="utf-8"))
     scratchpad = config["memory"][0]
     expected = {
         "ROWS": config["array"]["rows"],
