@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
+.PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-quantized bench-sim bench-chocolate bench-m3
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make quick      each Python test with its first parameters and one drawn example"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
 	@echo "                for SOAK_MINUTES; soak-bugs: bugs in copies of backends, which uma check finds;"
+	@echo "                soak-rtl: faults in copies of designs and their drivers (needs Verilator);"
 	@echo "                soak-tests: comparisons again, with SOAK_EXAMPLES networks each and"
 	@echo "                SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
@@ -88,7 +89,7 @@ SOAK_EXAMPLES ?= 200
 SOAK_INFERENCES ?= 1000
 SOAK_MINUTES ?= 30
 
-soak: soak-onnx soak-mutants soak-bugs soak-tests
+soak: soak-onnx soak-mutants soak-bugs soak-rtl soak-tests
 
 # Every node test of ONNX, in five columns.
 soak-onnx: install-test
@@ -106,6 +107,10 @@ soak-mutants: install-test
 # Bugs in copies of backends, each of which `uma check` has to find.
 soak-bugs: install-test
 	PYTHONPATH=tests $(BIN)/python tests/planted_bugs.py
+
+# Faults in copies of designs and of their drivers, which cosim and `uma check --rtl` have to find.
+soak-rtl: install-test
+	PYTHONPATH=tests $(BIN)/python tests/rtl_faults.py --json build/rtl_faults.json
 
 soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
@@ -199,7 +204,7 @@ bench-m3: $(VENV)/installed-test
 # The designs in `rtl` are sources: `uma new` takes them from here.
 backends: install
 	rm -rf build/backends && mkdir -p build/backends
-	@for name in vanilla strawberry chocolate; do \
+	@for name in vanilla strawberry chocolate small_chocolate; do \
 	  $(BIN)/uma new $${name}_accelerator --tutorial $$name --directory build/backends && \
 	  find backends/$${name}_accelerator -mindepth 1 -maxdepth 1 ! -name rtl -exec rm -rf {} + && \
 	  cp -R build/backends/$${name}_accelerator/. backends/$${name}_accelerator/ || exit 1; \

@@ -73,7 +73,8 @@ def new(
         str | None,
         _flag(
             "Instead: a finished mock accelerator: vanilla (float32, the CPU's memory), "
-            "strawberry (int8, scratchpad, DMA) or chocolate (int8, tiles, DMA during compute)."
+            "strawberry (int8, scratchpad, DMA, RTL), chocolate (int8, tiles, DMA during compute) "
+            "or small_chocolate (the same with an array of 4x4, and RTL)."
         ),
     ] = None,
     operators: Annotated[

@@ -24,19 +24,21 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import rtl_mutator
 
+from umakit.devices import verilator
 from umakit.devices.designs import design_of
 
+MAKE = verilator._make
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests/data/rtl_faults.toml"
 DIGITS = ROOT / "examples/digits/digits_int8.onnx"
@@ -45,6 +47,15 @@ MECHANICAL, SEED = 20, 0
 STAGES = ("digits", "pauses", "registers", "programs", "layers")
 LIMIT = {"digits": 90.0, "pauses": 90.0}
 """Seconds of a co-simulation, of which digits takes one."""
+
+PROGRAMS = 60
+"""Random programs of register accesses."""
+
+QUICK = ("-O0", "-fno-strict-aliasing")
+"""How designs are compiled that run for a moment."""
+
+CATCH_UP = 100_000
+"""Cycles by which the RTL may be later than the model in a co-simulation."""
 
 LONGEST = 900.0
 """Seconds after which a fault's process is ended."""
@@ -206,11 +217,52 @@ def _registers(copy: Path) -> str:
     return "" if report.passed else report.failures[0].what
 
 
-def _programs(copy: Path, seconds: float) -> str:
-    sys.path.insert(0, str(ROOT / "tests/rtl"))
-    import compare  # type: ignore[import-not-found]
+def _quick_make(folder: Path, top: str, compiler: Sequence[str]) -> None:
+    """Compile a design with Verilator's own objects of an earlier one."""
+    kept = Path(tempfile.gettempdir()) / f"umakit-rtl-faults-{os.getuid()}"
+    kept.mkdir(exist_ok=True)
+    names = verilator._runtime_objects(folder, top)
+    for name in names:
+        if (kept / name).exists():
+            shutil.copy(kept / name, folder / name)
+    MAKE(folder, top, compiler)
+    for name in names:
+        if not (kept / name).exists():
+            shutil.copy(folder / name, kept / name)
 
-    return str(compare.first_difference(copy / "rtl", seconds))
+
+class _Found(Exception):
+    """The first difference of a comparison."""
+
+
+def _programs(copy: Path) -> str:
+    """Compare random programs, and what can go wrong, on the design and on the C model."""
+    sys.path.insert(0, str(ROOT / "tests/rtl"))
+    import compare
+    import compare_faults
+    from verilated_strawberry import RtlDevice, build, sources
+
+    class First(compare.Report):
+        def expect(self, what: str, expected: object, found: object) -> None:
+            if expected != found:
+                raise _Found(f"{what}: model {expected}, RTL {found}")
+
+    report = First()
+    with tempfile.TemporaryDirectory(prefix="umakit-rtl-fault-") as folder:
+        device = RtlDevice(build(Path(folder), sources(copy / "rtl")))
+        try:
+            for seed in range(1, PROGRAMS + 1):
+                device.randomize(seed, seed if seed % 4 == 0 else 0)
+                pair = compare.Pair(device, report)
+                compare.run_program(pair, seed)
+            for phase in ("accesses", "wrong_transfers", "wrong_jobs", "together", "stops",
+                          "bus_faults"):  # fmt: skip
+                fault_pair = compare_faults.FaultPair(device, report)
+                fault_pair.prepare()
+                getattr(compare_faults, phase)(fault_pair)
+        except _Found as found:
+            return str(found)
+    return ""
 
 
 def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
@@ -218,9 +270,13 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
 
     Args:
         fault: the fault.
-        seconds: time of `layers` and of `programs`.
+        seconds: time of `layers`.
         stages: those to run.
     """
+    from umakit.devices import designs
+
+    os.environ["UMAKIT_COSIM_CATCH_UP"] = str(CATCH_UP)
+    usual = verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator._make
     in_driver = fault.file.endswith(".c")
     with tempfile.TemporaryDirectory(prefix="umakit-rtl-fault-") as temporary:
         copy = fault.planted(Path(temporary))
@@ -228,10 +284,15 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
             "digits": lambda: _diff(copy) if in_driver else _digits(copy),
             "pauses": lambda: "" if in_driver else _digits(copy, pauses=1),
             "registers": lambda: "" if in_driver else _registers(copy),
-            "programs": lambda: "" if in_driver else _programs(copy, seconds),
+            "programs": lambda: "" if in_driver else _programs(copy),
             "layers": lambda: _layers(copy, seconds),
         }
         for stage in stages:
+            # Designs that run for a moment only are not worth the compiler's time.
+            is_long = stage == "layers"
+            verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator._make = (
+                usual if is_long else (QUICK, ("-std=c++17", "-O0"), _quick_make)
+            )
             print(json.dumps({"stage": stage}), flush=True)
             how = runs[stage]()
             print(json.dumps({"stage": stage, "how": how}), flush=True)
@@ -245,35 +306,61 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
 def outcome_of(fault: RtlFault, seconds: float, stages: Sequence[str]) -> Outcome:
     """Look for a fault in a process of its own, which is ended after `LONGEST` seconds."""
     started = time.monotonic()
-    command = [sys.executable, __file__, "--seconds", str(seconds), "--stages", ",".join(stages)]
-    command += ["--one", json.dumps(asdict(fault))]
-    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
-        process = subprocess.Popen(
-            command, stdout=said, stderr=complained, start_new_session=True, text=True
-        )
-        try:
-            process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            ended = process.poll()
-            if ended is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    with tempfile.TemporaryFile("w+") as said:
+        process = os.fork()  # TVM is loaded once
+        if process == 0:
+            _in_child(said.fileno(), fault, seconds, stages)
+        ended = _ended(process, started + LONGEST)
         said.seek(0)
-        complained.seek(0)
-        lines = [json.loads(line) for line in said if line.startswith("{")]
-        errors = complained.read().strip().splitlines()
+        lines = said.read().splitlines()
     took = time.monotonic() - started
-    last = lines[-1] if lines else {"stage": ""}
-    if ended is None:
+    reports = [json.loads(line) for line in lines if line.startswith('{"stage"')]
+    last = reports[-1] if reports else {"stage": ""}
+    if not ended:
         return Outcome(fault.name, last["stage"], f"does not end within {LONGEST:g} s", took)
-    if ended != 0:
-        how = f"the test itself failed: {errors[-1] if errors else 'no message'}"
-        return Outcome(fault.name, "", how, took)
+    if "how" not in last:
+        return Outcome(fault.name, "", f"the test itself failed: {' '.join(lines[-1:])}", took)
     if last["how"]:
         return Outcome(fault.name, last["stage"], last["how"], took)
     return Outcome(fault.name, "", "", took, fault.equivalent)
+
+
+def _in_child(said: int, fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
+    """Run the stages with all output in a file; does not return."""
+    try:
+        os.setsid()
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        run_one(fault, seconds, stages)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _ended(process: int, end: float) -> bool:
+    """Wait for a process until a time, and end it and what it runs then."""
+    while time.monotonic() < end:
+        if os.waitpid(process, os.WNOHANG)[0]:
+            return True
+        time.sleep(0.1)
+    os.killpg(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return False
+
+
+def _load() -> None:
+    """Load what processes of faults need, so that each begins with it."""
+    import umakit.testing
+    import umakit.tools.cosim
+    import umakit.tools.diff
+    from umakit import find_backend
+    from umakit.pipeline import import_network
+
+    find_backend(str(ROOT / STRAWBERRY))
+    import_network(DIGITS)
 
 
 def main(words: Sequence[str]) -> int:
@@ -285,16 +372,14 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--mechanical", type=int, default=MECHANICAL)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--one")
+    parser.add_argument("--first", type=int, default=1)
     given = parser.parse_args(words)
     stages = given.stages.split(",")
-    if given.one:
-        run_one(RtlFault(**json.loads(given.one)), given.seconds, stages)
-        return 0
     faults = [*mechanical_faults(given.mechanical, given.seed), *manual_faults()]
     faults = [each for each in faults if all(word in each.name for word in given.words)]
+    _load()
     outcomes = []
-    for number, fault in enumerate(faults, 1):
+    for number, fault in enumerate(faults[given.first - 1 :], given.first):
         outcome = outcome_of(fault, given.seconds, stages)
         outcomes.append(outcome)
         print(f"{number:3} {outcome.result:10} {outcome.found_by:9} {outcome.seconds:6.1f} s  "

@@ -9,7 +9,7 @@ the same C++ as before: nothing of what is compiled has changed.
 
 from __future__ import annotations
 
-import random
+import hashlib
 import re
 import shutil
 import subprocess
@@ -57,6 +57,7 @@ class Mutant:
         kind: one of `KINDS`.
         file: name of the file.
         line: of the piece, from 1.
+        column: where it begins in that line, without blanks in front of this.
         begin, end: where the piece is in the text.
         old, new: the piece, and what it is replaced with.
         code: the line as it was.
@@ -65,6 +66,7 @@ class Mutant:
     kind: str
     file: str
     line: int
+    column: int
     begin: int
     end: int
     old: str
@@ -76,6 +78,11 @@ class Mutant:
         """File, line, and what was replaced with what, in one line."""
         old, new = (" ".join(text.split()) for text in (self.old, self.new))
         return f"{self.file}:{self.line}: {old} -> {new or 'nothing'}"
+
+    def lot(self, seed: int) -> tuple[str, int]:
+        """Return what says when it is drawn: changes of other lines do not change it."""
+        text = f"{seed} {self.file} {self.code} {self.column} {self.old} {self.new}"
+        return hashlib.sha256(text.encode()).hexdigest(), self.line
 
     def applied(self, text: str) -> str:
         """Return the text of the file with the fault."""
@@ -105,7 +112,8 @@ def mutants(text: str, file: str) -> list[Mutant]:
     for kind, begin, end, new in sorted(set(found), key=lambda each: (each[1], each[2], each[3])):
         line = text.count("\n", 0, begin) + 1
         code = lines[line - 1].strip()
-        result.append(Mutant(kind, file, line, begin, end, text[begin:end], new, code))
+        column = begin - text.index(code, text.rfind("\n", 0, begin) + 1)
+        result.append(Mutant(kind, file, line, column, begin, end, text[begin:end], new, code))
     return result
 
 
@@ -117,17 +125,18 @@ def drawn(files: Mapping[str, str], seed: int, top: str) -> Iterator[Mutant]:
         seed: equal seeds draw equal mutants.
         top: the module with the ports.
     """
-    generator = random.Random(seed)
-    left = {kind: [] for kind in KINDS}  # type: dict[str, list[Mutant]]
+    left: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
     for file, text in files.items():
         for mutant in mutants(text, file):
             left[mutant.kind].append(mutant)
+    for each in left.values():
+        each.sort(key=lambda mutant: mutant.lot(seed), reverse=True)
     before = translated(files, top)
     assert before is not None, "Verilator refuses the design without a fault"
     while any(left.values()):
         for kind in KINDS:
             while left[kind]:
-                mutant = left[kind].pop(generator.randrange(len(left[kind])))
+                mutant = left[kind].pop()
                 text = mutant.applied(files[mutant.file])
                 after = translated({**files, mutant.file: text}, top)
                 if after is not None and after != before:

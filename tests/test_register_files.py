@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 MAP = ROOT / "sim" / "registers" / "systolic_array.toml"
 PACKAGES = [
     ROOT / "backends" / name / "rtl" / "systolic_array_registers_pkg.sv"
-    for name in ("strawberry_accelerator", "chocolate_accelerator")
+    for name in ("strawberry_accelerator", "small_chocolate_accelerator")
 ]
 
 

@@ -30,6 +30,7 @@ struct umakit_cosim_options {
     uint32_t tiles;        /* UINT32_MAX: all */
     uint64_t catch_up;     /* cycles */
     uint32_t corrupt;      /* layer; UINT32_MAX: none */
+    uint32_t idle;         /* register; UINT32_MAX: none */
     char *wave;            /* file; NULL: no waveform */
     uint64_t wave_first;
     uint64_t wave_last;
@@ -114,7 +115,7 @@ struct umakit_cosim_layer {
     uint64_t model_cycles; /* while the RTL took part */
     uint64_t rtl_cycles;
     uint64_t layer_model_cycles;
-    uint64_t model_access_cycles; /* of these: register accesses, each the first time */
+    uint64_t model_access_cycles; /* of these: register accesses of the driver */
     uint64_t rtl_access_cycles;
     uint64_t compared_bytes;
     uint64_t register_writes;
@@ -187,6 +188,8 @@ uint32_t umakit_cosim_listed(const struct umakit_cosim_list *list, uint32_t numb
 void umakit_cosim_map(struct umakit_cosim *pair);
 /* The RTL leaves: forget its copies. */
 void umakit_cosim_forget(struct umakit_cosim *pair);
+/* Bytes of the buffers that are mapped for writing by the device. */
+uint64_t umakit_cosim_output_bytes(const struct umakit_cosim *pair);
 /* Compare at a completion. */
 void umakit_cosim_compare(struct umakit_cosim *pair);
 /* Compare the window at a bus address, which is about to be unmapped: what the RTL does later
@@ -226,6 +229,9 @@ void umakit_cosim_start_waveform(struct umakit_cosim *pair);
 uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
 void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
                               uint64_t *cycles);
+/* Let the model's accesses in the layer take as long as those of the RTL, without one of
+ * `left` cycles that is still to come. */
+void umakit_cosim_keep_step(struct umakit_cosim *pair, uint64_t left);
 /* Count from here. */
 void umakit_cosim_start_counting(struct umakit_cosim *pair);
 /* The driver has seen that work has ended. */
@@ -240,7 +246,7 @@ void umakit_cosim_open_report(void);
 bool umakit_cosim_has_report(void);
 void umakit_cosim_close_report(void);
 void umakit_cosim_report_layer(const struct umakit_cosim *pair);
-/* At most once a second. */
+/* At most once a second, while the RTL works. */
 void umakit_cosim_report_progress(const struct umakit_cosim *pair);
 /* Report the difference and let the device fail with its sentence; does nothing if it has. */
 void umakit_cosim_differ(struct umakit_cosim *pair,

@@ -201,6 +201,17 @@ static size_t count_differences(const struct umakit_cosim_window *window)
     return count;
 }
 
+uint64_t umakit_cosim_output_bytes(const struct umakit_cosim *pair)
+{
+    uint64_t bytes = 0u;
+    uint32_t slot;
+
+    for (slot = 0u; slot < UMAKIT_SIMULATOR_WINDOW_COUNT; ++slot) {
+        bytes += is_output(&pair->windows[slot]) ? pair->windows[slot].mapped.bytes : 0u;
+    }
+    return bytes;
+}
+
 static void differ(struct umakit_cosim *pair, uint32_t slot, size_t byte,
                    const struct umakit_cosim_moment *moment)
 {

@@ -10,7 +10,9 @@
  *
  * with cycles of each clock as long as the RTL took part (layer_model_cycles: always), null
  * if unknown; those of accesses are cycles of the driver's register accesses, which take longer
- * on a bus than in a model, but not of reading again to catch up; the compared bytes are those of buffers that were unmapped; now and then
+ * on a bus than in a model unless UMAKIT_COSIM_IDLE is set, but not of reading again to
+ * catch up; the compared bytes are those of buffers when they were
+ * unmapped, or when the RTL was detached; now and then
  *
  *   {"progress": {"backend": "npu", "layer": 0, "rtl_cycles": 4000000, "seconds": 3}}
  *
@@ -25,8 +27,9 @@
  * Kinds: "memory"; "interrupt", of one side only; "register", which is not what the driver has
  * written, or differs before it mapped a buffer; "status", any other register; "failure", by
  * umakit_host_fail of the RTL. Accesses and commands count from 1, in the layer; tiles are
- * those that had ended. The cycles are from the command's begin to when the difference was
- * seen first, of the RTL's clock after so many resets.
+ * those that had ended. The cycles are of the RTL's clock after so many resets: from the
+ * command's begin to when the difference was seen first; of a register, to when the RTL
+ * changed it last; of an interrupt that is missing, to twice as long as the model took.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -37,6 +40,9 @@
 #include <time.h>
 
 #include "umakit_cosim_internal.h"
+
+/* At least one second between two lines: time() has whole seconds. */
+#define PROGRESS_SECONDS 2.0
 
 static FILE *file;
 static time_t started;
@@ -158,7 +164,7 @@ void umakit_cosim_report_progress(const struct umakit_cosim *pair)
         return;
     }
     now = time(NULL);
-    if (now == told) {
+    if (difftime(now, told) < PROGRESS_SECONDS) {
         return;
     }
     told = now;

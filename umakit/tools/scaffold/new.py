@@ -20,7 +20,10 @@ from umakit.tools.scaffold.names import check_name, names_of
 from umakit.tools.scaffold.record import recorded
 from umakit.tools.scaffold.values import template_values
 
-TUTORIALS = ("vanilla", "strawberry", "chocolate")
+TUTORIALS = ("vanilla", "strawberry", "chocolate", "small_chocolate")
+
+LIKE = {"small_chocolate": "chocolate"}
+"""Tutorials that are as another one, but for some files."""
 SHARED = "project"
 
 
@@ -80,7 +83,12 @@ def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
     """
     names = names_of(name)
     prefix = names["class_prefix"].removesuffix("Accelerator")
-    return _rendered(tutorial, name, names | {"class_prefix": prefix}) | _design(tutorial)
+    values = names | {"class_prefix": prefix, "tutorial": tutorial}
+    folders = [LIKE[tutorial]] if tutorial in LIKE else []
+    found: dict[str, str] = {}
+    for folder in (*folders, tutorial):
+        found |= _rendered(folder, name, values)
+    return found | _design(tutorial)
 
 
 def _design(tutorial: str) -> dict[str, str]:

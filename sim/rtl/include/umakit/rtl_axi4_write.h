@@ -20,7 +20,7 @@ public:
         set(ports_.awready(), 0);
         set(ports_.wready(), 0);
         set(ports_.bvalid(), 0);
-        set(ports_.bresp(), OKAY);
+        set(ports_.bresp(), DECERR); /* arbitrary while it is not valid: what nobody expects */
     }
 
     Activity activity{"memory write"};
@@ -67,6 +67,9 @@ public:
             set(ports_.bresp(), responses_[answer_]);
             set(ports_.bid(), bursts_.first().id);
             is_answering_ = true;
+        }
+        if (is_valid_ && !is_answering_) {
+            set(ports_.bresp(), DECERR);
         }
         update(ports_.bvalid(), is_valid_, is_answering_);
     }

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of data/rtl_faults.toml, and checks that can fail; `make soak-rtl` looks for all faults."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from rtl_faults import DIGITS, ROOT, STRAWBERRY, RtlFault, manual_faults
+
+from umakit import find_backend
+from umakit.testing import check_backend
+from umakit.tools.cosim import cosim_model
+
+FAULTS = manual_faults()
+KINDS = (
+    "adder width", "swapped stride", "lost interrupt", "FIFO drops when full", "saturation",
+    "byte enables", "read during write", "driver",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _verilator() -> None:
+    if shutil.which("verilator") is None and not os.environ.get("UMAKIT_CI"):
+        pytest.skip("Verilator is not installed")
+
+
+def the_fault(word: str) -> RtlFault:
+    (found,) = [each for each in FAULTS if word in each.kind]
+    return found
+
+
+def test_every_fault_is_one_edit_of_a_file_and_all_kinds_are_there() -> None:
+    assert {each.name: each.text.count(each.old) for each in FAULTS} == {
+        each.name: 1 for each in FAULTS
+    }
+    assert len({each.name for each in FAULTS}) == len(FAULTS)
+    assert [kind for kind in KINDS if not any(kind in each.kind for each in FAULTS)] == []
+
+
+@pytest.mark.parametrize("layer", ["conv2", "dense"])
+def test_corrupted_values_fail_in_the_layer_that_has_them(layer: str) -> None:
+    backends = [find_backend(str(ROOT / STRAWBERRY))]
+    result = cosim_model(DIGITS, backends, corrupt=layer)
+    assert result.difference is not None
+    assert result.difference.layer == layer
+    assert f"layer {layer}" in result.difference.sentence or layer in result.difference.sentence
+
+
+def test_the_design_passes_digits_and_drawn_layers() -> None:
+    backend = find_backend(str(ROOT / STRAWBERRY))
+    assert cosim_model(DIGITS, [backend]).difference is None
+    report = check_backend(backend, draws=12, seconds=300.0, device="rtl")
+    assert [each.what for each in report.failures] == []
+    assert sum(counts.ran for counts in report.operators.values()) > 0
+
+
+def test_a_fault_in_the_design_fails_digits_and_drawn_layers(tmp_path: Path) -> None:
+    backend = find_backend(str(the_fault("swapped strides of rows and columns").planted(tmp_path)))
+    difference = cosim_model(DIGITS, [backend]).difference
+    assert difference is not None
+    assert difference.kind in ("memory", "register", "interrupt")
+    report = check_backend(backend, draws=12, seconds=60.0, device="rtl")
+    assert not report.passed
+    assert {each.pattern for each in report.failures} & {"qconv2d", "qdepthwise", "qdense"}
