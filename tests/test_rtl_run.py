@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -20,9 +19,10 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit import find_backend
-from umakit.devices import verilator
+from umakit.devices import designs, verilator
 from umakit.devices.designs import design_of, wiring
 from umakit.errors import BuildError
+from umakit.tools.cosim import cosim_model
 
 pytestmark = needs_verilator
 
@@ -34,6 +34,15 @@ Said = Callable[..., tuple[int, str, str]]
 
 def flat(text: str) -> str:
     return " ".join(text.split())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fast_compilers() -> Iterator[None]:
+    """Compiling a small design without optimization takes a third of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verilator, "CXX_FLAGS", ("-O0",))
+        patch.setattr(designs, "HARNESS_FLAGS", ("-std=c++17", "-O0"))
+        yield
 
 
 @pytest.fixture
@@ -154,17 +163,16 @@ def test_keys_of_the_page_are_those_of_the_section() -> None:
 
 # --- what is refused ----------------------------------------------------------------------------
 
-TOML = "accel.toml"
+TOML, RESET = "accel.toml", "logic        rst_n,"
 REFUSED: dict[str, Mapping[str, Mapping[str, str]]] = {
     "no such top": {TOML: {'top = "tiny_npu"': 'top = "tiny_np"'}},
     "a syntax error": {DESIGN: {"assign pready = 1'b1;": "assign pready = 1'b1"}},
     "a parameter that the top lacks": {TOML: {"MOST_INPUTS": "MOST_INPUT"}},
     "a port that is missing": {TOML: {'prefix = "mem_" ': 'prefix = "memory_"'}},
-    "a port that does not fit": {DESIGN: {"input  logic [31:0] pwdata": "input logic [15:0] pwdata"}},
-    "an input that nothing drives": {DESIGN: {"logic        rst_n,": "logic rst_n, input logic [3:0] "
-                                              "mode,"}},
-    "several clocks": {DESIGN: {"logic        rst_n,": "logic rst_n, input logic bus_clk,"}},
-    "an inout": {DESIGN: {"logic        rst_n,": "logic rst_n, inout wire pad,"}},
+    "a port that does not fit": {DESIGN: {"logic [31:0] pwdata": "logic [15:0] pwdata"}},
+    "an input that nothing drives": {DESIGN: {RESET: f"{RESET} input logic [3:0] mode,"}},
+    "several clocks": {DESIGN: {RESET: f"{RESET} input logic bus_clk,"}},
+    "an inout": {DESIGN: {RESET: f"{RESET} inout wire pad,"}},
     "VHDL": {TOML: {"rtl/tiny_npu.sv": "rtl/tiny_npu.vhd"}},
     "widths that contradict": {TOML: {"[rtl]": "[dma]\nbytes_per_cycle = 8\n\n[rtl]"}},
 }  # fmt: skip
@@ -172,7 +180,7 @@ REFUSED: dict[str, Mapping[str, Mapping[str, str]]] = {
 
 def promised() -> dict[str, str]:
     table = PAGE.partition("| what | sentence |\n|---|---|\n")[2].partition("\n\n")[0]
-    return {what: said for what, said in re.findall(r"^\| (.*?) \| (.*) \|$", table, re.MULTILINE)}
+    return dict(re.findall(r"^\| (.*?) \| (.*) \|$", table, re.MULTILINE))
 
 
 def test_every_refusal_of_the_page_is_tried() -> None:
@@ -186,7 +194,7 @@ def test_refusals_are_those_of_the_page(what: str, there: Path, tmp_path: Path, 
     assert code == 2 and out == ""
     sentence = promised()[what].replace("tiny_npu/rtl/tiny_npu.sv:", f"{changed}/{DESIGN}:")
     assert flat(sentence) in err
-    if TOML in REFUSED[what] or what not in ("a syntax error",):
+    if what != "a syntax error":
         assert re.search(rf"{re.escape(str(changed))}/accel\.toml:\d+: ", err), err
 
 
@@ -202,12 +210,12 @@ def without_verilator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     verilator.verilator.cache_clear()
 
 
-def test_without_verilator(there: Path, without_verilator: None, uma: Said) -> None:
+def test_without_verilator(there: Path, tmp_path: Path, without_verilator: None, uma: Said) -> None:
     backend = there / "tiny_npu"
     with pytest.raises(BuildError):
         wiring(design_of(backend))
-    code, _, err = uma("run", there / "digits", "-i", there / "in.npz", "--rtl",
-                       write_backend(there / "other", {DESIGN: {"// Sums": "// The sums"}}))  # fmt: skip
+    new = write_backend(tmp_path, {DESIGN: {"// Sums": "// The sums"}})
+    code, _, err = uma("run", there / "digits", "-i", there / "in.npz", "--rtl", new)
     assert code == 2 and promised()["no Verilator"] in err
     code, out, _ = uma("doctor", backend, "--json")
     checks = {check["name"]: check for check in json.loads(out)["checks"]}
@@ -239,11 +247,21 @@ def test_designs_of_other_backends_are_refused(there: Path, tmp_path: Path, uma:
     assert code == 2 and "no accelerator that was given has a section [rtl]" in err
 
 
-def test_a_library_without_a_simulated_device_cannot_run_on_rtl(tmp_path: Path, uma: Said) -> None:
+def test_a_library_without_a_simulated_device_cannot_run_on_rtl(
+    there: Path, tmp_path: Path, uma: Said
+) -> None:
     none = {**ONLY_RTL, 'simulator = "own"': 'simulator = "none"'}
-    backend = write_backend(tmp_path, {TOML: none})
+    without_device = {
+        '#include "umakit/device.h"\n': "",
+        "umakit_device *tiny_npu_device(void);\n": "",
+    }
+    stub = "int32_t tiny_npu_qdense(" + FILES["tiny_npu.c"].partition("int32_t tiny_npu_qdense(")[2]
+    begin = stub.partition("{")[0].replace(";", "")
+    backend = write_backend(tmp_path, {TOML: none, "tiny_npu.h": without_device})
+    text = f'#include "tiny_npu.h"\n\n{begin}{{\n    return 0;\n}}\n'
+    (backend / "tiny_npu.c").write_text(text, encoding="utf-8")
     library = compiled(backend)
-    code, _, err = uma("run", library, "-i", tmp_path / "in.npz", "--rtl", backend)
+    code, _, err = uma("run", library, "-i", tmp_path / "in.npz", "--rtl", there / "tiny_npu")
     assert code == 2 and "the library was exported without a simulated tiny_npu" in err
 
 
@@ -261,9 +279,8 @@ def test_a_design_without_a_simulator(tmp_path: Path, there: Path, uma: Said) ->
     assert uma("run", there / "digits", "-i", inputs, "-o", results[1])[0] == 0
     with np.load(results[0]) as rtl, np.load(results[1]) as simulated:
         assert rtl["logits"].tobytes() == simulated["logits"].tobytes()
-    code, out, err = uma("diff", NETWORK, "--backend", backend, "--rtl", "--json",
-                         "-o", tmp_path / "diff")  # fmt: skip
-    assert code == 0, err
+    diff = ["diff", NETWORK, "--backend", backend, "--rtl", "-o", tmp_path / "diff"]
+    assert uma(*diff)[0] == 0
     for command in ("diff", "report", "cosim"):
         more = ["-o", tmp_path / "page.html"] if command == "report" else []
         code, _, err = uma(command, NETWORK, "--backend", backend, *more)
@@ -312,14 +329,11 @@ def test_designs_are_compiled_once(there: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def test_failures_of_a_design_are_sentences(there: Path, tmp_path: Path, uma: Said) -> None:
-    """Of the bus, and of the driver, which waits in vain."""
-    withdrawn = {"assign mem_read_valid = to_request != 0;": "assign mem_read_valid = "
-                 "to_request != 0 && (mem_read_ready || !clk);"}  # fmt: skip
+    """Of the design itself, and of the driver, which waits in vain."""
     stops = {"    assign pready = 1'b1;\n": "    assign pready = 1'b1;\n    always @(posedge clk) "
              "if (state == STORE) $fatal(1, \"no stores today\");\n"}  # fmt: skip
     lost = {"irq <= 1'b1;": "irq <= 1'b0;"}
     run = ["run", there / "digits", "-i", there / "in.npz", "--rtl"]
-    del withdrawn
     code, _, err = uma(*run, write_backend(tmp_path / "stops", {DESIGN: stops}))
     assert code == 1 and "no stores today" in err and "in cycle" in err
     code, _, err = uma(*run, write_backend(tmp_path / "lost", {DESIGN: lost}))
@@ -347,9 +361,11 @@ def test_model_and_rtl_agree(
     assert code == 0 and found["agrees"] and found["difference"] is None
     assert found["inferences"] == (2 if "--most" in options else 1)
     (dense,) = found["layers"]
-    assert dense["layer"] == "dense" and dense["checked"] and dense["compared_bytes"] >= 40
-    assert (dense["model_cycles"], dense["rtl_cycles"]) == (529, 476)
+    assert dense["layer"] == "dense" and dense["checked"]
     assert (dense["register_reads"], dense["register_writes"], dense["waits"]) == (1, 6, 1)
+    if "--sample" not in options:  # whose part ends at the completion
+        assert dense["compared_bytes"] == 40
+        assert (dense["model_cycles"], dense["rtl_cycles"]) == (529, 476)
     assert not (tmp_path / "out").exists()
 
 
@@ -360,32 +376,22 @@ def test_data_that_are_wrong_on_purpose_are_found(there: Path, tmp_path: Path, u
     assert found["difference"]["kind"] == "memory" and found["difference"]["layer"] == "dense"
 
 
-BUGS: dict[str, tuple[dict[str, str], set[str]]] = {
-    "a row too far": ({"row_address + inputs;": "row_address + inputs + 32'd1;"}, {"memory"}),
-    "sums go on": ({"if (load_row) sum <= '0;": "if (load_vector) sum <= '0;"}, {"memory"}),
-    "stores go too far": ({"mem_write_address + 32'd4": "mem_write_address + 32'd8"},
-                          {"memory", "register", "status"}),
-    "a register is lost": ({"12'h00c: inputs <= pwdata;": "12'h00c: inputs <= pwdata - 1;"},
-                           {"memory"}),
-    "the interrupt is lost": ({"irq <= 1'b1;": "irq <= 1'b0;"}, {"interrupt"}),
-    "an error that is none": ({"32'd3) >> 2;": "32'd3) >> 2;\n    wire unused = pslverr;",
-                               "default: prdata = '0;": "default: prdata = '0;",
-                               "12'h018: prdata = error;": "12'h018: prdata = 32'd8;"},
-                              {"register"}),
-}  # fmt: skip
+BUGS: dict[str, tuple[dict[str, str], str]] = {
+    "sums go on": ({"if (load_row) sum <= '0;": "if (load_vector) sum <= '0;"}, "memory"),
+    "a size is lost": ({"12'h00c: inputs <= pwdata;": "12'h00c: inputs <= pwdata - 1;"}, "memory"),
+    "the interrupt is lost": ({"irq <= 1'b1;": "irq <= 1'b0;"}, "interrupt"),
+    "an error that is none": ({"12'h018: prdata = error;": "12'h018: prdata = 32'd8;"}, "status"),
+}
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_bugs_are_named(bug: str, tmp_path: Path, uma: Said) -> None:
-    changes, kinds = BUGS[bug]
-    backend = write_backend(tmp_path, {DESIGN: changes})
-    code, found = cosim(uma, backend, output=tmp_path / "out")
-    difference = found["difference"]
-    assert code == 1 and difference["kind"] in kinds, difference
-    assert difference["layer"] == "dense" and difference["backend"] == "tiny_npu"
-    assert Path(difference["wave"]).stat().st_size > 1000
-    with np.load(difference["inputs"]) as inputs:
-        assert {*inputs} == {"image"}
+def test_bugs_are_named(bug: str, tmp_path: Path) -> None:
+    changes, kind = BUGS[bug]
+    backend = find_backend(write_backend(tmp_path, {DESIGN: changes}))
+    found = cosim_model(NETWORK, [backend]).difference
+    assert found is not None and (found.kind, found.layer, found.backend) == (
+        kind, "dense", "tiny_npu",
+    ), found  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -420,4 +426,4 @@ def test_files_of_others_are_kept(there: Path, tmp_path: Path, uma: Said) -> Non
     (place / "inputs.npz").write_text("mine")
     code, _, err = uma(*command)
     assert code == 2 and (place / "inputs.npz").read_text() == "mine"
-    assert os.listdir(place) == ["inputs.npz"]
+    assert [path.name for path in place.iterdir()] == ["inputs.npz"]
