@@ -71,7 +71,9 @@ def verdict(result: CosimResult) -> list[str]:
         return [
             f"No difference in {layers} {'layer' if layers == 1 else 'layers'}{runs}; "
             f"{result.rtl_cycles:,} cycles of the RTL in {result.seconds:.1f} s{speed}",
-            "Register accesses take as long as the bus of the RTL takes, in the model too.",
+            "Register accesses take as long as the bus of the RTL takes, in the model too."
+            if result.equal_accesses
+            else "Register accesses take another time in the model than on the bus of the RTL.",
         ]
     facts = difference.facts
     place = [f"layer {difference.layer}"]

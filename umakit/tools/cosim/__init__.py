@@ -160,7 +160,7 @@ def cosim_model(
                 )
                 result = replace(result, difference=named)
         notices = (*network.model.notices, *_notices(is_partial))
-        return replace(result, notices=notices)
+        return replace(result, notices=notices, equal_accesses=choice.idle is not None)
 
 
 def _notices(is_partial: bool) -> tuple[str, ...]:

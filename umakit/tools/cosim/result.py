@@ -118,6 +118,7 @@ class CosimResult:
         difference: the first difference; None if there is none.
         inferences: number of inferences that were compared.
         seconds: duration of the runs.
+        equal_accesses: whether the model waited as long for register accesses as the RTL's bus.
         notices: sentences for the user.
     """
 
@@ -125,6 +126,7 @@ class CosimResult:
     difference: CosimDifference | None
     inferences: int
     seconds: float
+    equal_accesses: bool = False
     notices: tuple[str, ...] = ()
 
     @property
@@ -148,6 +150,7 @@ class CosimResult:
             "model_cycles": sum(layer.model_cycles or 0 for layer in self.layers),
             "rtl_cycles": self.rtl_cycles,
             "seconds": self.seconds,
+            "equal_accesses": self.equal_accesses,
             "cycles_per_second": self.cycles_per_second,
             "notices": list(self.notices),
         }
