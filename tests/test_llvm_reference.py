@@ -39,7 +39,9 @@ def _linked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return kinds
 
 
-@pytest.mark.parametrize("compiler", ["works", "is missing", "refuses", "writes nonsense"])
+@pytest.mark.parametrize(
+    "compiler", ["works", "is missing", "refuses", "writes nonsense", "is no program"]
+)
 def test_results_are_right_with_any_compiler(
     network: onnx.ModelProto, compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,6 +54,8 @@ def test_results_are_right_with_any_compiler(
         if compiler != "is missing":
             script = "exit 1" if compiler == "refuses" else 'echo nonsense > "$5"'
             (programs / "cc").write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+            if compiler == "is no program":
+                (programs / "cc").write_bytes(b"\x7fELF")
             (programs / "cc").chmod(0o755)
         monkeypatch.setenv("PATH", str(programs))
     linked = _linked(monkeypatch)

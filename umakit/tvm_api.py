@@ -709,7 +709,11 @@ def _link(executable: Node) -> None:
     modules, compiler = list(executable.imports), shutil.which("cc")
     if compiler is None or [module.kind for module in modules] != ["llvm"]:
         return
-    with tempfile.TemporaryDirectory(prefix="umakit-llvm-") as folder:
+    # Without a temporary folder, or where `cc` cannot be started, memory does as well.
+    with (
+        contextlib.suppress(OSError),
+        tempfile.TemporaryDirectory(prefix="umakit-llvm-") as folder,
+    ):
         file, library = f"{folder}/network.o", f"{folder}/network.so"
         modules[0].write_to_file(file)
         command = [compiler, "-shared", "-Wl,-z,now", file, "-o", library, "-lm"]
