@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def layer_table(result: CosimResult) -> Any:
     """Return a table of the layers: cycles of model and RTL, and what was compared."""
     parts = any(layer.is_part for layer in result.layers)
-    right = ["model", "RTL", "accesses", "their cycles", "model is off", "bytes compared"]
+    right = ["model", "RTL", "difference", "accesses", "in cycles", "bytes compared"]
     right += ["tiles"] if parts else []
     table = new_table("layer", "where", *right, right=right)
     for layer in result.layers:
@@ -37,9 +37,9 @@ def _figures(layers: Sequence[CosimLayer]) -> list[str]:
     return [
         _number(model),
         _number(rtl),
+        "-" if off is None else f"{off:+.2f} %",
         _number(None if reads is None or writes is None else reads + writes),
         _number(_sum(layers, "rtl_access_cycles")),
-        "-" if off is None else f"{off:+.2f} %",
         _number(_sum(layers, "compared_bytes")),
     ]
 
