@@ -330,7 +330,7 @@ def test_designs_are_compiled_once(there: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_failures_of_a_design_are_sentences(there: Path, tmp_path: Path, uma: Said) -> None:
     ready = "    assign pready = 1'b1;\n"
-    stops = "    always @(posedge clk) if (state == STORE) $fatal(1, \"no stores today\");\n"
+    stops = '    always @(posedge clk) if (state == STORE) $fatal(1, "no stores today");\n'
     backend = write_backend(tmp_path, {DESIGN: {ready: ready + stops}})
     code, _, err = uma("run", there / "digits", "-i", there / "in.npz", "--rtl", backend)
     assert code == 1 and "no stores today" in err and "in cycle" in err
