@@ -119,6 +119,7 @@ soak-tests: install-test
 lint: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/lint_rtl.py
 
 # The installed layout is what is checked: a wheel, unpacked. An environment to build it in is only
 # made where setuptools is missing or too old.

@@ -99,7 +99,7 @@ def pytest_configure(config: pytest.Config) -> None:
     else:
         compiler_flags.delete_old()
     if os.environ.get("UMAKIT_CI"):
-        programs = ["gcc", "clang", "chromium"]
+        programs = ["gcc", "clang", "chromium", "verilator"]
         for device in DEVICES:
             programs += [device.command, device.size, *device.emulator[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]
