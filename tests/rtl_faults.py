@@ -194,10 +194,19 @@ def _diff(copy: Path) -> str:
     from umakit.errors import DeviceError
     from umakit.tools.diff import diff_model
 
+    def end(number: int, frame: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, end)
+    signal.alarm(int(LIMIT["digits"]))
     try:
         result = diff_model(DIGITS, [find_backend(str(copy))], device="rtl", most=1)
     except DeviceError as error:
         return str(error)
+    except TimeoutError:
+        return f"digits does not end within {LIMIT['digits']:g} s"
+    finally:
+        signal.alarm(0)
     return "" if result.passed else "digits differs from the reference"
 
 
@@ -369,15 +378,17 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--mechanical", type=int, default=MECHANICAL)
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--first", type=int, default=1)
+    parser.add_argument("--again", type=Path, help="table whose missed faults are looked for again")
     given = parser.parse_args(words)
     stages = given.stages.split(",")
     faults = [*mechanical_faults(given.mechanical, given.seed), *manual_faults()]
     faults = [each for each in faults if all(word in each.name for word in given.words)]
+    before = json.loads(given.again.read_text()) if given.again else []
+    known = {each["fault"]: Outcome(**each) for each in before if each["found_by"]}
     _load()
-    outcomes = []
-    for number, fault in enumerate(faults[given.first - 1 :], given.first):
-        outcome = outcome_of(fault, given.seconds, stages)
+    outcomes: list[Outcome] = []
+    for number, fault in enumerate(faults, 1):
+        outcome = known.get(fault.name) or outcome_of(fault, given.seconds, stages)
         outcomes.append(outcome)
         print(f"{number:3} {outcome.result:10} {outcome.found_by:9} {outcome.seconds:6.1f} s  "
               f"{outcome.fault}", flush=True)  # fmt: skip
