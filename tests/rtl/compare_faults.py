@@ -373,7 +373,7 @@ def progress(pair: FaultPair) -> None:
 
 
 def rescaling(pair: FaultPair) -> None:
-    """Sums at powers of two with shifts of all sizes: where products reach the limits of 32 bits."""
+    """Sums at powers of two and shifts of all sizes: products reach the limits of 32 bits."""
     seed = np.random.default_rng(23)
     outputs = BASE["OUTPUT_CHANNELS"]
     for number in range(80):
