@@ -371,12 +371,13 @@ def progress(pair: FaultPair) -> None:
 
 
 def rescaling(pair: FaultPair) -> None:
-    """Sums at powers of two with shifts of all sizes: where products reach the limits of 32 bits."""
+    """Sums at powers of two with shifts of all sizes: products at the limits of 32 bits."""
     seed = np.random.default_rng(23)
     outputs = BASE["OUTPUT_CHANNELS"]
     for number in range(80):
         powers = seed.integers(0, 31, outputs)
-        sums = seed.choice([-1, 1], outputs) * (1 << powers) + seed.choice([-1, 0, 0, 0, 1], outputs)
+        sums = seed.choice([-1, 1], outputs) * (1 << powers)
+        sums += seed.choice([-1, 0, 0, 0, 1], outputs)
         # Half of the results are about 2^31.
         shifts = np.where(seed.random(outputs) < 0.5, 32 - powers + seed.integers(-1, 2, outputs),
                           seed.integers(-31, 31, outputs)).clip(-31, 30)  # fmt: skip

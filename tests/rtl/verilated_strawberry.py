@@ -104,7 +104,8 @@ def build(folder: Path, files: list[Path] | None = None) -> Path:
     (folder / "simulator.cc").write_text(simulator_source(), encoding="utf-8")
     (folder / "open.c").write_text(_OPEN, encoding="utf-8")
     _run("verilator", "--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert",
-         *(["-Wno-fatal", "-Wno-lint"] if files else ["-Wall"]), "--top-module", "strawberry", "--prefix", "Vstrawberry", "-Mdir", folder,
+         *(["-Wno-fatal", "-Wno-lint"] if files else ["-Wall"]), "--top-module", "strawberry",
+         "--prefix", "Vstrawberry", "-Mdir", folder,
          *(files or sources()))  # fmt: skip
     model = sorted(folder.glob("V*.cpp"))
     (folder / "model.cc").write_text(
