@@ -10,7 +10,7 @@ copy of the backend gets the fault. What looks for it, in this order, until it i
                 that `uma diff --rtl` with a reference looks for these
     pauses      `uma cosim` again, while the memory bus pauses at random
     registers   `uma check --registers --rtl`
-    programs    Strawberry's RTL beside the C model over random register accesses, tests/rtl/compare.py
+    programs    Strawberry's RTL beside the C model over register accesses, tests/rtl/compare*.py
     layers      `uma check --rtl`
 
 Each fault has a process of its own. A design that hangs is found when the time of a stage is over.
@@ -19,6 +19,7 @@ Each fault has a process of its own. A design that hangs is found when the time 
 from __future__ import annotations
 
 import argparse
+import importlib
 import itertools
 import json
 import os
@@ -359,12 +360,11 @@ def _ended(process: int, end: float) -> bool:
 
 def _load() -> None:
     """Load what processes of faults need, so that each begins with it."""
-    import umakit.testing
-    import umakit.tools.cosim
-    import umakit.tools.diff
     from umakit import find_backend
     from umakit.pipeline import import_network
 
+    for module in ("umakit.testing", "umakit.tools.cosim", "umakit.tools.diff"):
+        importlib.import_module(module)
     find_backend(str(ROOT / STRAWBERRY))
     import_network(DIGITS)
 

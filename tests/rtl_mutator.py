@@ -242,9 +242,8 @@ def _other_constants(text: str) -> list[str]:
     value = int(digits, {"b": 2, "o": 8, "d": 10, "h": 16}[base.lower()])
     bits = int(width) if width else 32
     form = {"b": "b", "o": "o", "d": "d", "h": "X"}[base.lower()]
-    values = dict.fromkeys(
-        ((value + 1) % (1 << bits), 0 if value == 1 else (value + 1) % (1 << bits))
-    )
+    more = (value + 1) % (1 << bits)
+    values = dict.fromkeys((more, 0 if value == 1 else more))
     return [f"{width}'{sign}{base}{other:{form}}" for other in values if other != value]
 
 

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of data/rtl_faults.toml, and checks that can fail; `make soak-rtl` looks for all faults."""
+"""Faults of data/rtl_faults.toml, and checks that can fail; `make soak-rtl` looks for them all."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
-from rtl_faults import DIGITS, ROOT, STRAWBERRY, RtlFault, manual_faults
+from rtl_faults import DATA, DIGITS, ROOT, STRAWBERRY, RtlFault, manual_faults
+from rtl_mutator import mutants
 
 from umakit import find_backend
 from umakit.testing import check_backend
@@ -38,6 +40,17 @@ def test_every_fault_is_one_edit_of_a_file_and_all_kinds_are_there() -> None:
     }
     assert len({each.name for each in FAULTS}) == len(FAULTS)
     assert [kind for kind in KINDS if not any(kind in each.kind for each in FAULTS)] == []
+
+
+def test_every_mutant_that_counts_as_equivalent_is_one_of_the_designs() -> None:
+    content = tomllib.loads(DATA.read_text(encoding="utf-8"))
+    for each in content["equivalent"]:
+        text = (ROOT / STRAWBERRY / "rtl" / each["file"]).read_text(encoding="utf-8")
+        told = (each["code"], each["old"], each["new"])
+        found = [mutant for mutant in mutants(text, each["file"])
+                 if (mutant.code, mutant.old, mutant.new) == told]  # fmt: skip
+        assert len(found) == 1, each
+        assert len(each["why"]) > 50
 
 
 @pytest.mark.parametrize("layer", ["conv2", "dense"])

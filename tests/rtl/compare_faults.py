@@ -15,10 +15,11 @@ import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from compare import KEPT, Pair, Report
+from compare import KEPT, STATE, Pair, Report
 from strawberry_commands import BUFFER, SIZE, Registers, draw_job, extent, operand_bytes
-from systolic_device import OFFSETS, Device
 from verilated_strawberry import RtlDevice
+
+from systolic_device import OFFSETS, STATUS, Device
 
 LIMITS = [
     0, 1, 2, 3, 126, 127, 128, 255, 0xFFFE, 0xFFFF, 0x10000, 0x10001, 0x1FFFF, 0x20000, 0x20001,
@@ -134,8 +135,8 @@ def wrong_jobs(pair: FaultPair) -> None:
                 pair.program(base | {name: value})
                 pair.attempt("ARRAY_START", f"job with {name} {value:#x}")
     # Endless jobs of strides that are 0.
-    strides = "IFMAP_ROW IFMAP_COLUMN IFMAP_CHANNEL OFMAP_ROW OFMAP_COLUMN".split()
-    still = {f"{name}_STRIDE": 0 for name in strides}
+    still = {f"{name}_STRIDE": 0 for name in
+             ("IFMAP_ROW", "IFMAP_COLUMN", "IFMAP_CHANNEL", "OFMAP_ROW", "OFMAP_COLUMN")}  # fmt: skip
     for size in ("INPUT", "OUTPUT"):
         for height, width in ((256, 256), (256, 257), (65535, 1), (65535, 65535), (21845, 3)):
             sizes = {f"{size}_HEIGHT": height, f"{size}_WIDTH": width, f"{size}_CHANNELS": 1,
@@ -208,9 +209,7 @@ def wrong_transfers(pair: FaultPair) -> None:
 def accesses(pair: FaultPair) -> None:
     """Every offset read and written, idle and busy."""
     control = OFFSETS["CONTROL"]
-    writable = {
-        OFFSETS[name] for name in (*KEPT, "CONTROL", "INTERRUPT_PENDING", "INTERRUPT_ENABLE")
-    }
+    writable = {OFFSETS[name] for name in (*KEPT, "CONTROL", "INTERRUPT_PENDING", "INTERRUPT_ENABLE")}
     ends = [*range(0, 0x220, 4), 0x3FC, 0x7F8, 0xFFC]
     for offset in [*ends, 1, 2, 3, 0x61, 0xA2, 0x143]:
         pair.control("CLEAR")
@@ -232,8 +231,7 @@ def accesses(pair: FaultPair) -> None:
     pair.control("CLEAR")
     pair.compare_registers("after accesses")
     long_job = BASE | {"KERNEL_HEIGHT": 9, "OUTPUT_HEIGHT": 99, "OFMAP_ROW_STRIDE": 0,
-                       "INPUT_CHANNELS": 30, "IFMAP_START": 10000,
-                       "WEIGHTS_START": 20000}  # fmt: skip
+                       "INPUT_CHANNELS": 30, "IFMAP_START": 10000, "WEIGHTS_START": 20000}  # fmt: skip
     for name in [*KEPT, "CONTROL", "STATUS", "INTERRUPT_ENABLE", "INTERRUPT_PENDING", "ID"]:
         for value in (2, 0xFFFFFFFF):
             pair.control("CLEAR")
@@ -373,14 +371,13 @@ def progress(pair: FaultPair) -> None:
 
 
 def rescaling(pair: FaultPair) -> None:
-    """Sums at powers of two and shifts of all sizes: products reach the limits of 32 bits."""
+    """Sums at powers of two with shifts of all sizes: products at the limits of 32 bits."""
     seed = np.random.default_rng(23)
     outputs = BASE["OUTPUT_CHANNELS"]
     for number in range(80):
         powers = seed.integers(0, 31, outputs)
-        sums = seed.choice([-1, 1], outputs) * (1 << powers) + seed.choice(
-            [-1, 0, 0, 0, 1], outputs
-        )
+        sums = seed.choice([-1, 1], outputs) * (1 << powers)
+        sums += seed.choice([-1, 0, 0, 0, 1], outputs)
         # Half of the results are about 2^31.
         shifts = np.where(seed.random(outputs) < 0.5, 32 - powers + seed.integers(-1, 2, outputs),
                           seed.integers(-31, 31, outputs)).clip(-31, 30)  # fmt: skip
