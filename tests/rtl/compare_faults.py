@@ -209,7 +209,9 @@ def wrong_transfers(pair: FaultPair) -> None:
 def accesses(pair: FaultPair) -> None:
     """Every offset read and written, idle and busy."""
     control = OFFSETS["CONTROL"]
-    writable = {OFFSETS[name] for name in (*KEPT, "CONTROL", "INTERRUPT_PENDING", "INTERRUPT_ENABLE")}
+    writable = {
+        OFFSETS[name] for name in (*KEPT, "CONTROL", "INTERRUPT_PENDING", "INTERRUPT_ENABLE")
+    }
     ends = [*range(0, 0x220, 4), 0x3FC, 0x7F8, 0xFFC]
     for offset in [*ends, 1, 2, 3, 0x61, 0xA2, 0x143]:
         pair.control("CLEAR")

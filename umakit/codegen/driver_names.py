@@ -25,11 +25,6 @@ def is_simulated(backend: Backend) -> bool:
     return backend.configuration.device.simulator != "none"
 
 
-def is_only_rtl(backend: Backend) -> bool:
-    """Whether nothing but the design of a backend answers, which no library has."""
-    return backend.configuration.device.simulator == "rtl"
-
-
 def kit_simulator(backend: Backend) -> str | None:
     """Return the kind of umakit's simulator that answers, a key of `sim.KINDS`; None if none of
     umakit's does."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.codegen.driver_names import is_only_rtl
 from umakit.devices.device import Device
 from umakit.devices.objects import cached_object, version_of
 from umakit.devices.verilator import HARNESS, DesignFiles, Verilated, ports_of, verilated
@@ -98,7 +97,7 @@ def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
     """
     if not device.runs_rtl:
         for each in backends:
-            if is_only_rtl(each):
+            if each.configuration.is_only_rtl:
                 raise _only_rtl(each.target_name)
         return []
     given = list(backends)
@@ -261,6 +260,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
         reset=section.reset or None,
         reset_level=int(section.resets_high),
         reset_cycles=section.reset_cycles,
+        begins_random=bool(section.reset),
         interrupt=section.interrupt or None,
         interrupt_level=int(section.interrupt_level == "high"),
         ties=dict(section.ties),

@@ -20,7 +20,6 @@ from umakit.codegen.driver_names import (
     device_file,
     exported_includes,
     exported_path,
-    is_only_rtl,
     is_simulated,
     kit_simulator,
 )
@@ -153,7 +152,9 @@ def write_library(
         {name: each.view for name, each in libraries.items()},
     )
     metadata["umakit"]["sources"] = roles.as_json()
-    designs = [name for name, backend in sorted(backends.items()) if is_only_rtl(backend)]
+    designs = [
+        name for name, backend in sorted(backends.items()) if backend.configuration.is_only_rtl
+    ]
     notes = board_notes(program, backends, metadata)
     values = {
         **common_values(program, plan, layout, backends),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from umakit.codegen.driver_names import is_only_rtl
 from umakit.devices.designs import design_from, wiring
 from umakit.devices.verilator import verilator
 from umakit.errors import BuildError, UmakitError
@@ -27,7 +26,7 @@ def design_checks(backend: Backend) -> list[Check]:
     try:
         version, _ = verilator()
     except BuildError as error:
-        if is_only_rtl(backend):
+        if backend.configuration.is_only_rtl:
             return [refused(DESIGN, error)]
         return [skipped(DESIGN, f"was not tried: {error}")]
     try:
@@ -48,7 +47,7 @@ def write_stand_in(backend: Backend, folder: Path) -> None:
         backend: the backend.
         folder: the folder of the driver's files in a library.
     """
-    if is_only_rtl(backend):
+    if backend.configuration.is_only_rtl:
         name = backend.target_name
         text = f'#include "umakit/device.h"\n\numakit_device *{name}_device(void);\n'
         text += f"umakit_device *{name}_device(void) {{ return 0; }}\n"

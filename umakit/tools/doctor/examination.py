@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from umakit.backend.registry import locate_backend
-from umakit.codegen.driver_names import is_only_rtl
 from umakit.devices import HOST, Device
 from umakit.devices.designs import design_from
 from umakit.devices.execution import TimeLimitError, UnansweredError
@@ -179,7 +178,7 @@ def _first_network(
     model = probes.first
     if model is None:
         return skipped(FIRST, "was not tried: no small network has a layer that it takes")
-    only_rtl = is_only_rtl(backend)
+    only_rtl = backend.configuration.is_only_rtl
     if only_rtl and device is not HOST:
         return skipped(FIRST, "was not tried: designs run on the host")
     tell(f"running a first network on {device.name}")
