@@ -232,7 +232,7 @@ private:
     struct State {
         umakit_host *host = nullptr;
         std::unique_ptr<Machine<Design>> machine;
-        PowerOn power_on = {Design::begins_random};
+        PowerOn power_on = {Design::begins_random, 1, 0};
         Window window;
     };
 
