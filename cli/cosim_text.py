@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def layer_table(result: CosimResult) -> Any:
     """Return a table of the layers: cycles of model and RTL, and what was compared."""
     parts = any(layer.is_part for layer in result.layers)
-    right = ["model", "RTL", "difference", "accesses", "in cycles", "bytes compared"]
+    right = ["model", "RTL", "difference", "accesses", "in cycles", "bytes"]
     right += ["tiles"] if parts else []
     table = new_table("layer", "where", *right, right=right)
     for layer in result.layers:

@@ -188,7 +188,8 @@ def test_every_command_works_from_the_wheel(installed: Path, tmp_path: Path) -> 
 
     backends = json.loads(command(uma, "backends", "--json", cwd=tmp_path))
     assert [item["name"] for item in backends] == [
-        "chocolate_accelerator", "strawberry_accelerator", "vanilla_accelerator",
+        "chocolate_accelerator", "small_chocolate_accelerator", "strawberry_accelerator",
+        "vanilla_accelerator",
     ]  # fmt: skip
     assert {item["origin"] for item in backends} == {"umakit"}
     listed = backends[-1]

@@ -260,6 +260,13 @@ def included_files(section: RtlSection, folder: Path) -> Iterator[Path]:
                 yield path
 
 
+def design_paths(section: RtlSection | None, folder: Path) -> Iterator[Path]:
+    """Yield the files of a design that are there; none without a section."""
+    if section is not None:
+        for source in section.sources:
+            yield from sorted(path for path in folder.glob(source) if path.is_file())
+
+
 def _fault(folder: Path, key: str, value: str, what: str, fix: str) -> AcceleratorConfigError:
     place = line_of_value(folder / "accel.toml", "rtl", key, value)
     return AcceleratorConfigError(f"rtl.{key}: {what}", where=place, fix=fix)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from umakit.machine.rtl_config import design_paths
 from umakit.registration.backend import Backend
 from umakit.registration.sources.tree import library_paths
 
@@ -40,6 +41,7 @@ def _files_of(backend: Backend) -> Iterator[Path]:
     yield from (backend.folder / name for name in backend.driver.headers)
     yield from (backend.folder / name for name in backend.driver.compiled)
     yield from library_paths(backend)
+    yield from design_paths(backend.configuration.rtl, backend.folder)
 
 
 def _modules_in(folders: tuple[str, ...]) -> list[Path]:

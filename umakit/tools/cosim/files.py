@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from umakit.errors import InputError
+from umakit.errors import InputError, OutputError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import NPZ_RESULTS, WAVEFORM, FileKind, check_file, status_of
 from umakit.files.staging import write_file
@@ -46,6 +46,11 @@ class CosimFiles:
         if status_of(self.folder) is not None and not self.folder.is_dir():
             raise InputError(
                 "exists and is not a folder", where=str(self.folder), fix="choose another --output"
+            )
+        backends = {path.parent for path in self.read if path.name == "accel.toml"}
+        if any(self.folder.exists() and self.folder.samefile(folder) for folder in backends):
+            raise OutputError(
+                "is the folder of a backend", where=str(self.folder), fix="choose another --output"
             )
         for name, kind in KINDS.items():
             if not self._is_given(name):
