@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-quantized bench-sim bench-chocolate bench-m3
+  bench bench-library bench-quantized bench-sim bench-chocolate bench-rtl bench-m3
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -119,6 +119,7 @@ soak-tests: install-test
 lint: install-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/lint_rtl.py
 
 # The installed layout is what is checked: a wheel, unpacked. An environment to build it in is only
 # made where setuptools is missing or too old.
@@ -180,7 +181,7 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-quantized bench-sim bench-chocolate $(if $(BASE),bench-m3)
+bench: bench-library bench-quantized bench-sim bench-chocolate bench-rtl $(if $(BASE),bench-m3)
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
@@ -196,6 +197,10 @@ bench-sim: $(VENV)/installed-test
 # $UMAKIT_MODELS as above; five to ten minutes.
 bench-chocolate: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/chocolate.py
+
+# $UMAKIT_MODELS as above; Verilator has to be installed.
+bench-rtl: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/rtl.py
 
 # BASE names the revision of git to compare with.
 bench-m3: $(VENV)/installed-test

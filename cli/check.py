@@ -160,7 +160,8 @@ def usable_cores() -> int:
 def _print(report: CheckReport, backend: str) -> None:
     if report.registers:
         say(report.registers.summary)
-    if report.operators:
+    layers_too = bool(report.operators) or report.registers is None
+    if layers_too:
         console().print(_table(report))
     for failure in report.failures:
         say(f"{failure.pattern}: {failure.what}")
@@ -171,7 +172,7 @@ def _print(report: CheckReport, backend: str) -> None:
     if report.left_out:
         say(report.left_out)
     _print_cycles(report, backend)
-    if report.passed and report.operators:
+    if report.passed and layers_too:
         say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
 
 

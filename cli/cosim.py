@@ -167,7 +167,8 @@ def _print(result: CosimResult, context: typer.Context) -> None:
     for notice in result.notices:
         say(f"note: {notice}", error=True)
     out = console()
-    out.print(cosim_text.layer_table(result))
+    if result.layers:
+        out.print(cosim_text.layer_table(result))
     for line in cosim_text.verdict(result):
         say(line)
     difference = result.difference

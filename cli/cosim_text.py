@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def layer_table(result: CosimResult) -> Any:
     """Return a table of the layers: cycles of model and RTL, and what was compared."""
     parts = any(layer.is_part for layer in result.layers)
-    right = ["model", "RTL", "accesses", "their cycles", "model is off", "bytes compared"]
+    right = ["model", "RTL", "difference", "accesses", "in cycles", "bytes compared"]
     right += ["tiles"] if parts else []
     table = new_table("layer", "where", *right, right=right)
     for layer in result.layers:
@@ -33,14 +33,13 @@ def _figures(layers: Sequence[CosimLayer]) -> list[str]:
     """Return the cells of a layer, or of the total of several."""
     model, rtl = _sum(layers, "model_cycles"), _sum(layers, "rtl_cycles")
     reads, writes = _sum(layers, "register_reads"), _sum(layers, "register_writes")
-    model_work, rtl_work = _sum(layers, "model_work"), _sum(layers, "rtl_work")
-    off = None if model_work is None or not rtl_work else 100 * (model_work - rtl_work) / rtl_work
+    off = None if model is None or not rtl else 100 * (model - rtl) / rtl
     return [
         _number(model),
         _number(rtl),
+        "-" if off is None else f"{off:+.2f} %",
         _number(None if reads is None or writes is None else reads + writes),
         _number(_sum(layers, "rtl_access_cycles")),
-        "-" if off is None else f"{off:+.2f} %",
         _number(_sum(layers, "compared_bytes")),
     ]
 
@@ -72,8 +71,9 @@ def verdict(result: CosimResult) -> list[str]:
         return [
             f"No difference in {layers} {'layer' if layers == 1 else 'layers'}{runs}; "
             f"{result.rtl_cycles:,} cycles of the RTL in {result.seconds:.1f} s{speed}",
-            "A register access takes a cycle in the model, and those of the bus in RTL; the model "
-            "is off by so much in the other cycles.",
+            "Register accesses take as long as the bus of the RTL takes, in the model too."
+            if result.equal_accesses
+            else "Register accesses take another time in the model than on the bus of the RTL.",
         ]
     facts = difference.facts
     place = [f"layer {difference.layer}"]

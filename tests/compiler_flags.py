@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from umakit.devices import build, objects, simulators
+from umakit.library.layout import cache_folder
 
 OPTIMIZED = build.FLAGS
 """Flags with which users' programs are compiled: of `make soak`, and of tests marked `optimized`,
@@ -24,6 +28,19 @@ OPTIMIZED_SIMULATORS = simulators.FLAGS
 
 QUICK_SIMULATORS = tuple(flag.replace("-O2", "-O0") for flag in OPTIMIZED_SIMULATORS)
 assert QUICK_SIMULATORS != OPTIMIZED_SIMULATORS
+
+KEPT_OBJECTS = "tests"
+"""Folder of the user's cache with objects that tests compiled, for the next run of them."""
+
+KEPT_SECONDS = 7 * 24 * 3600
+
+PLACES = ("-g", "-include", "-iquote", "-isystem", "-idirafter", "--coverage", "-fprofile")
+"""Starts of flags with which an object depends on names of folders, or on files elsewhere."""
+
+DEPENDING = re.compile(
+    rb"__FILE__|__BASE_FILE__|__DATE__|__TIME|__has_include|incbin|include_next|assert\.h"
+)
+"""What depends on more than the text of a file and of those that it includes."""
 
 SETTING = "UMAKIT_TEST_C"
 """Environment variable that tells commands which tests start whether to compile `quick`."""
@@ -60,7 +77,77 @@ def _with_joined_files(
     text = "".join(f'#include "{path.absolute()}"\n' for path in joined)
     file = _folder(os.getpid()) / f"joined{next(_numbers)}.c"
     file.write_bytes(os.fsencode(text))
-    return [file, *(path for path in files if path not in joined)]
+    others = [path for path in files if path not in joined]
+    digest = _digest_of(joined, compiler, flags)
+    if digest is None:
+        return [file, *others]
+
+    def compile_to(output: Path) -> None:
+        run([*compiler, *objects.compiling(flags), "-c", str(file), "-o", str(output)])
+
+    return [_kept(digest, compile_to), *others]
+
+
+def _digest_of(
+    sources: Sequence[Path], compiler: Sequence[str], flags: Sequence[str]
+) -> str | None:
+    """Return a digest of all that an object of joined files depends on; None if it is not known.
+
+    Headers in neither the library nor its runtime are taken for those of the compiler, whose
+    version is in the digest.
+    """
+    if any(flag.startswith(PLACES) for flag in flags):
+        return None
+    folders = [Path(flag[2:]) for flag in flags if flag.startswith("-I")]
+    words = [*compiler, *(flag for flag in objects.compiling(flags) if not flag.startswith("-I"))]
+    digest = hashlib.sha256(repr([words, objects.version_of(compiler[0])]).encode())
+    waiting, seen = list(reversed(sources)), set[str]()
+    while waiting:
+        path = waiting.pop()
+        name = os.path.normpath(path)
+        if name in seen:
+            digest.update(b"again")
+            continue
+        seen.add(name)
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return None  # the compiler says so
+        if DEPENDING.search(content):
+            return None
+        digest.update(hashlib.sha256(content).digest())
+        for own, standard in objects.ANY_INCLUDED.findall(content):
+            places = [path.parent, *folders] if own else folders
+            included = os.fsdecode(own or standard)
+            found = next((each for each in places if (each / included).is_file()), None)
+            if found is not None:
+                waiting.append(found / included)
+            elif own or not standard:
+                return None
+            else:
+                digest.update(standard)
+    return digest.hexdigest()[:32]
+
+
+def delete_old() -> None:
+    """Delete objects that no test has used for a while."""
+    for path in cache_folder(KEPT_OBJECTS).glob("*.o"):
+        if objects.modified(path) < time.time() - KEPT_SECONDS:
+            path.unlink(missing_ok=True)
+
+
+def _kept(digest: str, compile_to: Callable[[Path], None]) -> Path:
+    """Return an object that a test has compiled before, in this run or an earlier one."""
+    folder = cache_folder(KEPT_OBJECTS)
+    kept = folder / f"{digest}.o"
+    if kept.exists():
+        os.utime(kept)
+    else:
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            built = Path(temporary) / kept.name
+            compile_to(built)
+            built.replace(kept)
+    return kept
 
 
 @functools.cache

@@ -96,8 +96,10 @@ def pytest_configure(config: pytest.Config) -> None:
         )  # before modules of tests are imported, which read it
     if hasattr(config, "workerinput"):
         _leave_out_threads_of_xdist()
+    else:
+        compiler_flags.delete_old()
     if os.environ.get("UMAKIT_CI"):
-        programs = ["gcc", "clang", "chromium"]
+        programs = ["gcc", "clang", "chromium", "verilator"]
         for device in DEVICES:
             programs += [device.command, device.size, *device.emulator[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]

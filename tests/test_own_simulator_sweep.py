@@ -190,7 +190,12 @@ def check_runs(place: Path, words: Sequence[str], capsys: pytest.CaptureFixture[
 def shown_figures(layers: Sequence[Any]) -> list[str]:
     """The figures that the table has columns for."""
     engines = ["array_cycles", "dma_cycles", "moved_bytes"]
-    return ["cycles", *(engines if any(layer["dma_cycles"] for layer in layers) else [])]
+    own = [layer for layer in layers if layer["where"] != "cpu"]
+    has_cycles = any(layer["cycles"] is not None for layer in own)
+    clocks = [each for each in own if each["cycles"] is None and each["clock_cycles"] is not None]
+    found = ["cycles"] if has_cycles or not clocks else []
+    found += ["clock_cycles"] if clocks else []
+    return [*found, *(engines if any(layer["dma_cycles"] for layer in layers) else [])]
 
 
 def check_report(place: Path, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:

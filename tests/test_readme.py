@@ -86,6 +86,7 @@ def test_every_page_with_commands_is_run() -> None:
         "new-tiles.md",
         "several-accelerators.md",
         "your-cost-model.md",
+        "your-rtl.md",
         "your-simulator.md",
     }
     pages = [page for page in DOCS.glob("*.md") if "```console" in page.read_text("utf-8")]

@@ -331,9 +331,9 @@ def test_registers_in_both_halves_of_64_bits(programs: Programs) -> None:
 
 def failing_copy(program: Program, *, source: int, bytes_: int, more: tuple[str, ...] = (),
                  directions: tuple[int, int] = (TO_DEVICE, FROM_DEVICE), room: int = 64,
-                 destination: int = 0) -> list[str]:  # fmt: skip
+                 destination: int = 0, size: int = 64) -> list[str]:  # fmt: skip
     return program(
-        f"map {directions[0]} {'11' * 64}", f"map {directions[1]} {'ee' * room}", *more,
+        f"map {directions[0]} {'11' * size}", f"map {directions[1]} {'ee' * room}", *more,
         f"write 0 {FIRST + source}", f"write 4 {SECOND + destination}", f"write 8 {bytes_}",
         "write 12 1", *["wait 10000"] * 8, "read 16", "failure", f"unmap {SECOND}",
     )  # fmt: skip
@@ -361,6 +361,10 @@ def test_errors_of_the_axi_bus(programs: Programs) -> None:
     for address, read in [(20, SLVERR), (27, SLVERR), (19, OKAY), (32, OKAY)]:
         fault = f"fault {BUS_ERROR_FAULT} 0 0 {FIRST + address} 1"
         assert responses(source=20, bytes_=12, more=(fault,))[0] == read, address
+    # A beat that sticks out of the buffer, with a fault in it.
+    for address, read in [(60, SLVERR), (55, OKAY)]:
+        fault = f"fault {BUS_ERROR_FAULT} 0 0 {FIRST + address} 1"
+        assert responses(source=56, bytes_=5, size=61, more=(fault,))[0] == read, address
     for address, written in [(19, SLVERR), (8, SLVERR), (20, OKAY), (7, OKAY)]:
         fault = f"fault {BUS_ERROR_FAULT} 0 0 {SECOND + address} 1"
         case = responses(source=0, bytes_=12, destination=8, more=(fault,))
@@ -398,6 +402,9 @@ def test_errors_of_plain_memory(programs: Programs) -> None:
     fault = f"fault {BUS_ERROR_FAULT} 0 0 {FIRST + 9} 1"
     assert has_failed(program, source=9, bytes_=1, more=(fault,))
     assert not has_failed(program, source=12, bytes_=4, more=(fault,))
+    fault = f"fault {BUS_ERROR_FAULT} 0 0 {FIRST + 61} 1"
+    assert has_failed(program, source=60, bytes_=1, size=62, more=(fault,))
+    assert not has_failed(program, source=60, bytes_=1, size=62)
     # Without signals for errors, what cannot be read is 0.
     answers = failing_copy(programs(POLLED), source=60, bytes_=8)
     assert answers[-3:-1] == ["0", ""]
@@ -658,15 +665,41 @@ def test_writes_of_every_kind(programs: Programs, design: Design) -> None:
 @pytest.mark.parametrize("register", [8, 12])
 def test_outstanding_bursts_share_their_latency(programs: Programs, register: int) -> None:
     """Two of 16 beats, the second requested while the first one waits, and one of 5 alone."""
-    script = [f"map {BOTH} {'00' * 4000}", f"write 0 {FIRST}", f"write 4 {15 | 3 << 8 | 1 << 12}"]
+    script = [
+        "record",
+        f"map {BOTH} {'00' * 4000}",
+        f"write 0 {FIRST}",
+        f"write 4 {15 | 3 << 8 | 1 << 12}",
+    ]
     script += [f"write {register} 0", f"write {register} 0", *["wait 1000"] * 12, "read 24"]
     script += [f"write 4 {4 | 3 << 8 | 1 << 12}", f"write {register} 0", *["wait 1000"] * 12]
-    answers = programs(BURSTER)(*script, "read 24", "failure")
-    two, one = int(answers[17]), int(answers[-2])
+    answers = programs(BURSTER)(*script, "read 24", "events", "failure")
+    two, one = int(answers[18]), int(answers[-3])
     # An access to a register takes 2 cycles, so the second request comes 2 after the first.
     assert (two >> 16) - (two & 0xFFFF) == 40 + 2 * 16 - 1 - 2
     assert (one >> 16) - (one & 0xFFFF) == 40 + 5 - 1
     assert answers[-1] == ""
+    # On the timeline the two are one.
+    engine = "memory read" if register == 8 else "memory write"
+    events = re.findall(r"([\w ]+), (\d+) bytes, (\d+) to (\d+);", answers[-2])
+    sizes = ["256", "40"] if register == 8 else ["0", "0"]  # no strobe is set
+    assert [event[:2] for event in events] == [(engine, size) for size in sizes]
+    assert [int(end) - int(begin) for _, _, begin, end in events] == [40 + 32, 40 + 5]
+
+
+@pytest.mark.parametrize("begin", ["randomize 0 0", PAUSES])
+def test_data_wait_for_their_request(programs: Programs, begin: str) -> None:
+    """The data of a burst come with its request, while one before waits for its response."""
+    script = [begin, "reset", f"map {FROM_DEVICE} {'ee' * 200}", f"write 4 {7 | 3 << 8 | 1 << 12}"]
+    for i in range(16):
+        script += [f"write {0x400 + 8 * i} {i}", f"write {0x404 + 8 * i} 0"]
+        script += [f"write {0x800 + 4 * i} 255"]
+    script += [f"write 0 {FIRST + 128}", "write 12 0", *["read 0"] * 12]
+    script += [f"write 0 {FIRST}", "write 12 0", *["wait 1000"] * 12]
+    answers = programs(BURSTER)(*script, "read 16", "failure", f"unmap {FIRST}")
+    assert answers[-3:-1] == [str(2 << 16), ""]
+    first, second = (b"".join(i.to_bytes(8, "little") for i in range(b, b + 8)) for b in (0, 8))
+    assert answers[-1] == (second + b"\xee" * 64 + first + b"\xee" * 8).hex()
 
 
 # ---- Waveforms, several designs, compilers ----

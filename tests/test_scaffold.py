@@ -163,8 +163,9 @@ def test_an_unknown_tutorial_is_refused(tmp_path: Path, capsys: pytest.CaptureFi
     arguments = ["new", "my_npu", "--tutorial", "nope", "--directory", str(tmp_path)]
     assert run_command(arguments) == 2
     error = capsys.readouterr().err
-    assert (
-        error == "error: there is no tutorial 'nope'; choose from vanilla, strawberry, chocolate\n"
+    assert error == (
+        "error: there is no tutorial 'nope'; choose from vanilla, strawberry, chocolate, "
+        "small_chocolate\n"
     )
     assert list(tmp_path.iterdir()) == []
 

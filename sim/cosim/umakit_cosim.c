@@ -87,11 +87,14 @@ static void pair_write32(void *simulator, uint32_t offset, uint32_t value)
     }
     note_write(pair, offset, value);
     record(pair, true, offset, value);
-    umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
     if (pair->is_attached) {
         umakit_cosim_note_write(pair, offset, value);
         umakit_cosim_write_timed(&pair->rtl, offset, value, &pair->layer.rtl_access_cycles);
         pair->moment.last_cycle = umakit_cosim_clock(&pair->rtl);
+        umakit_cosim_keep_step(pair, 1u); /* a write has its effect at the end */
+    }
+    umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
+    if (pair->is_attached) {
         umakit_cosim_report_progress(pair);
     }
     (void)umakit_cosim_check(pair);

@@ -29,6 +29,10 @@
  *                           counters and what reading changes; OFFSET:MASK for some bits
  *   UMAKIT_COSIM_CATCH_UP   cycles of the RTL's clock for a register to become equal, and
  *                           for an interrupt that the model raises soon (1,000,000)
+ *   UMAKIT_COSIM_IDLE       offset of a register that nothing changes and whose reading does
+ *                           nothing, such as an ID: the model reads it until its accesses have
+ *                           taken as long as those of the RTL, whose bus is slower. Cycles of
+ *                           both can be compared then; unset: an access takes what it takes
  *   UMAKIT_COSIM_REPORT     file for lines of JSON, see umakit_cosim_report.c
  *   UMAKIT_COSIM_WAVE       FILE:FIRST:LAST, waveform of these cycles of the RTL's clock
  *   UMAKIT_COSIM_WAVE_RESETS   after how many resets of the RTL they are counted (0)

@@ -11,8 +11,10 @@
 /* Times that a register of the model is read until it says what the RTL's does. */
 #define MODEL_READS 100000u
 
-/* How long one side is tried before the other is; it grows each time. */
-#define FIRST_SLICE 8u
+/* Cycles or reads for which one side is tried before the other is; it doubles each time. One
+ * that is probably behind has more. */
+#define FIRST_SLICE 2u
+#define MORE 4u
 
 /* Cycles for which the RTL waits between two looks at the host's clock. */
 #define WAIT_SLICE 250000u
@@ -98,6 +100,7 @@ void umakit_cosim_note_write(struct umakit_cosim *pair, uint32_t offset, uint32_
 {
     struct umakit_cosim_register *entry = register_at(pair, offset);
 
+    ++pair->writes;
     if (entry != NULL) {
         entry->is_written = true;
         entry->has_been_written = true;
@@ -149,11 +152,6 @@ static bool agree(const struct answers *answers)
     return ((answers->model ^ answers->rtl) & answers->compared) == 0u;
 }
 
-static bool is_still(const struct answers *answers, uint32_t value, uint32_t agreed)
-{
-    return ((value ^ agreed) & answers->compared) == 0u;
-}
-
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -165,17 +163,15 @@ struct patience {
     uint64_t reads;  /* of the model's register */
 };
 
-/* Read the RTL's register again for some cycles, or until it is no longer `stuck`. */
+/* Read the RTL's register again for some cycles. */
 static void try_rtl(struct umakit_cosim *pair, struct answers *answers,
-                    struct patience *patience, uint64_t limit, const uint32_t *stuck)
+                    struct patience *patience, uint64_t limit)
 {
     uint64_t left = least(limit, patience->cycles);
 
     patience->cycles -= left;
-    while (left > 0u && !agree(answers) && pair->rtl.failure[0] == '\0' &&
-           (stuck == NULL || is_still(answers, answers->rtl, *stuck))) {
+    while (left > 0u && !agree(answers) && pair->rtl.failure[0] == '\0') {
         const uint64_t before = umakit_cosim_clock(&pair->rtl);
-
         const uint32_t value = umakit_device_read32(&pair->rtl, answers->offset);
 
         if (value != answers->rtl) {
@@ -189,36 +185,41 @@ static void try_rtl(struct umakit_cosim *pair, struct answers *answers,
 }
 
 static void try_model(const struct umakit_cosim *pair, struct answers *answers,
-                      struct patience *patience, uint64_t limit, const uint32_t *stuck)
+                      struct patience *patience, uint64_t limit)
 {
     uint64_t left = least(limit, patience->reads);
 
     patience->reads -= left;
-    while (left > 0u && !agree(answers) &&
-           (stuck == NULL || is_still(answers, answers->model, *stuck))) {
+    while (left > 0u && !agree(answers)) {
         answers->model = umakit_device_read32(pair->model, answers->offset);
         --left;
     }
     patience->reads += left;
 }
 
-/* One who still says what both said last is behind. Otherwise each gets time in turn: a counter
- * may be behind on one side, then on the other. */
+static bool is_still(const struct answers *answers, uint32_t value, uint32_t agreed)
+{
+    return ((value ^ agreed) & answers->compared) == 0u;
+}
+
+/* Each gets time in turn, as it is seldom certain who is behind. If the driver has only read
+ * since both agreed, it is who still has that value, and gets more; a write may change any register,
+ * such as the space of a queue. Slices grow, so that who is not behind waits in vain for as
+ * long at most as the other takes to catch up, or a share of it. */
 static void catch_up(struct umakit_cosim *pair, struct answers *answers,
                      const struct umakit_cosim_register *entry)
 {
     struct patience patience = {.cycles = pair->options.catch_up, .reads = MODEL_READS};
+    const bool is_known = entry->has_agreed && entry->writes == pair->writes;
+    const bool is_rtl_still = is_known && is_still(answers, answers->rtl, entry->agreed);
+    const bool is_model_still = is_known && is_still(answers, answers->model, entry->agreed);
     uint64_t slice;
 
-    if (entry->has_agreed && !entry->is_written) {
-        try_rtl(pair, answers, &patience, UINT64_MAX, &entry->agreed);
-        try_model(pair, answers, &patience, UINT64_MAX, &entry->agreed);
-    }
     for (slice = FIRST_SLICE; !agree(answers) && pair->rtl.failure[0] == '\0' &&
                               (patience.cycles > 0u || patience.reads > 0u);
          slice *= 2u) {
-        try_rtl(pair, answers, &patience, slice, NULL);
-        try_model(pair, answers, &patience, slice, NULL);
+        try_rtl(pair, answers, &patience, is_rtl_still ? MORE * slice : slice);
+        try_model(pair, answers, &patience, is_model_still ? MORE * slice : slice);
     }
 }
 
@@ -259,6 +260,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     answers.compared = compared_bits(pair, offset) & ~(entry == NULL ? 0u : entry->stale);
     answers.rtl = umakit_cosim_read_timed(&pair->rtl, offset, &pair->layer.rtl_access_cycles);
     answers.rtl_changed = umakit_cosim_clock(&pair->rtl);
+    umakit_cosim_keep_step(pair, 0u);
     if (compared_bits(pair, offset) == 0u || entry == NULL) {
         (void)umakit_cosim_check(pair);
         return value;
@@ -281,6 +283,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     entry->agreed = agreed;
     entry->has_agreed = true;
     entry->is_written = false;
+    entry->writes = pair->writes;
     if (is_news) {
         umakit_cosim_complete(pair);
     }

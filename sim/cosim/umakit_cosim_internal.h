@@ -30,6 +30,7 @@ struct umakit_cosim_options {
     uint32_t tiles;        /* UINT32_MAX: all */
     uint64_t catch_up;     /* cycles */
     uint32_t corrupt;      /* layer; UINT32_MAX: none */
+    uint32_t idle;         /* register; UINT32_MAX: none */
     char *wave;            /* file; NULL: no waveform */
     uint64_t wave_first;
     uint64_t wave_last;
@@ -44,6 +45,7 @@ struct umakit_cosim_register {
     bool is_written; /* by the driver, since they agreed */
     bool has_been_written;
     uint32_t written; /* last */
+    uint64_t writes;  /* of the driver, when both agreed */
     bool has_been_read;
     uint32_t stale; /* bits that differ since the RTL took part again, and may until they agree */
 };
@@ -114,7 +116,7 @@ struct umakit_cosim_layer {
     uint64_t model_cycles; /* while the RTL took part */
     uint64_t rtl_cycles;
     uint64_t layer_model_cycles;
-    uint64_t model_access_cycles; /* of these: register accesses, each the first time */
+    uint64_t model_access_cycles; /* of these: register accesses of the driver */
     uint64_t rtl_access_cycles;
     uint64_t compared_bytes;
     uint64_t register_writes;
@@ -138,6 +140,7 @@ struct umakit_cosim {
     bool has_given_up; /* its last wait ended without an interrupt, on both sides */
     bool in_command;   /* a register was written since the last completion */
     bool has_mapped;
+    uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
     uint64_t written_before; /* by the RTL, when memory was compared last */
 
@@ -228,6 +231,9 @@ void umakit_cosim_start_waveform(struct umakit_cosim *pair);
 uint32_t umakit_cosim_read_timed(umakit_device *device, uint32_t offset, uint64_t *cycles);
 void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t value,
                               uint64_t *cycles);
+/* Let the model's accesses in the layer take as long as those of the RTL, without one of
+ * `left` cycles that is still to come. */
+void umakit_cosim_keep_step(struct umakit_cosim *pair, uint64_t left);
 /* Count from here. */
 void umakit_cosim_start_counting(struct umakit_cosim *pair);
 /* The driver has seen that work has ended. */

@@ -43,6 +43,23 @@ void umakit_cosim_write_timed(umakit_device *device, uint32_t offset, uint32_t v
     add(cycles, before, umakit_cosim_clock(device));
 }
 
+void umakit_cosim_keep_step(struct umakit_cosim *pair, uint64_t left)
+{
+    struct umakit_cosim_layer *layer = &pair->layer;
+    uint64_t before = UMAKIT_UNKNOWN;
+
+    if (pair->options.idle == UINT32_MAX || layer->rtl_access_cycles == UMAKIT_UNKNOWN ||
+        layer->model_access_cycles == UMAKIT_UNKNOWN) {
+        return;
+    }
+    while (layer->model_access_cycles + left < layer->rtl_access_cycles &&
+           layer->model_access_cycles != before) {
+        before = layer->model_access_cycles;
+        (void)umakit_cosim_read_timed(pair->model, pair->options.idle,
+                                      &layer->model_access_cycles);
+    }
+}
+
 void umakit_cosim_account(struct umakit_cosim *pair)
 {
     uint64_t model[UMAKIT_COSIM_COUNTERS];

@@ -141,7 +141,7 @@ const char *umakit_cosim_read_options(struct umakit_cosim_options *options,
     const char *wrong;
 
     *options = (struct umakit_cosim_options){
-        .tiles = UINT32_MAX, .catch_up = CATCH_UP_CYCLES, .corrupt = UINT32_MAX};
+        .tiles = UINT32_MAX, .catch_up = CATCH_UP_CYCLES, .corrupt = UINT32_MAX, .idle = UINT32_MAX};
     wrong = read_list("UMAKIT_COSIM_LAYERS", &options->layers);
     if (wrong == NULL) {
         wrong = read_list("UMAKIT_COSIM_DOORBELLS", &options->doorbells);
@@ -157,6 +157,9 @@ const char *umakit_cosim_read_options(struct umakit_cosim_options *options,
     }
     if (wrong == NULL) {
         wrong = read_small("UMAKIT_COSIM_CORRUPT", &options->corrupt);
+    }
+    if (wrong == NULL) {
+        wrong = read_small("UMAKIT_COSIM_IDLE", &options->idle);
     }
     if (wrong == NULL) {
         wrong = read_small("UMAKIT_COSIM_WAVE_RESETS", &options->wave_resets);

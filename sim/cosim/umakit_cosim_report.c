@@ -10,7 +10,8 @@
  *
  * with cycles of each clock as long as the RTL took part (layer_model_cycles: always), null
  * if unknown; those of accesses are cycles of the driver's register accesses, which take longer
- * on a bus than in a model, but not of reading again to catch up; the compared bytes are those of buffers when they were
+ * on a bus than in a model unless UMAKIT_COSIM_IDLE is set, but not of reading again to
+ * catch up; the compared bytes are those of buffers when they were
  * unmapped, or when the RTL was detached; now and then
  *
  *   {"progress": {"backend": "npu", "layer": 0, "rtl_cycles": 4000000, "seconds": 3}}

@@ -133,6 +133,8 @@ static uint32_t read32(void *simulator, uint32_t offset)
                (machine->ended << COPY_MACHINE_ENDED_SHIFT);
     case COPY_MACHINE_CYCLES:
         return (uint32_t)machine->now;
+    case COPY_MACHINE_SPACE:
+        return COPY_MACHINE_QUEUE - machine->queued;
     default:
         return 0u;
     }

@@ -18,7 +18,8 @@ enum copy_machine_register {
     COPY_MACHINE_START = 0x10,  /* puts a command into the queue */
     COPY_MACHINE_STATUS = 0x14, /* see below; writing DONE clears it */
     COPY_MACHINE_CYCLES = 0x18, /* a counter that runs */
-    COPY_MACHINE_MODE = 0x1c    /* bit 0: bytes are inverted */
+    COPY_MACHINE_MODE = 0x1c,   /* bit 0: bytes are inverted */
+    COPY_MACHINE_SPACE = 0x20   /* commands that the queue has room for */
 };
 
 #define COPY_MACHINE_ID_VALUE 0x434f5059u

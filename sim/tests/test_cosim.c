@@ -28,7 +28,8 @@ enum completion { INTERRUPT, INTERRUPT_AND_STATUS, POLLING, QUEUED };
 static const char *const options[] = {
     "UMAKIT_COSIM_LAYERS",   "UMAKIT_COSIM_TILES",       "UMAKIT_COSIM_DOORBELLS",
     "UMAKIT_COSIM_VOLATILE", "UMAKIT_COSIM_CATCH_UP",    "UMAKIT_COSIM_WAVE",
-    "UMAKIT_COSIM_CORRUPT",  "UMAKIT_COSIM_WAVE_RESETS", "UMAKIT_COSIM_WAVE_BACKEND"};
+    "UMAKIT_COSIM_CORRUPT",  "UMAKIT_COSIM_WAVE_RESETS", "UMAKIT_COSIM_WAVE_BACKEND",
+    "UMAKIT_COSIM_IDLE"};
 
 static void set(const char *name, const char *value)
 {
@@ -248,6 +249,29 @@ static void test_cycles_are_those_of_each_clock(void)
               "\"model_cycles\": null, \"rtl_cycles\": null"));
 }
 
+/* With a register to read meanwhile, the model's accesses take as long as those of the RTL. */
+static void test_accesses_in_step(void)
+{
+    prepare(20u, 2u);
+    set("UMAKIT_COSIM_IDLE", "0");
+    copy_machine_rtl.access_cycles = 3u;
+    CHECK_EQUAL(run(INTERRUPT_AND_STATUS, 2u), UMAKIT_OK);
+    CHECK_EQUAL(copy_machine_rtl.now, 3u + 2u * (6u * 3u + 84u));
+    CHECK_EQUAL(copy_machine_model.now, copy_machine_rtl.now);
+    umakit_cosim_after_layer(0);
+    CHECK_EQUAL(copy(INTERRUPT, 2u), UMAKIT_OK); /* counted anew */
+    CHECK_EQUAL(copy_machine_model.now, copy_machine_rtl.now);
+    close_pair();
+    CHECK(has("\"model_cycles\": 207, \"rtl_cycles\": 207, \"model_access_cycles\": 39, "
+              "\"rtl_access_cycles\": 39, \"layer_model_cycles\": 207"));
+    prepare(20u, 2u);
+    set("UMAKIT_COSIM_IDLE", "0");
+    copy_machine_rtl.access_cycles = 3u;
+    copy_machine_model.access_cycles = 0u; /* reading takes no time */
+    CHECK_EQUAL(run(INTERRUPT, 2u), UMAKIT_OK);
+    close_pair();
+}
+
 static void test_unknown_counters(void)
 {
     struct umakit_own_counters measured;
@@ -293,6 +317,110 @@ static void test_overlapping_buffers(void)
     umakit_device_unmap(pair, c);
     CHECK(!is_failed());
     CHECK(memcmp(input, expected, BYTES) == 0);
+    close_pair();
+}
+
+/* What the RTL has written stays when a buffer is mapped that overlaps. */
+static void test_wrong_byte_under_another_buffer(void)
+{
+    uint32_t from = 0u;
+    uint32_t to = 0u;
+    uint32_t more = 0u;
+
+    prepare(20u, 2u);
+    copy_machine_rtl.wrong_byte = 9u;
+    open_pair();
+    CHECK_EQUAL(umakit_device_map(pair, input, BYTES, UMAKIT_TO_DEVICE, &from), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(pair, output, BYTES, UMAKIT_FROM_DEVICE, &to), UMAKIT_OK);
+    start_copy(from, to, 16u);
+    CHECK_EQUAL(complete(INTERRUPT, 1u), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(pair, output + 8, BYTES, UMAKIT_TO_DEVICE, &more), UMAKIT_OK);
+    (void)umakit_device_read32(pair, COPY_MACHINE_ID);
+    CHECK(!is_failed());
+    umakit_device_unmap(pair, to);
+    CHECK(is_failed());
+    close_pair();
+}
+
+/* Mostly who is behind reads again. */
+static void test_reading_again(void)
+{
+    prepare(5000u, 2u);
+    CHECK_EQUAL(run(POLLING, 1u), UMAKIT_OK);
+    CHECK(copy_machine_rtl.now > 5000u && copy_machine_model.now < 2500u);
+    close_pair();
+    prepare(20u, 2u);
+    copy_machine_model.latency = 5000u;
+    CHECK_EQUAL(run(POLLING, 1u), UMAKIT_OK);
+    CHECK(copy_machine_model.now > 5000u && copy_machine_rtl.now < 2500u);
+    close_pair();
+}
+
+/* Commands take about as long as the driver needs for the next one. When it looks, the model has
+ * room for one, as at its last look, and the RTL, which is slower, has none: the RTL is behind. */
+static void test_space_of_a_queue(void)
+{
+    uint32_t from = 0u;
+    uint32_t to = 0u;
+    uint32_t part;
+    uint32_t i;
+
+    prepare(27u, 2u);
+    copy_machine_model.latency = 23u;
+    commands_before = BYTES;
+    open_pair();
+    CHECK_EQUAL(umakit_device_map(pair, input, BYTES, UMAKIT_TO_DEVICE, &from), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(pair, output, BYTES, UMAKIT_FROM_DEVICE, &to), UMAKIT_OK);
+    for (part = 0u; part < BYTES; ++part) {
+        for (i = 0u; i < 18u; ++i) {
+            umakit_device_write32(pair, COPY_MACHINE_MODE, 0u);
+        }
+        i = 0u;
+        while (umakit_device_read32(pair, COPY_MACHINE_SPACE) == 0u && i < 10000u) {
+            ++i;
+        }
+        start_copy(from + part, to + part, 1u);
+    }
+    CHECK_EQUAL(poll(BYTES), UMAKIT_OK);
+    umakit_device_unmap(pair, to);
+    umakit_device_unmap(pair, from);
+    CHECK(!is_failed());
+    CHECK(copy_machine_model.now <= copy_machine_rtl.now);
+    close_pair();
+}
+
+/* The RTL may take four times as long as the model, also beyond UMAKIT_COSIM_CATCH_UP. */
+static void test_slower_waits(void)
+{
+    prepare(20u + 220u, 2u);
+    set("UMAKIT_COSIM_CATCH_UP", "100");
+    CHECK_EQUAL(run(INTERRUPT, 1u), UMAKIT_OK);
+    close_pair();
+    prepare(20u + 1000u, 2u);
+    set("UMAKIT_COSIM_CATCH_UP", "100");
+    CHECK_EQUAL(run(INTERRUPT, 1u), UMAKIT_DEVICE_ERROR);
+    close_pair();
+    CHECK(has("no interrupt of the RTL within 592 cycles, that of the model came after 148"));
+}
+
+/* After a wait in vain the driver stops the work, which both leave somewhere. */
+static void test_stopped_in_the_middle(void)
+{
+    uint32_t from = 0u;
+    uint32_t to = 0u;
+
+    prepare(90u, 2u);
+    open_pair();
+    CHECK_EQUAL(umakit_device_map(pair, input, BYTES, UMAKIT_TO_DEVICE, &from), UMAKIT_OK);
+    CHECK_EQUAL(umakit_device_map(pair, output, BYTES, UMAKIT_FROM_DEVICE, &to), UMAKIT_OK);
+    start_copy(from, to, BYTES);
+    CHECK_EQUAL(umakit_device_wait(pair, 100u), UMAKIT_TIMEOUT);
+    umakit_device_unmap(pair, to);
+    CHECK(!is_failed());
+    CHECK(copy_machine_model.written > copy_machine_rtl.written);
+    CHECK_EQUAL(copy_machine_model.queued, 0u);
+    CHECK_EQUAL(copy_machine_rtl.queued, 0u);
+    umakit_device_unmap(pair, from);
     close_pair();
 }
 
@@ -511,6 +639,8 @@ static void test_chosen_layers(void)
     umakit_simulator_measure(pair, &measured);
     /* Model in three layers, RTL in one; the repeated accesses are not the driver's. */
     before = measured.clock;
+    /* ID and MODE, and ID for the comparison of what is stale. */
+    CHECK_EQUAL(copy_machine_rtl.now, 2u + 1u + 252u);
     CHECK_EQUAL(before, 2u + 3u * 2u * (5u + 20u + 64u) + 2u * (5u + 25u + 96u));
     close_pair();
     CHECK_EQUAL(count("\"checked\": true"), 1u);
@@ -694,7 +824,7 @@ static void test_wrong_options(void)
         {"UMAKIT_COSIM_CATCH_UP", "1M"},   {"UMAKIT_COSIM_CORRUPT", "1,2"},
         {"UMAKIT_COSIM_WAVE", "f.fst"},    {"UMAKIT_COSIM_WAVE", "f.fst:3:2"},
         {"UMAKIT_COSIM_WAVE", ":1:2"},     {"UMAKIT_COSIM_WAVE_RESETS", "first"},
-        {"UMAKIT_COSIM_REPORT", "no/such/folder/report"}};
+        {"UMAKIT_COSIM_IDLE", "ID"},       {"UMAKIT_COSIM_REPORT", "no/such/folder/report"}};
     size_t i;
 
     for (i = 0u; i < sizeof(wrong) / sizeof(wrong[0]); ++i) {
@@ -739,6 +869,23 @@ static void test_reset_and_misuse(void)
     close_pair();
 }
 
+/* Initial accesses are those since the reset. */
+static void test_initial_accesses_after_reset(void)
+{
+    prepare(20u, 2u);
+    set("UMAKIT_COSIM_LAYERS", "1");
+    open_pair();
+    umakit_device_write32(pair, COPY_MACHINE_MODE, 1u);
+    CHECK_EQUAL(umakit_simulator_reset(pair), UMAKIT_OK);
+    commands_before = 0u;
+    CHECK_EQUAL(copy(INTERRUPT, 2u), UMAKIT_OK);
+    umakit_cosim_after_layer(0);
+    CHECK_EQUAL(copy(INTERRUPT, 2u), UMAKIT_OK);
+    CHECK(!is_failed());
+    CHECK(memcmp(output, input, BYTES) == 0);
+    close_pair();
+}
+
 static void test_faults_go_to_both(void)
 {
     struct umakit_fault fault = {.kind = UMAKIT_FAULT_LOST_INTERRUPT, .count = 1u};
@@ -759,8 +906,14 @@ int main(void)
 {
     test_equal_machines_agree();
     test_cycles_are_those_of_each_clock();
+    test_accesses_in_step();
     test_unknown_counters();
     test_overlapping_buffers();
+    test_wrong_byte_under_another_buffer();
+    test_reading_again();
+    test_space_of_a_queue();
+    test_slower_waits();
+    test_stopped_in_the_middle();
     test_both_time_out();
     test_volatile_registers();
     test_wrong_byte();
@@ -782,6 +935,7 @@ int main(void)
     test_wrong_options();
     test_pairs_that_cannot_be();
     test_reset_and_misuse();
+    test_initial_accesses_after_reset();
     test_faults_go_to_both();
     return check_result();
 }

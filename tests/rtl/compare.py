@@ -14,18 +14,24 @@ import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from strawberry_commands import (
-    BUFFER, SIZE, Registers, draw_job, draw_transfer, is_aligned, model_cycles, operand_bytes,
-    size_class, transfer_cycles,
+    BUFFER,
+    SIZE,
+    Registers,
+    draw_job,
+    draw_transfer,
+    is_aligned,
+    model_cycles,
+    operand_bytes,
+    size_class,
+    transfer_cycles,
 )
+from systolic_device import REGISTERS, STATUS, Device
 from verilated_strawberry import CONFIG, RtlDevice, clock_of
-
-from systolic_device import BITS, OFFSETS, REGISTERS, STATUS, Device
 
 KEPT = [
     name for name, item in REGISTERS.items()
@@ -90,10 +96,10 @@ class Pair:
     def load(self, data: np.ndarray, offset: int) -> None:
         """Copy data into both scratchpads."""
         self.fill(data)
-        self.program(dict(
-            DMA_BUS_ADDRESS=self.bus, DMA_SCRATCHPAD_START=offset, DMA_DIRECTION=0,
-            DMA_ROW_BYTES=data.nbytes, DMA_ROWS=1, DMA_PLANES=1,
-        ))  # fmt: skip
+        self.program({
+            "DMA_BUS_ADDRESS": self.bus, "DMA_SCRATCHPAD_START": offset, "DMA_DIRECTION": 0,
+            "DMA_ROW_BYTES": data.nbytes, "DMA_ROWS": 1, "DMA_PLANES": 1,
+        })  # fmt: skip
         self.run("DMA_START", "a load")
 
     def run(self, command: str, what: str, size: str = "") -> None:
@@ -137,10 +143,10 @@ class Pair:
         """Read the RTL's scratchpad and compare all of it."""
         for buffer in self.buffers:
             buffer[:] = 0
-        self.program(dict(
-            DMA_BUS_ADDRESS=self.bus, DMA_SCRATCHPAD_START=0, DMA_DIRECTION=1,
-            DMA_ROW_BYTES=SIZE, DMA_ROWS=1, DMA_PLANES=1,
-        ))  # fmt: skip
+        self.program({
+            "DMA_BUS_ADDRESS": self.bus, "DMA_SCRATCHPAD_START": 0, "DMA_DIRECTION": 1,
+            "DMA_ROW_BYTES": SIZE, "DMA_ROWS": 1, "DMA_PLANES": 1,
+        })  # fmt: skip
         self.run("DMA_START", f"{what}: reading the scratchpad")
         different = np.flatnonzero(self.buffers[0] != self.buffers[1])
         self.report.expect(f"{what}: scratchpad from {different[:4]}", 0, different.size)
@@ -165,6 +171,15 @@ def draw_parameters(random: random.Random, registers: Registers, pair: Pair) -> 
         bias = seed.integers(-(2**31), 2**31, outputs, dtype=np.int32)
         low, high = -31, 31
     multipliers = seed.integers(1 << 30, 1 << 31, count).astype(np.int32)
+    if random.random() < 0.3:  # many products are half way between two integers
+        multipliers = seed.choice([4, 5, 6, 7], count).astype(np.int32) << 28
+        low, high = -8, -1
+        if random.random() < 0.5:  # and results are not at their limits
+            bias = seed.integers(-100, 100, outputs, dtype=np.int32)
+            low, high = -6, 0
+            weights = operand_bytes(registers)["WEIGHTS"]
+            few = (seed.random(weights) < 2 * outputs / weights).astype(np.int8)
+            pair.load(few, registers["WEIGHTS_START"])
     multipliers[seed.random(count) < 0.05] = 0
     shifts = seed.integers(low, high, count, dtype=np.int8)
     pair.load(bias, registers["BIAS_START"])
@@ -189,7 +204,9 @@ def run_program(pair: Pair, seed: int) -> None:
             pair.program(transfer)
             kind = "store" if transfer["DMA_DIRECTION"] else "load"
             kind += " of whole words" if is_aligned(transfer) else " at any address"
-            pair.run("DMA_START", f"{what}: {transfer}", size_class(kind, transfer_cycles(transfer)))
+            pair.run(
+                "DMA_START", f"{what}: {transfer}", size_class(kind, transfer_cycles(transfer))
+            )
             different = np.flatnonzero(pair.buffers[0] != pair.buffers[1])
             pair.report.expect(f"{what}: {transfer}: buffer", 0, different.size)
     pair.compare_scratchpads(f"program {seed}")

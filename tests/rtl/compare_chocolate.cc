@@ -6,8 +6,8 @@
  *
  *     compare PROGRAMS SEED       prints differences and a table of cycles; 1 if there was one
  *
- * A register access takes two cycles on AXI4-Lite and the one after a command waits for its
- * check; the model is made to wait as long, so that what is left are the engines.
+ * A register access takes two cycles on AXI4-Lite and one in the model, which is made to wait as
+ * long, so that what is left are the engines.
  */
 #include <algorithm>
 #include <cinttypes>
@@ -32,13 +32,22 @@ namespace {
 
 using Word = std::uint32_t;
 
-/* The configuration of accel.toml in backends/small_chocolate_accelerator. */
-constexpr Word ROWS = 4, COLUMNS = 4, BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = 4;
+/* The configuration of accel.toml in backends/small_chocolate_accelerator/rtl, unless others are given. */
+#ifndef ROWS
+#define ROWS 4
+#endif
+#ifndef COLUMNS
+#define COLUMNS 4
+#endif
+#ifndef QUEUE_DEPTH
+#define QUEUE_DEPTH 4
+#endif
+constexpr Word BANKS = 8, BANK_BYTES = 2048, SUM_BYTES = 4096, DEPTH = QUEUE_DEPTH;
 constexpr Word SCRATCHPAD = BANKS * BANK_BYTES;
 constexpr Word LATENCY = 16, BURST = 256;
 
 /* Cycles that the driver waits beyond those of the model. */
-constexpr Word ACCESS = 1, TRANSFER_CHECK = 6, JOB_CHECK = 12;
+constexpr Word ACCESS = 1;
 
 /* Memory: random bytes, shifts that are valid, multipliers; and room for results. */
 constexpr Word RANDOM = SCRATCHPAD, SHIFTS = RANDOM, MULTIPLIERS = SHIFTS + 4096;
@@ -63,7 +72,7 @@ bool one_in(Word count)
 
 /* ---- A device, and what happened on it ---- */
 
-enum class What { WRITE, READ, ROOM, WAIT_QUEUE, WAIT_DMA, WAIT_ARRAY, PAUSE, QUIET, RELOAD, BEGIN, END };
+enum class What { WRITE, READ, ROOM, WAIT_QUEUE, WAIT_DMA, WAIT_ARRAY, PAUSE, QUIET, FAULT, FAULTLESS, BEGIN, END };
 
 struct Step {
     What what;
@@ -87,7 +96,7 @@ struct Device {
     {
         if (umakit_device_map(device, input.data(), input.size(), UMAKIT_TO_DEVICE,
                               &input_address) != UMAKIT_OK ||
-            umakit_device_map(device, output.data(), output.size(), UMAKIT_FROM_DEVICE,
+            umakit_device_map(device, output.data(), output.size(), UMAKIT_BIDIRECTIONAL,
                               &output_address) != UMAKIT_OK) {
             std::abort();
         }
@@ -118,10 +127,6 @@ struct Device {
     {
         spend(ACCESS);
         umakit_device_write32(device, offset, value);
-        if (offset == OFFSET(CONTROL)) {
-            spend((value & (MASK(CONTROL_DMA_START) | MASK(CONTROL_ENQUEUE_DMA))) ? TRANSFER_CHECK : 0);
-            spend((value & (MASK(CONTROL_ARRAY_START) | MASK(CONTROL_ENQUEUE_ARRAY))) ? JOB_CHECK : 0);
-        }
     }
 
     Word read(Word offset)
@@ -169,6 +174,20 @@ struct Device {
         case What::QUIET: /* after an error engines may have accesses to end */
             for (Word i = 0; i < 100000 && (read(OFFSET(STATUS)) & MASK(STATUS_IDLE)) == 0; ++i) {
             }
+            break;
+        case What::FAULT: {
+            umakit_fault fault = {};
+
+            fault.kind = UMAKIT_FAULT_BUS_ERROR;
+            fault.address = step_.offset;
+            fault.bytes = step_.value;
+            if (umakit_simulator_inject(device, &fault) != UMAKIT_OK) {
+                std::abort();
+            }
+            break;
+        }
+        case What::FAULTLESS:
+            umakit_simulator_remove_faults(device);
             break;
         case What::BEGIN:
             begin = clock();
@@ -306,8 +325,9 @@ void dump(Program &program)
 /* A copy of planes of rows that fits both sides. */
 Transfer random_transfer(bool is_out)
 {
-    const Word bus_bytes = is_out ? OUTPUT_BYTES : INPUT_BYTES;
-    const Word bus = is_out ? output_address : input_address;
+    const bool is_shared = is_out || one_in(2); /* loads of what stores wrote */
+    const Word bus_bytes = is_shared ? OUTPUT_BYTES : INPUT_BYTES;
+    const Word bus = is_shared ? output_address : input_address;
 
     for (;;) {
         Transfer t = {};
@@ -340,6 +360,7 @@ Transfer random_transfer(bool is_out)
 
 struct Job {
     Registers registers;
+    std::vector<std::pair<Word, Word>> edges; /* values at a limit and next to it, by offset */
     Word shifts, multipliers, scales, ofmap, ofmap_bytes;
 };
 
@@ -444,6 +465,23 @@ Job random_job(Word size)
                              one_in(4) ? signed_between(-31, 30) : signed_between(-22, -16),
                              signed_between(-128, 127), signed_between(-128, -40),
                              signed_between(-40, 127)});
+        const Word starts[7] = {OFFSET(IFMAP_START), OFFSET(WEIGHTS_START), OFFSET(BIAS_START),
+                                OFFSET(MULTIPLIERS_START), OFFSET(SHIFTS_START),
+                                OFFSET(ADDEND_START), OFFSET(OFMAP_START)};
+        for (int i = 0; i < 7; ++i) {
+            const auto &[bytes, alignment, start] = operand[i];
+            const Word last = (SCRATCHPAD - bytes) / alignment * alignment;
+
+            job.edges.insert(job.edges.end(), {{starts[i], last},
+                                               {starts[i], last + alignment},
+                                               {OFFSET(OFMAP_START), start + bytes},
+                                               {OFFSET(OFMAP_START), start + bytes - 1},
+                                               {OFFSET(OFMAP_START), start - operand[6].bytes},
+                                               {OFFSET(OFMAP_START), start - operand[6].bytes + 1}});
+        }
+        for (Word i = 0; accumulate != 0 && i < 8; ++i) {
+            job.edges.emplace_back(OFFSET(ACCUMULATOR_START), SUM_BYTES - sums + 4 * (i % 2));
+        }
         job.shifts = operand[4].start;
         job.multipliers = operand[3].start;
         job.scales = scales;
@@ -475,8 +513,19 @@ void random_work(Program &program, Word size, How how)
     command(program, job.registers, false, how);
     wait(What::WAIT_ARRAY);
     if (one_in(2)) {
-        store(program, job.ofmap, below(SCRATCHPAD), job.ofmap_bytes, copies);
+        const Word to = below(SCRATCHPAD);
+
+        store(program, job.ofmap, to, job.ofmap_bytes, copies);
         wait(What::WAIT_DMA);
+        if (one_in(2)) { /* as the next layer does */
+            const Word bytes = between(1, 64);
+
+            command(program,
+                    registers_of({output_address + to + below(job.ofmap_bytes),
+                                  below(SCRATCHPAD - bytes + 1), 0, bytes}),
+                    true, copies);
+            wait(What::WAIT_DMA);
+        }
     }
     if (one_in(3)) {
         command(program, registers_of(random_transfer(true)), true, copies);
@@ -533,7 +582,7 @@ Program tiled_stream(Word rows_of_tile, Word channels, Word out_channels, Word k
     const Word out_bytes = rows_of_tile * width * out_channels;
     const Word depth = kernel * kernel * channels;
     const Word weights = 4 * BANK_BYTES, parameters = 6 * BANK_BYTES;
-    const Word weight_bytes = depth * ((out_channels + 3) / 4 * 4);
+    const Word weight_bytes = depth * ((out_channels + COLUMNS - 1) / COLUMNS * COLUMNS);
 
     if (in_bytes > BANK_BYTES || out_bytes > BANK_BYTES || weight_bytes > 2 * BANK_BYTES) {
         return {};
@@ -666,15 +715,17 @@ Program wrong_command()
     program.push_back({What::WAIT_DMA});
     load(program, SHIFTS, job.shifts, job.scales, How::START);
     program.push_back({What::WAIT_DMA});
-    if (is_transfer) { /* what is right then lies outside of what is mapped: on the bus only */
+    if (is_transfer) { /* that is right on the bus, whatever its size and direction */
         r[OFFSET(DMA_BUS_ROW_STRIDE)] = r[OFFSET(DMA_BUS_PLANE_STRIDE)] = 0;
-        if (r[OFFSET(DMA_DIRECTION)] == 0) {
-            r[OFFSET(DMA_BUS_ADDRESS)] = input_address;
-        } else {
-            r[OFFSET(DMA_BUS_ADDRESS)] = output_address;
-        }
+        r[OFFSET(DMA_BUS_ADDRESS)] = output_address;
     }
     r[offset] = pick(wrong);
+    if (!is_transfer && one_in(2)) {
+        const auto &[edge, value] = job.edges[below(static_cast<Word>(job.edges.size()))];
+
+        r = job.registers;
+        r[edge] = value;
+    }
     command(program, r, is_transfer, how);
     read(program, OFFSET(ERROR));
     read(program, OFFSET(ERROR_ADDRESS));
@@ -701,7 +752,7 @@ Program wrong_shift()
     program.push_back({What::WAIT_DMA});
     load(program, SHIFTS, job.shifts, job.scales, How::START);
     program.push_back({What::WAIT_DMA});
-    load(program, SHIFTS + 4090, job.shifts + which, 1, How::START); /* 31 */
+    load(program, SHIFTS + 4090 + below(2), job.shifts + which, 1, How::START); /* 31 or -32 */
     program.push_back({What::WAIT_DMA});
     command(program, job.registers, false, one_in(2) ? How::START : How::ENQUEUE);
     program.push_back({What::QUIET});
@@ -784,6 +835,51 @@ Program refused()
     return program;
 }
 
+/* A transfer that the bus refuses, or that goes beyond what is mapped. Which byte of a beat or of a
+ * burst is at fault the RTL does not know, and what is not mapped it finds when it gets there. */
+Program bus_error()
+{
+    Program program;
+    const bool is_out = one_in(2);
+    Transfer t = random_transfer(is_out);
+    const Word end = t.bus >= output_address ? output_address + OUTPUT_BYTES
+                                             : input_address + INPUT_BYTES;
+    const bool is_fault = one_in(2);
+    const How how = one_in(2) ? How::START : How::ENQUEUE;
+
+    if (is_fault) {
+        const Word row = t.rows == 1 ? 0 : t.bus_row, plane = t.planes == 1 ? 0 : t.bus_plane;
+
+        program.push_back({What::FAULT, t.bus + below(t.rows) * row + below(t.planes) * plane +
+                                            below(t.row_bytes), between(1, 20)});
+    } else if (one_in(3)) {
+        t.bus = one_in(2) ? 0u : end + 4096 * between(1, 9); /* wholly outside */
+    } else {
+        t.rows = t.planes = 1;
+        t.row_bytes = between(16, 600);
+        t.scratchpad = below(SCRATCHPAD - t.row_bytes);
+        t.bus = end - t.row_bytes + (is_out ? between(1, t.row_bytes - 1) : between(8, t.row_bytes));
+    }
+    command(program, registers_of(t), true, how);
+    if (how == How::ENQUEUE && one_in(2)) {
+        Registers job = random_job(1).registers; /* is dropped, or refused */
+
+        job[OFFSET(ACCUMULATE)] = 2; /* without shifts, which might be wrong as well */
+        command(program, job, false, how);
+    }
+    program.push_back({What::QUIET});
+    for (Word offset : {OFFSET(STATUS), OFFSET(ERROR), OFFSET(COMMANDS_LEFT)}) {
+        read(program, offset);
+    }
+    if (!is_fault) {
+        read(program, OFFSET(ERROR_ADDRESS));
+    }
+    program.push_back({What::FAULTLESS});
+    refill(program);
+    dump(program);
+    return program;
+}
+
 /* Registers of an idle device, in any order, written with anything. */
 Program registers_only()
 {
@@ -834,8 +930,8 @@ void fill(Device &model, Device &rtl)
         if (i >= SHIFTS && i < MULTIPLIERS) {
             byte = one_in(4) ? signed_between(-31, 30) : signed_between(-12, 0);
         }
-        if (i == SHIFTS + 4090) {
-            byte = one_in(2) ? 31u : 0xE0u;
+        if (i == SHIFTS + 4090 || i == SHIFTS + 4091) {
+            byte = i == SHIFTS + 4090 ? 31u : 0xE0u;
         }
         if (i >= MULTIPLIERS && i % 4 == 3) {
             byte = one_in(8) ? random_bits() & 0x7Fu : 0x40u | (random_bits() & 0x3Fu);
@@ -930,7 +1026,7 @@ int main(int argc, char **argv)
         differences += !is_same("begin", 0, program, model, rtl);
     }
     for (unsigned i = 1; i <= programs && differences == 0; ++i) {
-        const Word kind = below(16);
+        const Word kind = below(17);
         Program program;
         const char *name = "stream";
 
@@ -954,6 +1050,9 @@ int main(int argc, char **argv)
         } else if (kind < 14) {
             name = "registers";
             program = registers_only();
+        } else if (kind < 15) {
+            name = "bus";
+            program = bus_error();
         } else {
             name = "tiles";
             const Word channels = between(1, 24), outputs = between(1, 24);

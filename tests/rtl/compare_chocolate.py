@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compare the SystemVerilog of Chocolate with the C model of a systolic array.
 
-python tests/rtl/compare_chocolate.py [PROGRAMS] [SEED] [--build FOLDER]
+python tests/rtl/compare_chocolate.py [PROGRAMS] [SEED] [--build FOLDER] [ROWS=8 ...]
 
 Builds both into one program, which runs PROGRAMS random programs of register accesses on both and
 prints each difference and how many cycles streams of commands take. The exit code is 1 if there was
-a difference in a result.
+a difference in a result. ROWS, COLUMNS and QUEUE_DEPTH may be others than by default.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from umakit.text.rendering import render
@@ -70,44 +71,60 @@ def sources(folder: Path) -> list[Path]:
     return [*first, *(file for file in files if file not in first)]
 
 
-def run(*command: str | Path) -> None:
-    """Run a command, which must succeed."""
-    result = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+def run(*command: str | Path) -> str:
+    """Run a command, which must succeed, and return what it printed."""
+    words = [str(word) for word in command]
+    result = subprocess.run(words, capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        sys.exit(f"{' '.join(str(word) for word in command)}\n{result.stdout}{result.stderr}")
+        sys.exit(f"{' '.join(words)}\n{result.stdout}{result.stderr}")
+    return result.stdout
 
 
-def build(folder: Path) -> Path:
-    """Translate the design and link it with the model; return the program."""
+def translate(folder: Path, parameters: Sequence[str]) -> list[Path]:
+    """Translate the design with Verilator and return its objects."""
+    options = ["-O3", "--x-assign", "fast", "-Wall", "--top-module", "chocolate"]
+    options += [f"-G{parameter}" for parameter in parameters]
+    run("verilator", "--cc", *options, "--prefix", "Vchocolate", "--Mdir", folder, *sources(RTL))
+    names = ("Vchocolate__ALL.a", "verilated.o", "verilated_threads.o")
+    run("make", "-s", "-C", folder, "-f", "Vchocolate.mk", "OPT_FAST=-O3", *names)
+    return [folder / name for name in names]
+
+
+def build(folder: Path, parameters: Sequence[str] = ()) -> Path:
+    """Link the design with the model and the programs that are run on both.
+
+    Args:
+        folder: an empty one, for all that is made.
+        parameters: those of the top that are not as by default, such as "ROWS=8".
+
+    Returns:
+        The program.
+    """
     made = folder / "design"
-    files = sources(RTL)
-    # Assertions of the design are on.
-    options = ["-O3", "--x-assign", "fast", "--assert", "-Wall", "--top-module", "chocolate"]
-    run("verilator", "--cc", *options, "--prefix", "Vchocolate", "--Mdir", made, *files)
-    make = ["make", "-s", "-C", made, "-f", "Vchocolate.mk", "OPT_FAST=-O3 -march=native"]
-    run(*make, "Vchocolate__ALL.a", "verilated.o", "verilated_threads.o")
-    shown = subprocess.run(["verilator", "-V"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"^ *VERILATOR_ROOT *= (\S+)", shown, re.MULTILINE)
+    design = translate(made, parameters)
+    found = re.search(r"^ *VERILATOR_ROOT *= (\S+)", run("verilator", "-V"), re.MULTILINE)
     assert found
     include = Path(found[1]) / "include"
 
     simulator = folder / "simulator.cc"
     simulator.write_text(render("rtl/simulator.cc.j2", **CONTEXT), encoding="utf-8")
-    flags: list[str | Path] = ["-O2", "-I", SIM / "rtl" / "include", "-I", SIM / "include"]
-    for path in (include, include / "vltstd", made):
-        flags += ["-isystem", path]
+    flags = ["-O2", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+    flags += [f"-D{parameter}" for parameter in parameters]
     flags += ["-DVM_TRACE=0", "-DVERILATOR=1", "-DVM_COVERAGE=0", "-DVM_SC=0"]
-    objects = []
-    models = [SIM / "src" / f"umakit_{name}.c" for name in ("simulator", "host", "windows")]
-    models += [SIM / "src" / f"umakit_{name}.c" for name in ("faults", "status")]
+    flags += [f"-I{SIM / 'rtl' / 'include'}", f"-I{SIM / 'include'}"]
+    for path in (include, include / "vltstd", made):
+        flags += ["-isystem", str(path)]
+    names = ("simulator", "host", "windows", "faults", "status")
+    models = [SIM / "src" / f"umakit_{name}.c" for name in names]
     models += sorted(SIM.glob("src/umakit_systolic_*.c"))
+    objects = []
     for source in (simulator, PROGRAM, *models):
         target = folder / f"{source.stem}.o"
-        language = ["gcc", "-std=c99"] if source.suffix == ".c" else ["g++", "-std=c++17", "-Wall", "-Wextra"]
-        run(*language, *flags, "-c", source, "-o", target)
+        compiler = ("gcc", "-std=c99") if source.suffix == ".c" else ("g++", "-std=c++17")
+        run(*compiler, *flags, "-c", source, "-o", target)
         objects.append(target)
     program = folder / "compare"
-    run("g++", *objects, made / "Vchocolate__ALL.a", made / "verilated.o", made / "verilated_threads.o", "-o", program)
+    run("g++", *objects, *design, "-o", program)
     return program
 
 
@@ -116,6 +133,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Compare Chocolate's RTL with the C model.")
     parser.add_argument("programs", nargs="?", default="200")
     parser.add_argument("seed", nargs="?", default="1")
+    parser.add_argument("parameters", nargs="*", metavar="NAME=VALUE", help="of the top")
     parser.add_argument("--build", type=Path, help="keep the build in this folder")
     arguments = parser.parse_args()
     if shutil.which("verilator") is None:
@@ -123,7 +141,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.build or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        program = build(folder)
+        program = build(folder, arguments.parameters)
         begin = time.perf_counter()
         result = subprocess.run([program, arguments.programs, arguments.seed], check=False)
         print(f"{time.perf_counter() - begin:.1f} s on {os.cpu_count()} cores")

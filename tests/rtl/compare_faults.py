@@ -15,11 +15,10 @@ import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from compare import KEPT, STATE, Pair, Report
+from compare import KEPT, Pair, Report
 from strawberry_commands import BUFFER, SIZE, Registers, draw_job, extent, operand_bytes
+from systolic_device import OFFSETS, Device
 from verilated_strawberry import RtlDevice
-
-from systolic_device import OFFSETS, STATUS, Device
 
 LIMITS = [
     0, 1, 2, 3, 126, 127, 128, 255, 0xFFFE, 0xFFFF, 0x10000, 0x10001, 0x1FFFF, 0x20000, 0x20001,
@@ -135,8 +134,8 @@ def wrong_jobs(pair: FaultPair) -> None:
                 pair.program(base | {name: value})
                 pair.attempt("ARRAY_START", f"job with {name} {value:#x}")
     # Endless jobs of strides that are 0.
-    still = {f"{name}_STRIDE": 0 for name in
-             ("IFMAP_ROW", "IFMAP_COLUMN", "IFMAP_CHANNEL", "OFMAP_ROW", "OFMAP_COLUMN")}  # fmt: skip
+    names = ("IFMAP_ROW", "IFMAP_COLUMN", "IFMAP_CHANNEL", "OFMAP_ROW", "OFMAP_COLUMN")
+    still = {f"{name}_STRIDE": 0 for name in names}
     for size in ("INPUT", "OUTPUT"):
         for height, width in ((256, 256), (256, 257), (65535, 1), (65535, 65535), (21845, 3)):
             sizes = {f"{size}_HEIGHT": height, f"{size}_WIDTH": width, f"{size}_CHANNELS": 1,
@@ -209,7 +208,9 @@ def wrong_transfers(pair: FaultPair) -> None:
 def accesses(pair: FaultPair) -> None:
     """Every offset read and written, idle and busy."""
     control = OFFSETS["CONTROL"]
-    writable = {OFFSETS[name] for name in (*KEPT, "CONTROL", "INTERRUPT_PENDING", "INTERRUPT_ENABLE")}
+    writable = {
+        OFFSETS[name] for name in (*KEPT, "CONTROL", "INTERRUPT_PENDING", "INTERRUPT_ENABLE")
+    }
     ends = [*range(0, 0x220, 4), 0x3FC, 0x7F8, 0xFFC]
     for offset in [*ends, 1, 2, 3, 0x61, 0xA2, 0x143]:
         pair.control("CLEAR")
@@ -230,8 +231,10 @@ def accesses(pair: FaultPair) -> None:
             device.write("INTERRUPT_ENABLE", 7)
     pair.control("CLEAR")
     pair.compare_registers("after accesses")
-    long_job = BASE | {"KERNEL_HEIGHT": 9, "OUTPUT_HEIGHT": 99, "OFMAP_ROW_STRIDE": 0,
-                       "INPUT_CHANNELS": 30, "IFMAP_START": 10000, "WEIGHTS_START": 20000}  # fmt: skip
+    long_job = BASE | {
+        "KERNEL_HEIGHT": 9, "OUTPUT_HEIGHT": 99, "OFMAP_ROW_STRIDE": 0,
+        "INPUT_CHANNELS": 30, "IFMAP_START": 10000, "WEIGHTS_START": 20000,
+    }  # fmt: skip
     for name in [*KEPT, "CONTROL", "STATUS", "INTERRUPT_ENABLE", "INTERRUPT_PENDING", "ID"]:
         for value in (2, 0xFFFFFFFF):
             pair.control("CLEAR")

@@ -16,9 +16,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from verilated_strawberry import CONFIG, DRIVER, SIM, RtlDevice, clock_of
+from verilated_strawberry import CONFIG, DRIVER, SIM, Device, RtlDevice, clock_of
 
-from systolic_device import Device
 from umakit import sim
 from umakit.devices.build import compile_c
 
@@ -81,9 +80,10 @@ def run_layer(device: Device, layer: Layer) -> tuple[int, int, bytes]:
     random = np.random.default_rng(3)
     result = np.zeros((-(-height // stride), -(-width // stride), outputs), np.int8)
     taps = rows * columns * (1 if operation else inputs)
+    channels = outputs if operation else -(-outputs // 8) * 8
     operands = [
         random.integers(-128, 128, height * width * inputs).astype(np.int8),
-        random.integers(-128, 128, (outputs if operation else -(-outputs // 8) * 8) * taps).astype(np.int8),
+        random.integers(-128, 128, channels * taps).astype(np.int8),
         random.integers(-5000, 5000, outputs).astype(np.int32),
         random.integers(1 << 30, 1 << 31, outputs).astype(np.int32),
         random.integers(-11, -7, outputs).astype(np.int8),
@@ -114,7 +114,9 @@ def main() -> int:
     """Print a line for each layer."""
     model, rtl = ModelDevice(), RtlDevice()
     wrong = 0
-    print(f"{'layer':30} {'model':>7} {'RTL':>7} {'accesses':>8} {'rest':>5} {'share':>7} {'rest':>7}")
+    print(
+        f"{'layer':30} {'model':>7} {'RTL':>7} {'accesses':>8} {'rest':>5} {'share':>7} {'rest':>7}"
+    )
     for layer in LAYERS:
         expected, accesses, result = run_layer(model, layer)
         found, _, rtl_result = run_layer(rtl, layer)

@@ -15,6 +15,8 @@
 
 #include "Vstrawberry.h"
 
+#include "umakit/rtl_ends.h" /* what the design's object calls */
+
 namespace {
 
 constexpr std::uint32_t FIRST = 0xA8; /* IFMAP_START, and those behind it */

@@ -20,14 +20,14 @@ def draw_sizes(random: random.Random, is_depthwise: bool) -> Registers:
     height, width = random.randint(1, 9), random.randint(1, 9)
     inputs = random.choice([1, 2, 3, 4, 7, 8, 9, 16, 24])
     outputs = inputs * random.choice([1, 1, 1, 2, 3]) if is_depthwise else random.randint(1, 20)
-    sizes = dict(
-        INPUT_HEIGHT=height, INPUT_WIDTH=width, INPUT_CHANNELS=inputs,
-        OUTPUT_HEIGHT=random.randint(1, 7), OUTPUT_WIDTH=random.randint(1, 7),
-        OUTPUT_CHANNELS=outputs, KERNEL_HEIGHT=kernel[0], KERNEL_WIDTH=kernel[1],
-        STRIDE_HEIGHT=random.choice([1, 1, 2, 3]), STRIDE_WIDTH=random.choice([1, 1, 2, 3]),
-        DILATION_HEIGHT=random.choice([1, 1, 2]), DILATION_WIDTH=random.choice([1, 1, 3]),
-        PAD_TOP=random.choice([0, 0, 1, 2]), PAD_LEFT=random.choice([0, 0, 1, 3]),
-    )  # fmt: skip
+    sizes = {
+        "INPUT_HEIGHT": height, "INPUT_WIDTH": width, "INPUT_CHANNELS": inputs,
+        "OUTPUT_HEIGHT": random.randint(1, 7), "OUTPUT_WIDTH": random.randint(1, 7),
+        "OUTPUT_CHANNELS": outputs, "KERNEL_HEIGHT": kernel[0], "KERNEL_WIDTH": kernel[1],
+        "STRIDE_HEIGHT": random.choice([1, 1, 2, 3]), "STRIDE_WIDTH": random.choice([1, 1, 2, 3]),
+        "DILATION_HEIGHT": random.choice([1, 1, 2]), "DILATION_WIDTH": random.choice([1, 1, 3]),
+        "PAD_TOP": random.choice([0, 0, 1, 2]), "PAD_LEFT": random.choice([0, 0, 1, 3]),
+    }  # fmt: skip
     if random.random() < 0.15:
         sizes.update(OUTPUT_HEIGHT=1, OUTPUT_WIDTH=1, KERNEL_HEIGHT=1, KERNEL_WIDTH=1)
     return sizes
@@ -61,7 +61,8 @@ def operand_bytes(registers: Registers) -> dict[str, int]:
     window *= registers["KERNEL_WIDTH"]
     weights = window * outputs
     if registers["OPERATION"] == 0:
-        weights = -(-outputs // 8) * 8 * window * registers["INPUT_CHANNELS"]
+        columns = CONFIG.array_columns
+        weights = -(-outputs // columns) * columns * window * registers["INPUT_CHANNELS"]
     return {
         "IFMAP": extent(registers, "IFMAP", "INPUT"), "WEIGHTS": weights, "BIAS": 4 * outputs,
         "MULTIPLIERS": 4 * registers["SCALE_COUNT"], "SHIFTS": registers["SCALE_COUNT"],
@@ -72,18 +73,19 @@ def operand_bytes(registers: Registers) -> dict[str, int]:
 def draw_job(random: random.Random) -> Registers:
     """A valid job, its operands one after the other anywhere in the scratchpad."""
     operation = random.choice([0, 0, 1])
-    registers = dict(OPERATION=operation, DATAFLOW=0, ADD=0, ACCUMULATE=0)
+    registers = {"OPERATION": operation, "DATAFLOW": 0, "ADD": 0, "ACCUMULATE": 0}
     registers |= draw_sizes(random, operation == 1)
     registers |= draw_strides(random, registers, "IFMAP", "INPUT")
     registers |= draw_strides(random, registers, "OFMAP", "OUTPUT")
     clips = sorted(random.choice([-128, 127, random.randint(-128, 127)]) for _ in "ab")
-    registers |= dict(
-        INPUT_ZERO_POINT=random.randint(-128, 127), OUTPUT_ZERO_POINT=random.randint(-128, 127),
-        CLIP_LOWEST=clips[0], CLIP_HIGHEST=clips[1], ROUNDING=random.randint(0, 1),
-        SCALE_COUNT=random.choice([1, registers["OUTPUT_CHANNELS"]]),
-    )  # fmt: skip
+    registers |= {
+        "INPUT_ZERO_POINT": random.randint(-128, 127),
+        "OUTPUT_ZERO_POINT": random.randint(-128, 127),
+        "CLIP_LOWEST": clips[0], "CLIP_HIGHEST": clips[1], "ROUNDING": random.randint(0, 1),
+        "SCALE_COUNT": random.choice([1, registers["OUTPUT_CHANNELS"]]),
+    }  # fmt: skip
     if random.random() < 0.5:
-        registers |= dict(CLIP_LOWEST=-128, CLIP_HIGHEST=127)
+        registers |= {"CLIP_LOWEST": -128, "CLIP_HIGHEST": 127}
     sizes = operand_bytes(registers)
     names = list(sizes)
     random.shuffle(names)
@@ -106,7 +108,9 @@ def model_cycles(registers: Registers) -> int:
     channels = 1 if registers["OPERATION"] else registers["INPUT_CHANNELS"]
     taps = registers["KERNEL_HEIGHT"] * registers["KERNEL_WIDTH"] * channels
     positions = registers["OUTPUT_HEIGHT"] * registers["OUTPUT_WIDTH"]
-    return -(-positions // 8) * -(-registers["OUTPUT_CHANNELS"] // 8) * (taps + 22)
+    rows, columns = CONFIG.array_rows, CONFIG.array_columns
+    folds = -(-positions // rows) * -(-registers["OUTPUT_CHANNELS"] // columns)
+    return folds * (taps + rows + columns - 2 + CONFIG.drain_cycles_per_fold)
 
 
 def transfer_cycles(registers: Registers) -> int:
@@ -144,9 +148,11 @@ def draw_transfer(random: random.Random, bus: int) -> Registers:
         if random.random() < 0.1:
             row_stride, plane_stride = plane_stride, row_stride + plane_stride * rows
         strides |= {f"DMA_{side}_ROW_STRIDE": row_stride, f"DMA_{side}_PLANE_STRIDE": plane_stride}
+
     def reach(side: str) -> int:
         return ((rows - 1) * strides[f"DMA_{side}_ROW_STRIDE"]
                 + (planes - 1) * strides[f"DMA_{side}_PLANE_STRIDE"] + row)  # fmt: skip
+
     start = random.randint(0, SIZE - reach("SCRATCHPAD"))
     at = random.choice([0, 8, random.randint(0, BUFFER - reach("BUS"))])
     if random.random() < 0.2:

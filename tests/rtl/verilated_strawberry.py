@@ -87,31 +87,38 @@ def _run(*command: str | Path) -> str:
     return result.stdout
 
 
-def build(folder: Path, files: list[Path] | None = None) -> Path:
-    """Return a shared object of the design with the kit's part of a simulator.
-
-    Args:
-        folder: where it is made.
-        files: another design, which may have warnings; packages first.
-    """
+@cache
+def _verilator_headers() -> Path:
     found = re.search(r"^ *VERILATOR_ROOT *= (\S+)", _run("verilator", "-V"), re.MULTILINE)
     assert found
-    root = Path(found[1]) / "include"
-    headers = ["-I", SIM / "rtl" / "include", "-I", SIM / "include", "-isystem", root,
-               "-isystem", root / "vltstd", "-isystem", folder]  # fmt: skip
-    defines = ["-DVM_TRACE=0", "-DVM_TRACE_FST=0", "-DVM_TRACE_VCD=0", "-DVERILATOR=1",
-               "-DVM_COVERAGE=0", "-DVM_SC=0"]  # fmt: skip
+    return Path(found[1]) / "include"
+
+
+def include_flags(folder: Path) -> list[str | Path]:
+    """Return flags for what is compiled with the C++ of a folder."""
+    root = _verilator_headers()
+    return ["-I", SIM / "rtl" / "include", "-I", SIM / "include", "-isystem", root,
+            "-isystem", root / "vltstd", "-isystem", folder, "-DVM_TRACE=0", "-DVM_TRACE_FST=0",
+            "-DVM_TRACE_VCD=0", "-DVERILATOR=1", "-DVM_COVERAGE=0", "-DVM_SC=0"]  # fmt: skip
+
+
+def build(
+    folder: Path, files: list[Path] | None = None, parameters: dict[str, int] | None = None
+) -> Path:
+    """Return a shared object of the design with the kit's part of a simulator."""
+    options = [f"-G{name}={value}" for name, value in (parameters or {}).items()]
+    root = _verilator_headers()
+    flags = include_flags(folder)
     (folder / "simulator.cc").write_text(simulator_source(), encoding="utf-8")
     (folder / "open.c").write_text(_OPEN, encoding="utf-8")
     _run("verilator", "--cc", "-O3", "--x-assign", "fast", "--x-initial", "unique", "--noassert",
-         *(["-Wno-fatal", "-Wno-lint"] if files else ["-Wall"]), "--top-module", "strawberry",
-         "--prefix", "Vstrawberry", "-Mdir", folder,
-         *(files or sources()))  # fmt: skip
+         "-Wall", "--top-module", "strawberry", "--prefix", "Vstrawberry", "-Mdir", folder,
+         *options, *(files or sources()))  # fmt: skip
     model = sorted(folder.glob("V*.cpp"))
     (folder / "model.cc").write_text(
         "".join(f'#include "{path.name}"\n' for path in model), encoding="utf-8"
     )
-    _run("g++", "-std=c++17", "-O1" if files else "-O2", "-fPIC", *headers, *defines, "-include",
+    _run("g++", "-std=c++17", "-O2", "-fPIC", *flags, "-include",
          SIM / "rtl/include/umakit/rtl_messages.h", "-o", folder / "design.o", "-r",
          folder / "model.cc", root / "verilated.cpp", root / "verilated_threads.cpp")  # fmt: skip
     objects: list[Path] = [folder / "design.o"]
@@ -119,7 +126,7 @@ def build(folder: Path, files: list[Path] | None = None) -> Path:
         objects.append(folder / f"{source.stem}.o")
         _run("gcc", "-std=c99", "-O2", "-fPIC", "-I", SIM / "include", "-c", source, "-o",
              objects[-1])  # fmt: skip
-    _run("g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic", *headers, *defines,
+    _run("g++", "-std=c++17", "-O2", "-fPIC", "-shared", "-Wl,-Bsymbolic", *flags,
          folder / "simulator.cc", *objects, "-pthread", "-o", folder / "strawberry.so")  # fmt: skip
     return folder / "strawberry.so"
 

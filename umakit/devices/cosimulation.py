@@ -79,6 +79,7 @@ class Choice:
         tiles: tiles of each layer; None for all.
         volatile: offsets of registers that are not compared, by backend.
         doorbells: offsets of registers whose writes begin commands, by backend.
+        idle: offset of a register of all backends whose reading does nothing; None if unknown.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
         pauses: seed of pauses of the memory bus, with other values in front of resets; 0 for none.
         window: what a waveform is written of; None for none.
@@ -88,6 +89,7 @@ class Choice:
     tiles: int | None = None
     volatile: Mapping[str, Sequence[int]] | None = None
     doorbells: Mapping[str, Sequence[int]] | None = None
+    idle: int | None = None
     corrupted: int | None = None
     pauses: int = 0
     window: Window | None = None
@@ -284,6 +286,8 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
     if choice.corrupted is not None:
         found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
+    if choice.idle is not None:
+        found["UMAKIT_COSIM_IDLE"] = str(choice.idle)
     if choice.pauses:
         found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
         found["UMAKIT_COSIM_STATE"] = str(ALL_ONES)

@@ -92,9 +92,13 @@ def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
     """Return the designs of backends that answer on a device; none unless it runs RTL.
 
     Raises:
-        InputError: it runs RTL, and no backend has a section `[rtl]`.
+        InputError: it runs RTL, and no backend has a section `[rtl]`; or it does not, and nothing
+            but its design answers for a backend.
     """
     if not device.runs_rtl:
+        for each in backends:
+            if each.configuration.is_only_rtl:
+                raise _only_rtl(each.target_name)
         return []
     given = list(backends)
     found = [each for each in given if each.configuration.rtl is not None]
@@ -177,10 +181,14 @@ def check_designs(
     for name in simulated:
         has_simulator = sources["devices"].get(name) or name in sources["own"]
         if simulated[name] and not has_simulator and name not in answering:
-            raise InputError(
-                f"the accelerator {name} has no simulator: its design in RTL answers",
-                fix=f"give the folder of its backend with --rtl, such as --rtl ./{name}",
-            )
+            raise _only_rtl(name)
+
+
+def _only_rtl(name: str) -> InputError:
+    return InputError(
+        f"the accelerator {name} has no simulator: only its design in RTL answers",
+        fix=f"uma run --rtl ./{name}, uma diff --rtl and uma check --rtl run on it",
+    )
 
 
 def wiring(design: Design) -> Wiring:
@@ -221,6 +229,18 @@ def _line(path: Path, what: str) -> str:
     return line_of_value(path, "rtl", key[0] or "top")
 
 
+def check_ports(backends: Iterable[Backend], device: Device) -> None:
+    """Refuse, before anything is compiled, designs whose ports do not fit, and backends that
+    nothing answers for on a device.
+
+    Raises:
+        InputError: as `designs_for`.
+        UmakitError: as `wiring`.
+    """
+    for design in designs_for(backends, device):
+        wiring(design)
+
+
 def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
     """Return the C++ file through which a design answers.
 
@@ -240,6 +260,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
         reset=section.reset or None,
         reset_level=int(section.resets_high),
         reset_cycles=section.reset_cycles,
+        begins_random=bool(section.reset),
         interrupt=section.interrupt or None,
         interrupt_level=int(section.interrupt_level == "high"),
         ties=dict(section.ties),

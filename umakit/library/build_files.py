@@ -137,9 +137,11 @@ def build_files(
         "library_include": _unique(each.include for each in sources.libraries.values()),
         "library_defines": _unique(each.defines for each in sources.libraries.values()),
         "programs": [name for name, own in sources.own.items() if own.program],
-        "has_devices": any(sources.devices.values()) or bool(sources.own),
+        "has_devices": any(sources.devices.values()) or bool(sources.own or values["designs"]),
         "devices": [
-            backend for backend, names in sources.devices.items() if names or backend in sources.own
+            backend
+            for backend, names in sources.devices.items()
+            if names or backend in sources.own or backend in values["designs"]
         ],
         "board_headers": [name for name in umakit_headers if name not in SIMULATOR_HEADERS],
         "needs_full_libc": needs_full_libc(files),

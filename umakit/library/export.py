@@ -152,6 +152,9 @@ def write_library(
         {name: each.view for name, each in libraries.items()},
     )
     metadata["umakit"]["sources"] = roles.as_json()
+    designs = [
+        name for name, backend in sorted(backends.items()) if backend.configuration.is_only_rtl
+    ]
     notes = board_notes(program, backends, metadata)
     values = {
         **common_values(program, plan, layout, backends),
@@ -162,14 +165,16 @@ def write_library(
         "time_limits": time_limits(backends, notes),
         "simulator_sources": {
             **{name: [*roles.simulator, *roles.kinds[kind]] for name, kind in simulated_as.items()},
-            **dict.fromkeys(roles.own, roles.simulator),
+            **dict.fromkeys((*roles.own, *designs), roles.simulator),
         },
         "own_simulators": roles.own,
+        "designs": designs,
+        "simulators_without_headers": [*roles.own, *designs],
         **compiled_values(compiled),
         **library_values(roles.libraries),
         "board_defines": {
             **{name: sim.KINDS[kind].board_defines for name, kind in simulated_as.items()},
-            **dict.fromkeys(roles.own, (sim.BOARD_INTERRUPT,)),
+            **dict.fromkeys((*roles.own, *designs), (sim.BOARD_INTERRUPT,)),
         },
         "cxx_sources": sorted(
             source

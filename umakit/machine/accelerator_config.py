@@ -224,6 +224,11 @@ class AcceleratorConfig(_Section):
         return self.accelerator.kind == "library"
 
     @property
+    def is_only_rtl(self) -> bool:
+        """Whether nothing but the design of `[rtl]` answers, which no library has."""
+        return self.device.simulator == "rtl"
+
+    @property
     def has_array(self) -> bool:
         """Whether the file describes the array."""
         return "array" in self.model_fields_set

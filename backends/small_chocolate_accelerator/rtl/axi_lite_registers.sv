@@ -9,8 +9,8 @@
 // Every access is answered with OKAY: what is wrong with it, the register file says in a register
 // of its own. A read takes two cycles, address and data; a write takes two, address with data and
 // response. Address and data of a write may come in any order. If a read and a write come in the
-// same cycle, the write is first. No output depends on an input of the same cycle, apart from the
-// request.
+// same cycle, the write is first. While `hold` is 1 no request is made and accesses wait. No output
+// depends on an input of the same cycle, apart from the request.
 module axi_lite_registers #(
     parameter int unsigned ADDRESS_BITS = 12
 ) (
@@ -35,6 +35,7 @@ module axi_lite_registers #(
     output logic                    rvalid,
     input  logic                    rready,
 
+    input  logic                    hold,
     output logic                    request_valid,
     output logic                    request_write,
     output logic [ADDRESS_BITS-1:0] request_offset,
@@ -66,8 +67,8 @@ module axi_lite_registers #(
   assign has_address = address_held || (awvalid && awready);
   assign has_data = data_held || (wvalid && wready);
   assign has_read = read_held || (arvalid && arready);
-  assign writes = has_address && has_data;
-  assign reads = has_read && !writes;
+  assign writes = has_address && has_data && !hold;
+  assign reads = has_read && !writes && !hold;
 
   assign request_valid = writes || reads;
   assign request_write = writes;

@@ -75,22 +75,22 @@ module chocolate
     logic [31:0] request_data;
     logic [ 3:0] request_strobe;
     logic [31:0] response_data;
-    logic        hold;
-    logic        takes_awaddr;
+    logic        hold_reads;
+    logic        hold_writes;
     logic        takes_araddr;
 
-    // While commands are checked no access begins.
-    assign s_axil_awready = takes_awaddr && !hold;
-    assign s_axil_arready = takes_araddr && !hold;
+    // While commands are checked reads wait, and writes but for those of the next command.
+    assign s_axil_arready = takes_araddr && !hold_reads;
 
     axi_lite_registers #(
         .ADDRESS_BITS(12)
     ) bus_of_registers (
         .clk,
         .rst_n,
+        .hold(hold_writes),
         .awaddr(s_axil_awaddr),
-        .awvalid(s_axil_awvalid && !hold),
-        .awready(takes_awaddr),
+        .awvalid(s_axil_awvalid),
+        .awready(s_axil_awready),
         .wdata(s_axil_wdata),
         .wstrb(s_axil_wstrb),
         .wvalid(s_axil_wvalid),
@@ -99,7 +99,7 @@ module chocolate
         .bvalid(s_axil_bvalid),
         .bready(s_axil_bready),
         .araddr(s_axil_araddr),
-        .arvalid(s_axil_arvalid && !hold),
+        .arvalid(s_axil_arvalid && !hold_reads),
         .arready(takes_araddr),
         .rdata(s_axil_rdata),
         .rresp(s_axil_rresp),
@@ -116,7 +116,7 @@ module chocolate
     logic check_start;
     logic check_is_transfer;
     logic is_enqueued;
-    transfer_t transfer;
+    transfer_t transfer_registers;
     job_registers_t job_registers;
     logic check_done;
     verdict_t verdict;
@@ -151,6 +151,7 @@ module chocolate
         .ACCUMULATOR_BYTES(ACCUMULATOR_BYTES),
         .QUEUE_DEPTH(QUEUE_DEPTH)
     ) registers (
+        .transfer(transfer_registers),
         .job(job_registers),
         .*
     );
@@ -161,6 +162,7 @@ module chocolate
     logic [BANKS-1:0] writes;
     logic [31:0] bus_last;
     logic [31:0] bytes;
+    transfer_t transfer;
     job_t job;
 
     command_check #(
@@ -172,7 +174,6 @@ module chocolate
     ) check (
         .start(check_start),
         .is_transfer(check_is_transfer),
-        .registers(job_registers),
         .done(check_done),
         .*
     );

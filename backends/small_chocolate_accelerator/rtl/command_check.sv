@@ -2,7 +2,8 @@
 //
 // Whether a transfer or a job is valid, which banks it uses, and what follows from its registers.
 //
-// The registers stay as they are from `start` to `done`. Three multipliers work step by step: 3
+// With `start` the registers are copied, so that a driver may write the next command while this one
+// is checked; `transfer` is the copy. Three multipliers work step by step: 3
 // cycles for a transfer and 9 for a job, 24 more for a depthwise one with several output channels
 // for an input channel. With `done` the verdict says what is wrong first, if anything is.
 
@@ -21,8 +22,8 @@ module command_check
     input logic           rst_n,
     input logic           start,
     input logic           is_transfer,
-    input transfer_t      transfer,
-    input job_registers_t registers,
+    input transfer_t      transfer_registers,
+    input job_registers_t job_registers,
 
     output logic             done,
     output verdict_t         verdict,
@@ -30,6 +31,7 @@ module command_check
     output logic [BANKS-1:0] writes,
     output logic [     31:0] bus_last,  // of a transfer: the last byte between its first and last
     output logic [     31:0] bytes,     // of a transfer
+    output transfer_t        transfer,
     output job_t             job
 );
     localparam logic [31:0] ScratchpadBytes = 32'(BANKS * BANK_BYTES);
@@ -46,10 +48,14 @@ module command_check
 
     state_t state;
     logic [3:0] step;
+    job_registers_t registers;
     layer_registers_t layer;
+    logic needs_division;
     add_registers_t addition;
 
     assign layer = registers.layer;
+    assign needs_division = job_registers.layer.operation == OPERATION_DEPTHWISE &&
+        job_registers.layer.input_channels != job_registers.layer.output_channels;
     assign addition = registers.add;
 
     logic is_depthwise;
@@ -75,10 +81,7 @@ module command_check
         if (start) begin
             bits_left <= 5'd24;
             remainder <= '0;
-            quotient <= layer.output_channels[23:0];
-            if (layer.input_channels == layer.output_channels) begin
-                quotient <= 24'd1;
-            end
+            quotient <= needs_division ? job_registers.layer.output_channels[23:0] : 24'd1;
         end else if (state == DIVIDE) begin
             bits_left <= bits_left - 1'b1;
             if (shifted >= {1'b0, layer.input_channels[23:0]}) begin
@@ -377,8 +380,13 @@ module command_check
             IDLE: begin
                 step <= '0;
                 if (start) begin
-                    state <= !is_transfer && is_depthwise &&
-                        layer.input_channels != layer.output_channels ? DIVIDE : MULTIPLY;
+                    if (is_transfer) begin
+                        transfer <= transfer_registers;
+                        state <= MULTIPLY;
+                    end else begin
+                        registers <= job_registers;
+                        state <= needs_division ? DIVIDE : MULTIPLY;
+                    end
                 end
             end
             DIVIDE: begin

@@ -3,8 +3,10 @@
 // The registers that a driver sees: what it writes is kept here, commands are checked and appended
 // to the queue, and errors, interrupts and the state of the engines are shown.
 //
-// A request is answered in the cycle after it. `hold` is 1 while commands of a write to CONTROL are
-// checked: no request may come then, so that the next one finds what became of them.
+// A request is answered in the cycle after it. While commands of a write to CONTROL are checked, the
+// registers of the next command may be written. Another write waits here until the check has ended,
+// and no request may come while `hold_writes` or `hold_reads` is 1: so each finds what became of the
+// commands.
 
 module register_file
     import chocolate_pkg::*;
@@ -21,7 +23,8 @@ module register_file
     input  logic clk,
     input  logic rst_n,
     output logic irq,
-    output logic hold,
+    output logic hold_reads,
+    output logic hold_writes,
 
     input  logic        request_valid,
     input  logic        request_write,
@@ -96,13 +99,35 @@ module register_file
     logic [31:0] mask;  // of the bytes that are written
     logic [31:0] data;  // others are 0
 
-    assign offset = 32'(request_offset);
-    assign writes = request_valid && request_write;
+    logic has_waiting;  // a write that waits
+    logic waits;        // one that will
+    logic is_busy;
+    logic [11:0] waiting_offset;
+    logic [31:0] waiting_data;
+    logic [3:0] waiting_strobe;
+    logic [3:0] strobe;
+
+    assign is_busy = commands != '0 || is_checking || has_appended;
+    assign waits = request_valid && request_write && is_busy && !(is_kept && commands == '0);
+    assign hold_writes = has_waiting;
+    assign hold_reads = has_waiting || is_busy;
+
+    always_ff @(posedge clk) begin
+        has_waiting <= rst_n && (waits || (has_waiting && is_busy));
+        if (waits) begin
+            waiting_offset <= request_offset;
+            waiting_data <= request_data;
+            waiting_strobe <= request_strobe;
+        end
+    end
+
+    assign writes = has_waiting ? !is_busy : request_valid && request_write && !waits;
     assign reads = request_valid && !request_write;
+    assign offset = has_waiting ? 32'(waiting_offset) : 32'(request_offset);
+    assign strobe = has_waiting ? waiting_strobe : request_strobe;
+    assign mask = {{8{strobe[3]}}, {8{strobe[2]}}, {8{strobe[1]}}, {8{strobe[0]}}};
+    assign data = (has_waiting ? waiting_data : request_data) & mask;
     assign is_aligned = offset[1:0] == 2'd0;
-    assign mask = {{8{request_strobe[3]}}, {8{request_strobe[2]}}, {8{request_strobe[1]}},
-                   {8{request_strobe[0]}}};
-    assign data = request_data & mask;
 
     function automatic logic is_between(logic [31:0] value, logic [31:0] low, logic [31:0] high);
         return value[1:0] == 2'd0 && value >= low && value <= high;
@@ -150,7 +175,6 @@ module register_file
     assign writes_control = writes && offset == CONTROL_OFFSET && (data & ~Commands) == '0;
     assign clear = writes_control && data[CONTROL_CLEAR_BIT];
     assign reset_counters = writes_control && data[CONTROL_RESET_COUNTERS_BIT];
-    assign hold = commands != '0 || is_checking || has_appended;
 
     assign command = is_checking ? '0 : commands & -commands;
     assign refuses = (command[0] && (dma_busy || dma_has_commands)) ||
@@ -201,7 +225,7 @@ module register_file
             reported = verdict;
         end else if (refuses) begin
             reported = '{BUSY, CONTROL_OFFSET};
-        end else if (request_valid && !is_known) begin
+        end else if ((reads || writes) && !is_known) begin
             reported = '{INVALID_REGISTER, offset};
         end else if (writes && ((offset == CONTROL_OFFSET && (data & ~Commands) != '0) ||
                                 (is_interrupt_word && (data & ~Interrupts) != '0))) begin
@@ -364,7 +388,7 @@ module register_file
         endcase
     end
 
-    assign is_known = is_aligned && (request_write
+    assign is_known = is_aligned && (writes
         ? is_kept || is_interrupt_word || offset == CONTROL_OFFSET
         : is_shown);
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from umakit.devices import HOST, Device, find_device
+from umakit.devices.designs import check_ports
 from umakit.errors import BuildError, InputError, LibraryError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
@@ -77,6 +78,7 @@ def check_backend(
     started = time.monotonic()
     report = CheckReport(backend.target_name, seed)
     machine = find_device(device)
+    check_ports([backend], machine)
     registers = None if operators or not machine.is_host else _registers(backend, machine, tell)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, device, started + seconds)

@@ -29,7 +29,12 @@ from umakit.pipeline import ExportOptions, export_program, import_network, parti
 from umakit.text.spelling import closest
 from umakit.tools.cosim.files import WAVE, CosimFiles
 from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
-from umakit.tools.cosim.registers import doorbells_of, named_register, volatile_of
+from umakit.tools.cosim.registers import (
+    doorbells_of,
+    idle_register,
+    named_register,
+    volatile_of,
+)
 from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 
@@ -132,6 +137,7 @@ def cosim_model(
             tiles=sample,
             volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
+            idle=idle_register(by_name[designs[0].backend]) if len(designs) == 1 else None,
             pauses=pauses,
             corrupted=None if corrupt is None else _numbers(description, designs, [corrupt])[0],
         )
@@ -154,7 +160,7 @@ def cosim_model(
                 )
                 result = replace(result, difference=named)
         notices = (*network.model.notices, *_notices(is_partial))
-        return replace(result, notices=notices)
+        return replace(result, notices=notices, equal_accesses=choice.idle is not None)
 
 
 def _notices(is_partial: bool) -> tuple[str, ...]:

@@ -34,6 +34,24 @@ def doorbells_of(backend: UMABackend) -> list[int]:
     ]
 
 
+def idle_register(backend: UMABackend) -> int | None:
+    """Return the offset of a register whose reading only takes time, as the map says: that of the
+    device's identity, or the lowest that is read only and is not 0 after power-on; None if there
+    is none."""
+    found = map_of(backend)
+    if found is None:
+        return None
+    job = found[0].job
+    if job is not None and job.identity:
+        return found[0].place(job.identity)[0].offset
+    fixed = (
+        each
+        for each in found[0].registers
+        if each.access == "ro" and each.reset and not each.volatile
+    )
+    return min((each.offset for each in fixed), default=None)
+
+
 def named_register(backend: UMABackend, offset: int) -> str | None:
     """Return the name of a register in the map; None if there is no map, or a hole."""
     return next((each.name for each in _registers(backend) if each.offset == offset), None)

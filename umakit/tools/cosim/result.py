@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 
-def _without(cycles: int | None, accesses: int | None) -> int | None:
-    return None if cycles is None or accesses is None else cycles - accesses
-
-
 @dataclass(frozen=True)
 class CosimLayer:
     """A layer of the network.
@@ -25,8 +21,8 @@ class CosimLayer:
         tiles: tiles in which it took part; None if it did not.
         model_cycles, rtl_cycles: cycles of the clocks of the model and of the RTL from begin to
             end, as far as the RTL took part; None if unknown.
-        model_access_cycles, rtl_access_cycles: those of them in which registers were accessed: in
-            the model an access takes a cycle, on a bus several.
+        model_access_cycles, rtl_access_cycles: those of them in which registers were accessed. The
+            model waits for what the RTL's bus takes more than its own cycle.
         compared_bytes: bytes of memory that were compared; None if the RTL did not take part.
         register_reads, register_writes, waits: accesses of the driver that went to both; None if
             the RTL did not take part.
@@ -48,22 +44,11 @@ class CosimLayer:
     waits: int | None
 
     @property
-    def model_work(self) -> int | None:
-        """Cycles of the model without those of register accesses; None if unknown."""
-        return _without(self.model_cycles, self.model_access_cycles)
-
-    @property
-    def rtl_work(self) -> int | None:
-        """Cycles of the RTL without those of register accesses; None if unknown."""
-        return _without(self.rtl_cycles, self.rtl_access_cycles)
-
-    @property
     def difference_percent(self) -> float | None:
-        """By how much the model is off, in percent of the RTL's cycles, without those of register
-        accesses: these are the bus's, which the model knows nothing of."""
-        if self.model_work is None or not self.rtl_work:
+        """By how much the model's cycles are off, in percent of the RTL's."""
+        if self.model_cycles is None or not self.rtl_cycles:
             return None
-        return 100 * (self.model_work - self.rtl_work) / self.rtl_work
+        return 100 * (self.model_cycles - self.rtl_cycles) / self.rtl_cycles
 
     def as_json(self) -> dict[str, Any]:
         """Return the layer for other programs."""
@@ -133,6 +118,7 @@ class CosimResult:
         difference: the first difference; None if there is none.
         inferences: number of inferences that were compared.
         seconds: duration of the runs.
+        equal_accesses: whether the model waited as long for register accesses as the RTL's bus.
         notices: sentences for the user.
     """
 
@@ -140,6 +126,7 @@ class CosimResult:
     difference: CosimDifference | None
     inferences: int
     seconds: float
+    equal_accesses: bool = False
     notices: tuple[str, ...] = ()
 
     @property
@@ -163,6 +150,7 @@ class CosimResult:
             "model_cycles": sum(layer.model_cycles or 0 for layer in self.layers),
             "rtl_cycles": self.rtl_cycles,
             "seconds": self.seconds,
+            "equal_accesses": self.equal_accesses,
             "cycles_per_second": self.cycles_per_second,
             "notices": list(self.notices),
         }

@@ -21,6 +21,7 @@ from umakit.registration.backend import Backend
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.compiling import compiled, first_error
+from umakit.tools.doctor.design import write_stand_in
 from umakit.tools.doctor.library import LIBRARY, library_checks, stage_library
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
@@ -146,6 +147,7 @@ def stage(
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    write_stand_in(backend, folder / "src")
     for place, content in own_simulator_files({backend.target_name: backend}).items():
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from umakit.backend.registry import locate_backend
 from umakit.devices import HOST, Device
+from umakit.devices.designs import design_from
 from umakit.devices.execution import TimeLimitError, UnansweredError
 from umakit.devices.run import run_library
 from umakit.errors import DeviceError, UmakitError, short_path
@@ -33,6 +34,7 @@ from umakit.tools.doctor.checks import (
     refused,
     skipped,
 )
+from umakit.tools.doctor.design import design_checks
 from umakit.tools.doctor.driver import compile_checks, file_checks, stage, staging_fault
 from umakit.tools.doctor.environment import (
     cxx_check,
@@ -108,7 +110,7 @@ def examine_backend(name: str, device: Device, tell: Progress = lambda stage: No
 
 
 def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -> list[Check]:
-    checks = [*pass_checks(backend), *file_checks(backend)]
+    checks = [*pass_checks(backend), *file_checks(backend), *design_checks(backend)]
     is_complete = not any_error(checks)
     in_cxx = _files_in_cxx(backend)
     if in_cxx:
@@ -176,16 +178,22 @@ def _first_network(
     model = probes.first
     if model is None:
         return skipped(FIRST, "was not tried: no small network has a layer that it takes")
+    only_rtl = backend.configuration.is_only_rtl
+    if only_rtl and device is not HOST:
+        return skipped(FIRST, "was not tried: designs run on the host")
     tell(f"running a first network on {device.name}")
     seconds = time_limit(backend, device)
     try:
+        rtl = [design_from(backend.configuration, backend.folder)] if only_rtl else []
         library = compile_model(model.module, [backend], folder, name=model.name)
-        ran = run_library(folder, model.inputs, device=device.name, timeout=seconds)
+        ran = run_library(folder, model.inputs, device=device.name, timeout=seconds, rtl=rtl)
         expected = llvm_reference(model)
     except (TimeLimitError, UnansweredError) as error:
         return refused(FIRST, not_returned(backend, seconds) if seconds else error)
     except DeviceError as error:
-        found = with_layer(error, folder, model.inputs, device.name, seconds)
+        found = error
+        if not only_rtl:
+            found = with_layer(error, folder, model.inputs, device.name, seconds)
         return refused(FIRST, found, "see what the driver and its device do there")
     except UmakitError as error:
         return refused(FIRST, error, "correct what it names")

@@ -5,6 +5,7 @@
  *
  *     Model                       the class that Verilator wrote
  *     reset_cycles, reset_level, interrupt_level, map_alignment
+ *     begins_random               whether state that no reset reaches begins random
  *     clock, reset, interrupt     functions that return a Port or Absent
  *     tie                         drives what is constant
  *     RegisterBus, MemoryBus      of rtl_registers.h, rtl_axi4_memory.h, rtl_plain_memory.h
@@ -48,7 +49,7 @@ constexpr int ALL_ONES = -1;
 
 /* What the state of a design is in front of every reset, which does not bring all of it into one. */
 struct PowerOn {
-    bool is_random = true; /* else 0 */
+    bool is_random = false; /* else 0 */
     int seed = 1;
     std::uint32_t stall_seed = 0;
 };
@@ -231,7 +232,7 @@ private:
     struct State {
         umakit_host *host = nullptr;
         std::unique_ptr<Machine<Design>> machine;
-        PowerOn power_on;
+        PowerOn power_on = {Design::begins_random, 1, 0};
         Window window;
     };
 
