@@ -208,7 +208,7 @@ def _diff(copy: Path) -> str:
         return f"digits does not end within {LIMIT['digits']:g} s"
     finally:
         signal.alarm(0)
-    return "" if result.passed else "digits differs from the reference"
+    return "" if result.agrees else "digits differs from the reference"
 
 
 def _layers(copy: Path, seconds: float) -> str:
