@@ -139,6 +139,20 @@ void umakit_cosim_find_stale(struct umakit_cosim *pair)
     }
 }
 
+void umakit_cosim_look_at_stale(struct umakit_cosim *pair)
+{
+    size_t i;
+
+    for (i = 0u; i < pair->register_count && pair->is_attached; ++i) {
+        struct umakit_cosim_register *entry = &pair->registers[i];
+
+        if (entry->stale != 0u) {
+            entry->stale &= umakit_device_read32(pair->model, entry->offset) ^
+                            umakit_device_read32(&pair->rtl, entry->offset);
+        }
+    }
+}
+
 struct answers {
     uint32_t offset;
     uint32_t compared; /* bits */

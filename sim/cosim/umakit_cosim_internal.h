@@ -211,6 +211,9 @@ void umakit_cosim_note_read(struct umakit_cosim *pair, uint32_t offset);
 /* The RTL was reset and the model was not: find the bits in which registers that the driver
  * reads differ, such as events of earlier layers. */
 void umakit_cosim_find_stale(struct umakit_cosim *pair);
+
+/* What the driver has written may have made stale bits equal: from then on they are compared. */
+void umakit_cosim_look_at_stale(struct umakit_cosim *pair);
 /* Read a register of the RTL, of which the model said `value`, and let who is behind catch
  * up; what the model says then. */
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value);
