@@ -175,7 +175,9 @@ def _print(result: CosimResult, context: typer.Context) -> None:
     if difference is None:
         return
     if difference.wave:
-        say(f"Wrote {difference.wave}: waveform of cycles {cosim_text.window(difference)}")
+        facts = difference.facts
+        command = f"cycles {facts['first_cycle']:,} to {facts['last_cycle']:,}"
+        say(f"Wrote {difference.wave}: waveform of the layer; the last command is in {command}")
     for line in _next(context, difference):
         say(line)
 

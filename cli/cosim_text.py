@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from umakit.cli.tables import new_table
 
 if TYPE_CHECKING:
-    from umakit.tools.cosim import CosimDifference, CosimLayer, CosimResult
+    from umakit.tools.cosim import CosimLayer, CosimResult
 
 
 def layer_table(result: CosimResult) -> Any:
@@ -52,12 +52,6 @@ def _sum(layers: Sequence[CosimLayer], name: str) -> int | None:
 
 def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
-
-
-def window(difference: CosimDifference) -> str:
-    """Return the cycles of a difference's window."""
-    facts = difference.facts
-    return f"{int(facts['first_cycle']):,} to {int(facts['last_cycle']):,} of the RTL"
 
 
 def verdict(result: CosimResult) -> list[str]:

@@ -273,7 +273,9 @@ def run_cosimulation(
     difference = next((each["difference"] for each in records if "difference" in each), None)
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
-        raise DeviceError(_failure(process.returncode, text), where=program.name)
+        what = _failure(process.returncode, text)
+        fix = "check reset and reset_level in [rtl]" if "during the reset" in what else ""
+        raise DeviceError(what, fix=fix)
     return CosimulationRun(layers, difference, time.monotonic() - started)
 
 

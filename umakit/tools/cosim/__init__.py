@@ -25,7 +25,13 @@ from umakit.devices.cosimulation import (
 from umakit.devices.designs import Design, designs_for
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
-from umakit.pipeline import ExportOptions, export_program, import_network, partition_network
+from umakit.pipeline import (
+    ExportOptions,
+    Network,
+    export_program,
+    import_network,
+    partition_network,
+)
 from umakit.text.spelling import closest
 from umakit.tools.cosim.files import WAVE, CosimFiles
 from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
@@ -41,10 +47,10 @@ from umakit.tools.inputs import first_states, given_inferences, random_inference
 __all__ = ["CosimDifference", "CosimFiles", "CosimLayer", "CosimResult", "cosim_model"]
 
 WINDOW_CYCLES = 100
-"""Cycles in front of a difference's command, and behind its end, that a waveform shows too."""
+"""Cycles behind a difference that a waveform shows too."""
 
 MOST_WINDOW = 50_000
-"""Maximum length of a waveform in cycles; a longer window keeps its end."""
+"""Maximum length of a waveform in cycles; of a longer layer it has the end."""
 
 Tell = Callable[[str], None]
 
@@ -112,12 +118,65 @@ def cosim_model(
     """
     designs = tuple(designs_for(backends, RTL))
     is_partial = bool(layers) or sample is not None or jobs > 1
+    network = import_network(source, input_shapes=input_shapes, rounding=rounding)
+    request = _Request(
+        network, backends, designs, inputs, tuple(layers), sample, jobs, corrupt, pauses, most,
+        files, timeout, progress,
+    )  # fmt: skip
     options = options or ExportOptions()
+    # Layers that the RTL does not run leave nothing in its memories for later ones.
+    stored = replace(options, keep_in_scratchpads=False)
     if is_partial:
-        # Layers that the RTL does not run leave nothing in its memories for later ones.
-        options = replace(options, keep_in_scratchpads=False)
+        return _cosim(request, stored, (PARTIAL,))
+    result = _cosim(request, options, ())
+    if result.difference is None or not options.keep_in_scratchpads:
+        return result
+    # A result that stayed in a scratchpad is seen in a later layer only.
+    progress("looking for the layer: each stores its results now")
+    precise = _cosim(request, stored, (STORED,))
+    if precise.difference is not None:
+        return precise
+    return replace(result, notices=(*result.notices, KEPT))
+
+
+PARTIAL = (
+    "layers load and store all their tensors here, so that the RTL can take part in some; a run "
+    "without --layers, --sample and --jobs is of the library that `uma compile` writes"
+)
+STORED = (
+    "layers load and store all their tensors here, so that the difference is in the layer where it "
+    "is made; the library that `uma compile` writes may keep results in a scratchpad"
+)
+KEPT = (
+    "the difference is only there if results stay in a scratchpad between layers, so that it may "
+    "be made by an earlier layer than the one that is named"
+)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is to be compared; the attributes are the arguments of `cosim_model`."""
+
+    network: Network
+    backends: Sequence[UMABackend]
+    designs: tuple[Design, ...]
+    inputs: Mapping[str, npt.NDArray[Any]] | None
+    layers: tuple[str, ...]
+    sample: int | None
+    jobs: int
+    corrupt: str | None
+    pauses: int
+    most: int | None
+    files: CosimFiles | None
+    timeout: float | None
+    progress: Tell
+
+
+def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) -> CosimResult:
+    """Compile the network and compare it once."""
+    network, backends, designs = request.network, request.backends, request.designs
+    progress, layers, jobs = request.progress, request.layers, request.jobs
     with temporary_folder("umakit-cosim-") as folder:
-        network = import_network(source, input_shapes=input_shapes, rounding=rounding)
         partitioned = partition_network(network.model, backends, options, progress)
         library = export_program(
             network.model, partitioned, backends, folder / "library", options, progress
@@ -134,42 +193,36 @@ def cosim_model(
         chosen = _numbers(description, designs, layers)
         choice = Choice(
             layers=chosen if layers or jobs > 1 else None,
-            tiles=sample,
+            tiles=request.sample,
             volatile={each.backend: volatile_of(by_name[each.backend]) for each in designs},
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
             idle=idle_register(by_name[designs[0].backend]) if len(designs) == 1 else None,
-            pauses=pauses,
-            corrupted=None if corrupt is None else _numbers(description, designs, [corrupt])[0],
+            pauses=request.pauses,
+            corrupted=None
+            if request.corrupt is None
+            else _numbers(description, designs, [request.corrupt])[0],
         )
         progress("compiling the RTL with Verilator, once for each version of its files")
         program = build_cosimulation(library.path, designs)
-        session = _Session(library.path, designs, choice, timeout)
-        inferences = _inferences(network.model, inputs, most)
+        session = _Session(library.path, designs, choice, request.timeout)
+        inferences = _inferences(network.model, request.inputs, request.most)
         result = _compare(session, program, description, inferences, jobs, progress)
         if result.difference is not None:
             named = _with_register(result.difference, by_name[result.difference.backend])
             result = replace(result, difference=named)
-            if files is not None:
+            if request.files is not None:
                 progress("running again for the waveform")
                 inference = inferences[named.inference]
-                wave = _wave(session, named, _arrays(description, inference), folder)
+                arrays = _arrays(description, inference)
+                wave = _wave(session, named, arrays, folder, _begin(result, named))
                 named = replace(
                     named,
-                    inputs=files.write_inputs(inference),
-                    wave=files.write_wave(wave) if wave else "",
+                    inputs=request.files.write_inputs(inference),
+                    wave=request.files.write_wave(wave) if wave else "",
                 )
                 result = replace(result, difference=named)
-        notices = (*network.model.notices, *_notices(is_partial))
+        notices = (*network.model.notices, *notices)
         return replace(result, notices=notices, equal_accesses=choice.idle is not None)
-
-
-def _notices(is_partial: bool) -> tuple[str, ...]:
-    if not is_partial:
-        return ()
-    return (
-        "layers load and store all their tensors here, so that the RTL can take part in some; a "
-        "run without --layers, --sample and --jobs is of the library that `uma compile` writes",
-    )
 
 
 def _numbers(
@@ -273,16 +326,29 @@ def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDif
     return replace(difference, facts={**difference.facts, "register": name})
 
 
+def _begin(result: CosimResult, difference: CosimDifference) -> int:
+    """Return the cycle of the RTL's clock in which the layer of a difference began; 0 if the RTL
+    was reset since the run began."""
+    if difference.facts["resets"] or difference.inference:
+        return 0
+    before = (each for each in result.layers if each.where == difference.backend)
+    return sum(each.rtl_cycles or 0 for each in before if each.name != difference.layer)
+
+
 def _wave(
     session: _Session,
     difference: CosimDifference,
     arrays: Mapping[str, npt.NDArray[Any]],
     folder: Path,
+    begin: int,
 ) -> bytes:
-    """Run again with a waveform of the difference's window; return the content of the file."""
+    """Run again with a waveform from the layer's begin to the difference; return the content of
+    the file, which is empty if the design's clock is not known."""
     facts = difference.facts
+    if facts["last_cycle"] is None or facts["first_cycle"] is None:
+        return b""
     last = int(facts["last_cycle"]) + WINDOW_CYCLES
-    first = max(0, int(facts["first_cycle"]) - WINDOW_CYCLES, last - MOST_WINDOW)
+    first = max(begin, last - MOST_WINDOW)
     layers = session.choice.layers
     if layers is not None:
         layers = tuple(number for number in layers if number <= int(facts["layer"]))
