@@ -70,11 +70,16 @@ def test_the_design_passes_digits_and_drawn_layers() -> None:
     assert sum(counts.ran for counts in report.operators.values()) > 0
 
 
-def test_a_fault_in_the_design_fails_digits_and_drawn_layers(tmp_path: Path) -> None:
+def test_a_fault_in_the_design_fails_digits(tmp_path: Path) -> None:
     backend = find_backend(str(the_fault("swapped strides of rows and columns").planted(tmp_path)))
     difference = cosim_model(DIGITS, [backend]).difference
     assert difference is not None
-    assert difference.kind in ("memory", "register", "interrupt")
-    report = check_backend(backend, draws=12, seconds=60.0, device="rtl")
+    assert difference.kind == "memory"
+
+
+def test_a_fault_in_the_driver_fails_drawn_layers(tmp_path: Path) -> None:
+    # Model and RTL are given the same wrong commands: only a reference shows it.
+    backend = find_backend(str(the_fault("driver: a copy of an odd number").planted(tmp_path)))
+    report = check_backend(backend, draws=20, seconds=120.0, device="rtl")
     assert not report.passed
-    assert {each.pattern for each in report.failures} & {"qconv2d", "qdepthwise", "qdense"}
+    assert {each.pattern for each in report.failures} <= {"qconv2d", "qdepthwise", "qdense"}
