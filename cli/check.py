@@ -141,7 +141,7 @@ def check(
     if as_json:
         print_json(report.as_json())
     else:
-        _print(report, backend)
+        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}")
     return 0 if report.passed else 1
 
 
@@ -157,7 +157,8 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _print(report: CheckReport, backend: str) -> None:
+def _print(report: CheckReport, words: str) -> None:
+    """Print a report; `words` are the backend and what it ran on, as on the command line."""
     if report.registers:
         say(report.registers.summary)
     layers_too = bool(report.operators) or report.registers is None
@@ -166,12 +167,12 @@ def _print(report: CheckReport, backend: str) -> None:
     for failure in report.failures:
         say(f"{failure.pattern}: {failure.what}")
         if failure.case is not None:
-            say(f"  uma check {shell_word(backend)} --case {shell_word(str(failure.case))}")
+            say(f"  uma check {words} --case {shell_word(str(failure.case))}")
         if failure.fix:
             say(f"  {failure.fix}")
     if report.left_out:
         say(report.left_out)
-    _print_cycles(report, backend)
+    _print_cycles(report, words.removesuffix(" --rtl"))
     if report.passed and layers_too:
         say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
 
@@ -188,7 +189,7 @@ def _print_cycles(report: CheckReport, backend: str) -> None:
         f"predicted cycles are those of the simulator for {found.exact} of {found.layers} layers; "
         f"the worst has {simulated:,}, predicted {predicted:,} ({percent:+.2f} %): {case}"
     )
-    say(f"  uma calibrate {shell_word(backend)} measures what commands cost")
+    say(f"  uma calibrate {backend} measures what commands cost")
 
 
 def _table(report: CheckReport) -> Any:

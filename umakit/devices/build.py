@@ -176,12 +176,13 @@ def what_answers(
         UmakitError: a design does not fit its description, or a compiler refuses it.
     """
     sources, simulators = library_sources(library), simulators_of(library)
+    devices = read_description(library).sources.devices
+    designs = [each for each in designs if each.backend in devices]  # others have no layer
     if not designs:
         return Answering(sources, simulators)
     headers = library / SOURCE_FOLDER
     objects = design_objects(designs, headers, compiling_for(device, library))
     names = {each.backend for each in designs}
-    devices = read_description(library).sources.devices
     replaced = {headers / path for name in names for path in devices[name]}
     kept = [path for path in sources if path not in replaced]
     for name in sorted(names):
