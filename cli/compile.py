@@ -121,4 +121,9 @@ def compile_(
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")
-    say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile")
+    designs = [
+        f" --rtl {shell_word(name)}"
+        for name, each in zip(backend or (), found, strict=True)
+        if each.configuration.is_only_rtl
+    ]
+    say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile{''.join(designs)}")
