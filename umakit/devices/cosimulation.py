@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from umakit.devices.libraries import libraries_of
 from umakit.devices.run import INPUTS, OUTPUTS
 from umakit.devices.simulators import Simulator, simulators_of
 from umakit.errors import DeviceError, InputError
-from umakit.library.layout import cache_folder
 from umakit.library.metadata import load_metadata, read_description, read_weights
 from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.library.tar_files import library_folder
@@ -121,7 +119,7 @@ def build_cosimulation(
         is_traced: whether it can write waveforms.
 
     Returns:
-        Path of the program in the user's cache.
+        Path of the program, in `build/` of the library.
 
     Raises:
         BuildError: Verilator or a compiler is missing, or refused a source.
@@ -153,10 +151,8 @@ def build_cosimulation(
         is_traced=is_traced,
         tables=tables,
     )
-    digest = sha256(repr([objects.digest, flags, is_traced]).encode())
-    for path in [*sorted((library / SOURCE_FOLDER).rglob("*.[ch]*")), *sorted(COSIM.iterdir())]:
-        digest.update(path.read_bytes())
-    program = cache_folder("cosim") / f"{interface}-{digest.hexdigest()[:24]}"
+    program = library / "build" / ("cosim-traced" if is_traced else "cosim")
+    program.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         folder = Path(temporary)
         sources += _generated(folder, library, interface, sorted(answering), is_traced)

@@ -289,12 +289,10 @@ class DesignObjects:
     Attributes:
         objects: objects of the kit's harness.
         linking: further arguments of the linker.
-        digest: digest of all that they depend on.
     """
 
     objects: tuple[Path, ...] = ()
     linking: tuple[str, ...] = ()
-    digest: str = ""
 
 
 def design_objects(
@@ -319,7 +317,6 @@ def design_objects(
     """
     objects: list[Path] = []
     linking: list[str] = []
-    digests: list[str] = []
     for design in designs:
         found = wiring(design)  # refuses in a moment what takes a while to compile
         compiled = verilated(design.files, is_traced=is_traced)
@@ -327,8 +324,7 @@ def design_objects(
         made = _harness_object(text, compiled, headers, run)
         objects.append(made)
         linking += compiled.linking
-        digests += [made.name, compiled.folder.name]
-    return DesignObjects(tuple(objects), tuple(dict.fromkeys(linking)), " ".join(digests))
+    return DesignObjects(tuple(objects), tuple(dict.fromkeys(linking)))
 
 
 def _harness_object(text: str, compiled: Verilated, headers: Path, run: Run) -> Path:
