@@ -132,6 +132,13 @@ void umakit_simulator_open(umakit_device *device, const struct umakit_own_simula
     }
 }
 
+void umakit_simulator_scatter(umakit_device *device, uint32_t seed)
+{
+    if (is_present(device)) {
+        device->scatter = seed;
+    }
+}
+
 int umakit_simulator_reset(umakit_device *device)
 {
     if (!is_present(device)) {
@@ -147,6 +154,7 @@ int umakit_simulator_reset(umakit_device *device)
         .operations = device->operations,
         .simulator = device->simulator,
         .map_alignment = device->map_alignment,
+        .scatter = device->scatter,
     };
     device->operations->reset(device->simulator);
     return has_failed(device) ? UMAKIT_DEVICE_ERROR : UMAKIT_OK;

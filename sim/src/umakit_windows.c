@@ -20,6 +20,20 @@ static uint32_t slot_address(uint32_t slot)
     return (slot + 1u) * UMAKIT_SIMULATOR_WINDOW_BYTES;
 }
 
+/* Where the buffer of a slot begins: for each slot and seed elsewhere in a page. */
+static uint32_t scattered(const struct umakit_device *device, uint32_t slot)
+{
+    const uint32_t place =
+        (device->scatter + slot) * 2654435761u >> 20u; /* Knuth's multiplicative hash */
+
+    return device->scatter == 0u ? 0u : place & ~(device->map_alignment - 1u);
+}
+
+uint32_t umakit_simulator_window_address(const struct umakit_device *device, uint32_t slot)
+{
+    return slot_address(slot) + device->windows[slot].place;
+}
+
 /* The slot that a bus address falls into, mapped or not. */
 static bool find_slot(uint32_t bus_address, uint32_t *slot)
 {
@@ -49,7 +63,8 @@ int umakit_simulator_map_window(struct umakit_device *device, const void *memory
     if ((uintptr_t)memory % device->map_alignment != 0u) {
         return UMAKIT_MISALIGNED;
     }
-    if (bytes > UMAKIT_SIMULATOR_WINDOW_BYTES) {
+    if (bytes > UMAKIT_SIMULATOR_WINDOW_BYTES -
+                    (device->scatter == 0u ? 0u : UMAKIT_SIMULATOR_PAGE_BYTES)) {
         return UMAKIT_OUT_OF_RANGE;
     }
     for (slot = 0u; slot < UMAKIT_SIMULATOR_WINDOW_COUNT; ++slot) {
@@ -59,7 +74,8 @@ int umakit_simulator_map_window(struct umakit_device *device, const void *memory
             window->memory = memory;
             window->bytes = bytes;
             window->direction = direction;
-            *bus_address = slot_address(slot);
+            window->place = scattered(device, slot);
+            *bus_address = umakit_simulator_window_address(device, slot);
             return UMAKIT_OK;
         }
     }
@@ -70,7 +86,8 @@ size_t umakit_simulator_window_bytes(const struct umakit_device *device, uint32_
 {
     uint32_t slot;
 
-    if (!find_slot(bus_address, &slot) || slot_address(slot) != bus_address) {
+    if (!find_slot(bus_address, &slot) ||
+        umakit_simulator_window_address(device, slot) != bus_address) {
         return 0u;
     }
     return device->windows[slot].bytes;
@@ -83,6 +100,7 @@ void umakit_simulator_free_window(struct umakit_device *device, uint32_t bus_add
     if (find_slot(bus_address, &slot)) {
         device->windows[slot].memory = NULL;
         device->windows[slot].bytes = 0u;
+        device->windows[slot].place = 0u;
     }
 }
 
@@ -98,7 +116,8 @@ int umakit_simulator_resolve(const struct umakit_device *device, uint32_t bus_ad
         return UMAKIT_OUT_OF_RANGE;
     }
     window = &device->windows[slot];
-    offset = bus_address - slot_address(slot);
+    /* In front of the buffer it is above all sizes. */
+    offset = bus_address - umakit_simulator_window_address(device, slot);
     if (window->memory == NULL || offset >= window->bytes || bytes > window->bytes - offset) {
         return UMAKIT_OUT_OF_RANGE;
     }

@@ -38,7 +38,9 @@ extern "C" {
 #define UMAKIT_SIMULATOR_WINDOW_BYTES 0x10000000u
 
 /* Slot i starts at bus address (i + 1) * UMAKIT_SIMULATOR_WINDOW_BYTES, so that
- * an address register left at 0 is never valid. */
+ * an address register left at 0 is never valid. Buffers begin there, or less than
+ * UMAKIT_SIMULATOR_PAGE_BYTES behind it: see umakit_simulator_scatter. */
+#define UMAKIT_SIMULATOR_PAGE_BYTES 0x1000u
 
 /* Everything since the device was initialised; registers do not reset it. */
 struct umakit_simulator_counters {
@@ -111,6 +113,11 @@ void umakit_simulator_open(umakit_device *device, const struct umakit_own_simula
  * `reset`; UMAKIT_DEVICE_ERROR: it has failed, which stays so. */
 UMAKIT_MUST_USE int umakit_simulator_reset(umakit_device *device);
 
+/* Let the bus addresses of buffers that are mapped from now on begin anywhere in a page, aligned as
+ * the device needs it, as memory of a system does; the seed chooses where. 0: at begins of pages,
+ * as after umakit_simulator_open. Nothing may be mapped. */
+void umakit_simulator_scatter(umakit_device *device, uint32_t seed);
+
 /* Why the simulator itself failed, by umakit_host_fail; empty: it did not. */
 const char *umakit_simulator_failure(const umakit_device *device);
 
@@ -120,6 +127,7 @@ const char *umakit_simulator_failure(const umakit_device *device);
 struct umakit_simulator_window {
     const void *memory; /* NULL: the slot is free */
     size_t bytes;
+    uint32_t place; /* of the first byte, in the slot */
     enum umakit_direction direction;
 };
 
@@ -144,6 +152,7 @@ struct umakit_device {
     struct umakit_simulator_counters counters;
     struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
     uint32_t map_alignment; /* what mapped memory is a multiple of */
+    uint32_t scatter; /* seed of the places of buffers in their slots; 0: at the begin */
     struct umakit_fault_slot faults[UMAKIT_FAULT_COUNT];
     struct umakit_simulator_trace trace;
     struct umakit_simulator_event_record events;

@@ -16,6 +16,9 @@ UMAKIT_MUST_USE int umakit_simulator_map_window(struct umakit_device *device,
                                                 enum umakit_direction direction,
                                                 uint32_t *bus_address);
 
+/* Bus address at which the buffer of a slot begins. */
+uint32_t umakit_simulator_window_address(const struct umakit_device *device, uint32_t slot);
+
 /* Bytes of the buffer that is mapped at this bus address, its first; 0: none. */
 size_t umakit_simulator_window_bytes(const struct umakit_device *device, uint32_t bus_address);
 

@@ -27,6 +27,7 @@ from umakit.testing.check.faults import FIRST_FAULT, ROUNDS_OF_FAULT, planned_ro
 from umakit.testing.check.own_rounding import results_of_kernels, rounded
 from umakit.testing.check.rounds import Rounds
 from umakit.testing.check.runs import LayerRun, Round, RoundRun
+from umakit.testing.check.wrong_writes import wrong_writes
 from umakit.testing.harness import AOTModel, llvm_reference
 
 relax = tvm_api.relax
@@ -237,8 +238,9 @@ def build_batch(
         member.reasons = [row.reason for row in found if row.where == CPU]
     description, designs = library.metadata["umakit"], designs_for(backends, device)
     program = Rounds(
-        description, library.path, folder / "program", device, flags=("-O1",), designs=designs
-    )
+        description, library.path, folder / "program", device, flags=("-O1",), designs=designs,
+        wrong_writes=wrong_writes(backends),
+    )  # fmt: skip
     return Batch(members, module, library, backends, folder, program)
 
 

@@ -35,6 +35,9 @@ LARGE = 0.06
 """Share of draws in which one size is as large as the pattern accepts, and other settings are as
 they are: what overflows, or is cut into tiles, often needs several of them."""
 
+ONE_SIGN = {"values": "lowest", "weights": "lowest"}
+"""Settings of a layer whose products all have one sign: sums become as large as they can."""
+
 REFUSED = 0.12
 """Share of draws that the pattern refuses."""
 
@@ -96,7 +99,10 @@ class Walk:
             start = int(self._start.settings.get(name, drawing.settings[name][0]))
             fits, misfit = self._limit(self._start, name, start)
             if fits != start:
-                yield self._seeded(_set(self._start, name, fits)), True
+                largest = _set(self._start, name, fits)
+                yield self._seeded(largest), True
+                if self._has_one_sign(largest):
+                    yield self._seeded(_with_one_sign(largest)), True
             if misfit:
                 yield self._seeded(_set(self._start, name, misfit)), False
 
@@ -133,8 +139,18 @@ class Walk:
         less = int(self._random.integers(3))  # sizes that divide well hide what is cut off
         for size in (fits - less, fits):
             if self._fits(layer, name, size):
-                return self._seeded(_set(layer, name, size)), True
+                large = _set(layer, name, size)
+                if self._random.random() < 0.5 and self._has_one_sign(large):
+                    large = _with_one_sign(large)
+                return self._seeded(large), True
         return None
+
+    def _has_one_sign(self, layer: LayerSettings) -> bool:
+        """Whether the pattern also accepts the layer where all products have one sign."""
+        if any(name not in self._values for name in ONE_SIGN):
+            return False
+        drawn = self._made(_with_one_sign(layer))
+        return drawn is not None and self._claim.accepts(drawn) is True
 
     def _fits(self, layer: LayerSettings, name: str, size: int) -> bool | None:
         """Whether a size is accepted; None if there is no such layer, or it takes too long."""
@@ -187,6 +203,10 @@ class Walk:
 
 def _set(layer: LayerSettings, name: str, value: Setting) -> LayerSettings:
     return replace(layer, settings={**layer.settings, name: value})
+
+
+def _with_one_sign(layer: LayerSettings) -> LayerSettings:
+    return replace(layer, settings={**layer.settings, **ONE_SIGN})
 
 
 def _with(values: Iterable[Setting], numbers: Iterable[int]) -> list[Setting]:

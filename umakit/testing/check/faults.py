@@ -67,7 +67,8 @@ def planned_rounds(
     """Return the rounds for a library.
 
     The first is the one that results are compared with the reference's in, then come one with
-    other data and one with the same data. Behind them are, for each fault, a round with other data,
+    other data and one with the same data, before which a wrong register access leaves an error in
+    the device, as software that had it before could. Behind them are, for each fault, a round with other data,
     so that what a copy leaves out is not in place already, one with the fault, and one without.
 
     Args:
@@ -76,7 +77,7 @@ def planned_rounds(
         cases: number of cases; all faults are tried in every layer of one case, and as many in a
             batch of several as take little time.
     """
-    rounds = [Round(1), Round(2, is_reversed=True), Round(3)]
+    rounds = [Round(1), Round(2, is_reversed=True), Round(3, follows_error=True)]
     places = [
         (number, layer["where"]) for number, layer in enumerate(layers) if layer["where"] in devices
     ]

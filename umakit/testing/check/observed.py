@@ -29,7 +29,7 @@ def old_data_is_not_read(batch: Batch) -> list[Failure]:
                 what = f"in run {number + 1} it writes {observed.damaged[0]}"
                 found.append(_failure(member, what))
         if run.status != 0 and batch.runs[0].status == 0:
-            found += _stopped(batch, run, f"run {number + 1}")
+            found += _stopped(batch, run, f"run {number + 1}", _error_before(batch, run))
     return found
 
 
@@ -209,12 +209,25 @@ def _member(batch: Batch, layer: int) -> Member | None:
     return member_at(batch, layers[layer]["name"]) if 0 <= layer < len(layers) else None
 
 
-def _stopped(batch: Batch, run: RoundRun, name: str) -> list[Failure]:
+def _stopped(batch: Batch, run: RoundRun, name: str, hint: str) -> list[Failure]:
     member = _member(batch, run.completed)
     if member is None:
         return []
     what = f"in {name} {batch.program.ended(run)} in {batch.program.place(run)}"
-    return [_failure(member, what)]
+    return [_failure(member, what, hint)]
+
+
+def _error_before(batch: Batch, run: RoundRun) -> str:
+    """Return what to do where a run stops that begins with an error in the device; may be empty."""
+    layers = _layers(batch)
+    layer = layers[run.completed]["where"] if run.completed < len(layers) else ""
+    if not batch.rounds[run.number].follows_error or layer not in batch.program.wrong_writes:
+        return ""
+    offset, value = batch.program.wrong_writes[layer]
+    return (
+        f"before this run 0x{value:X} was written to 0x{offset:03X}, which is read only: a driver"
+        " clears errors that other software has left before it starts its own work"
+    )
 
 
 def _failure(member: Member, what: str, fix: str = "") -> Failure:

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,7 @@ class Rounds:
         device: device that it runs on.
         flags: further flags of the C compiler.
         designs: designs that answer in place of the simulators of their backends.
+        wrong_writes: offset and value of a register write that is an error, by backend.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
@@ -92,6 +94,7 @@ class Rounds:
     Attributes:
         devices: names of the accelerators that are simulated.
         runs_rtl: whether designs answer in place of simulators.
+        wrong_writes: offset and value of a register write that is an error, by accelerator.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Rounds:
         device: Device = HOST,
         flags: Sequence[str] = (),
         designs: Sequence[Design] = (),
+        wrong_writes: Mapping[str, tuple[int, int]] = MappingProxyType({}),
     ) -> None:
         device.check_emulator()
         self._device, self._program = device, program
@@ -117,6 +121,7 @@ class Rounds:
         self._tensor_names: list[str] = []
         self._arguments: list[str] = []
         self.runs_rtl = bool(designs)
+        self.wrong_writes = {name: wrong_writes[name] for name in self.devices if name in wrong_writes}
         self._of_designs = [each.backend for each in designs]
         self._place_all()
         prefix = description["interface"]
@@ -184,8 +189,8 @@ class Rounds:
         parts += [self._weights, struct.pack("=i", len(rounds))]
         for each in rounds:
             device = self.devices.index(each.device) if each.device else -1
-            head = (each.is_reversed, each.seed, device, each.layer)
-            parts.append(struct.pack("=iIii8I", *head, *astuple(each.fault)))
+            head = (each.is_reversed, each.seed, device, each.layer, each.follows_error)
+            parts.append(struct.pack("=iIiii8I", *head, *astuple(each.fault)))
         return b"".join(parts)
 
     def _source(self, prefix: str) -> str:
@@ -208,6 +213,7 @@ class Rounds:
             umakit_version=__version__,
             prefix=prefix,
             devices=self.devices,
+            wrong_writes=self.wrong_writes,
             own_simulators=[*sources.get("own", {}), *self._of_designs],
             has_weights=bool(self._weights),
             guard=GUARD,

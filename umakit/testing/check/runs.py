@@ -35,6 +35,7 @@ class Round:
         layer: number of the layer before which the fault is injected; -1 for a round before or
             after that.
         fault: the fault.
+        follows_error: whether devices have an error when it begins, of a wrong register access.
     """
 
     seed: int
@@ -42,6 +43,7 @@ class Round:
     device: str = ""
     layer: int = -1
     fault: Fault = Fault(0)
+    follows_error: bool = False
 
 
 @dataclass(frozen=True)
