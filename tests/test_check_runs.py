@@ -58,6 +58,10 @@ BUGS = {
         ],
         "a second run with the same inputs: element [0, 0] of the result 1x2",
     ),
+    "does not clear an error that was there": (
+        [("MASK(CONTROL_CLEAR) | engine->start", "engine->start")],
+        "in run 3 the run stopped with status 2: no such register, or not with this access",
+    ),
     "takes a copy that stopped for a whole one": (
         [("        if (left != 0u) {", "        if (left != 0u && engine != &dma_engine) {")],
         "and says that it is done, the run returns status 0, and element [0, 0]",

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "umakit/simulator_windows.h"
 #include "umakit_cosim_internal.h"
 
 static uintptr_t begin_of(const struct umakit_simulator_window *window)

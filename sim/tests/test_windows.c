@@ -6,6 +6,7 @@
 #include "check.h"
 #include "job.h"
 #include "umakit/mac_array.h"
+#include "umakit/simulator_windows.h"
 
 #define SLOTS UMAKIT_SIMULATOR_WINDOW_COUNT
 
@@ -127,12 +128,60 @@ static void unmap_while_running(size_t which)
     }
 }
 
+/* The bytes of a buffer are found, those in front of it and behind it are not. */
+static void check_ends(uint32_t address)
+{
+    const void *memory = NULL;
+
+    CHECK_EQUAL(
+        umakit_simulator_resolve(&array.device, address, 64u, UMAKIT_TO_DEVICE, &memory),
+        UMAKIT_OK);
+    CHECK(memory == ifmap);
+    CHECK_EQUAL(
+        umakit_simulator_resolve(&array.device, address + 60u, 4u, UMAKIT_TO_DEVICE, &memory),
+        UMAKIT_OK);
+    CHECK(memory == ifmap + 15);
+    CHECK_EQUAL(
+        umakit_simulator_resolve(&array.device, address - 4u, 4u, UMAKIT_TO_DEVICE, &memory),
+        UMAKIT_OUT_OF_RANGE);
+    CHECK_EQUAL(
+        umakit_simulator_resolve(&array.device, address + 61u, 4u, UMAKIT_TO_DEVICE, &memory),
+        UMAKIT_OUT_OF_RANGE);
+}
+
+/* Buffers begin somewhere in a page, where the seed says. */
+static void test_scattered(void)
+{
+    uint32_t seed;
+    uint32_t others = 0u;
+    uint32_t address;
+    uint32_t first = 0u;
+
+    for (seed = 0u; seed < 50u; ++seed) {
+        CHECK_EQUAL(umakit_mac_array_init(&array, &config), UMAKIT_OK);
+        umakit_simulator_scatter(&array.device, seed);
+        CHECK_EQUAL(umakit_device_map(&array.device, ifmap, 64u, UMAKIT_TO_DEVICE, &address),
+                    UMAKIT_OK);
+        first = seed == 0u ? address : first;
+        CHECK_EQUAL(address % 4u, 0u); /* what the device needs */
+        CHECK(address >= first && address - first < UMAKIT_SIMULATOR_PAGE_BYTES);
+        others += address != first ? 1u : 0u;
+        CHECK_EQUAL(umakit_simulator_window_bytes(&array.device, address), 64u);
+        check_ends(address);
+        umakit_device_unmap(&array.device, address);
+        CHECK_EQUAL(umakit_simulator_window_bytes(&array.device, address), 0u);
+    }
+    CHECK(others > 45u);
+    umakit_simulator_scatter(NULL, 1u);
+}
+
 int main(void)
 {
     size_t which;
 
     test_refusals();
     test_full_table();
+    test_scattered();
     test_unmap_of_what_is_not_mapped();
     for (which = 0u; which < 4u; ++which) {
         unmap_while_running(which);

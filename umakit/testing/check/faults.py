@@ -68,8 +68,9 @@ def planned_rounds(
 
     The first is the one that results are compared with the reference's in, then come one with
     other data and one with the same data, before which a wrong register access leaves an error in
-    the device, as software that had it before could. Behind them are, for each fault, a round with other data,
-    so that what a copy leaves out is not in place already, one with the fault, and one without.
+    the device, as software that had it before could. Behind them are, for each fault, a round with
+    other data, so that what a copy leaves out is not in place already, one with the fault, and one
+    without.
 
     Args:
         layers: from the library's metadata.

@@ -121,7 +121,9 @@ class Rounds:
         self._tensor_names: list[str] = []
         self._arguments: list[str] = []
         self.runs_rtl = bool(designs)
-        self.wrong_writes = {name: wrong_writes[name] for name in self.devices if name in wrong_writes}
+        self.wrong_writes = {
+            name: write for name, write in wrong_writes.items() if name in self.devices
+        }
         self._of_designs = [each.backend for each in designs]
         self._place_all()
         prefix = description["interface"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Register writes that leave an error in a device, as other software could before a driver's call."""
+"""Register writes that leave an error in a device, as other software could."""
 
 from __future__ import annotations
 
