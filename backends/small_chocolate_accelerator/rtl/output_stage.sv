@@ -183,6 +183,8 @@ module output_stage
     place_t scaled_count;
     place_t written;
 
+    logic scaled_valid;
+
     assign idle = entered == written && !valid;
 
     always_ff @(posedge clk) begin
@@ -206,7 +208,6 @@ module output_stage
 
     // ---- Cycle 5: the result ----
 
-    logic scaled_valid;
     logic signed [31:0] scaled;
     logic signed [7:0] result;
 

@@ -107,6 +107,12 @@ module register_file
     logic [3:0] waiting_strobe;
     logic [3:0] strobe;
 
+    logic [3:0] commands;  // ENQUEUE_ARRAY, ENQUEUE_DMA, ARRAY_START, DMA_START: the first comes last
+    logic is_checking;
+    logic has_appended;  // the command starts in this cycle if nothing keeps it
+    logic [31:0] kept;  // what a register that is written holds
+    logic is_kept;
+
     assign is_busy = commands != '0 || is_checking || has_appended;
     assign waits = request_valid && request_write && is_busy && !(is_kept && commands == '0);
     assign hold_writes = has_waiting;
@@ -165,9 +171,6 @@ module register_file
     // ---- Commands of CONTROL ----
 
     logic writes_control;
-    logic [3:0] commands;  // ENQUEUE_ARRAY, ENQUEUE_DMA, ARRAY_START, DMA_START: the first comes last
-    logic is_checking;
-    logic has_appended;  // the command starts in this cycle if nothing keeps it
     logic [3:0] command;  // the one that is next
     logic accepts;
     logic refuses;
@@ -321,8 +324,6 @@ module register_file
 
     // ---- Reading ----
 
-    logic [31:0] kept;  // what a register that is written holds
-    logic is_kept;
     logic [31:0] shown;
     logic is_shown;
     logic [31:0] status;

@@ -357,6 +357,10 @@ module fold_control
   address_t channel_offset;
   logic goes_on;  // to other channels than those of the fold before
 
+  address_t scale;  // of the channel
+  assign scale = registers[SCALE_COUNT_OFFSET/4] == 32'd1
+                 ? '0 : block_channel[ADDRESS_BITS-1:0] + address_t'(line);
+
   assign goes_on = state == WALK || last_positions;
   assign parameters_load = walks && state == EMPTY && line < INDEX_BITS'(COLUMNS);
   assign parameters_column = line[$clog2(COLUMNS)-1:0];
@@ -367,10 +371,6 @@ module fold_control
   assign multiplier_address = registers[MULTIPLIERS_START_OFFSET/4][ADDRESS_BITS-1:0] +
                               (scale << 2);
   assign bad_shift = parameters_load && parameters_used && (shift < -8'sd31 || shift > 8'sd30);
-
-  address_t scale;  // of the channel
-  assign scale = registers[SCALE_COUNT_OFFSET/4] == 32'd1
-                 ? '0 : block_channel[ADDRESS_BITS-1:0] + address_t'(line);
 
   always_ff @(posedge clk) begin
     if (state == MULTIPLY) begin

@@ -237,7 +237,7 @@ module job_check
     end else if (start) begin
       step <= KIND;
     end else if (step != IDLE) begin
-      step <= step.next();
+      step <= step_t'(step + 5'd1);
       case (step)
         KIND: begin
           status <= OK;

@@ -22,19 +22,19 @@ module scratchpad #(
     input  logic                    row_read_valid[ROWS],
     input  logic [ADDRESS_BITS-1:0] row_address[ROWS],
     input  logic [ADDRESS_BITS-1:0] column_offset[COLUMNS],
-    output logic [             7:0] row_data[ROWS][COLUMNS],
+    output logic signed [      7:0] row_data[ROWS][COLUMNS],
     output logic                    row_data_valid[ROWS],
 
     input  logic                    weights_read_valid,
     input  logic [ADDRESS_BITS-1:0] weights_address,
-    output logic [             7:0] weights[COLUMNS],
+    output logic signed [      7:0] weights[COLUMNS],
 
     input  logic [ADDRESS_BITS-1:0] bias_address,
     input  logic [ADDRESS_BITS-1:0] multiplier_address,
     input  logic [ADDRESS_BITS-1:0] shift_address,
     output logic [            31:0] bias,
     output logic [            31:0] multiplier,
-    output logic [             7:0] shift,
+    output logic signed [      7:0] shift,
 
     input logic                    result_valid[COLUMNS],
     input logic [ADDRESS_BITS-1:0] result_address[COLUMNS],

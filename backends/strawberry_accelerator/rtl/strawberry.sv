@@ -106,6 +106,8 @@ module strawberry
       .*
   );
 
+  logic job_check_start;
+
   register_file #(
       .ROWS(ROWS),
       .COLUMNS(COLUMNS),
@@ -126,7 +128,7 @@ module strawberry
   logic [11:0] moved_bytes;
   logic is_out;
 
-  logic job_check_start, job_check_done, job_fields_valid;
+  logic job_check_done, job_fields_valid;
   status_t job_check_status;
   logic [31:0] job_check_address, job_cycles;
   logic [23:0] channel_multiplier;
@@ -205,6 +207,8 @@ module strawberry
 
   assign array_cycles_left = array_busy ? job_cycles_left : 32'd0;
 
+  logic transfer_moves;  // bytes that count
+
   always_ff @(posedge clk) begin
     if (!rst_n || clear) dma_bytes_left <= 32'd0;
     else if (transfer_check_done && transfer_check_status == OK) dma_bytes_left <= transfer_bytes;
@@ -213,7 +217,7 @@ module strawberry
 
   // ---- Counters ----
 
-  logic computes, drains, transfer_moves, transfer_stops;
+  logic computes, drains, transfer_stops;
 
   // Bytes of a transfer that was stopped are not left.
   assign transfer_moves = transfer_busy && !transfer_stops;
@@ -317,18 +321,18 @@ module strawberry
   address_t column_offset[COLUMNS];
   logic row_read_valid[ROWS];
   address_t row_address[ROWS];
-  logic [7:0] row_data[ROWS][COLUMNS];
+  logic signed [7:0] row_data[ROWS][COLUMNS];
   logic row_data_valid[ROWS];
 
   logic weights_read_valid;
   address_t weights_address;
-  logic [7:0] weights[COLUMNS];
+  logic signed [7:0] weights[COLUMNS];
 
   logic parameters_load, parameters_used;
   logic [$clog2(COLUMNS)-1:0] parameters_column;
   address_t bias_address, multiplier_address, shift_address;
   logic [31:0] bias, multiplier;
-  logic [7:0] shift;
+  logic signed [7:0] shift;
 
   logic array_step, array_drain, result_row_valid;
   address_t result_row_address;

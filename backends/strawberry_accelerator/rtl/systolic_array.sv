@@ -45,8 +45,10 @@ module systolic_array #(
       end else begin : gen_others
         assign from_left[r][c] = depthwise ? own : right[r][c-1];
       end
-      if (r == 0) begin : gen_top
-        assign from_above[r][c] = depthwise || c == 0 ? weights[c] : delayed[c][c-1];
+      if (r == 0 && c == 0) begin : gen_corner
+        assign from_above[r][c] = weights[c];
+      end else if (r == 0) begin : gen_top
+        assign from_above[r][c] = depthwise ? weights[c] : delayed[c][c-1];
       end else begin : gen_below
         assign from_above[r][c] = down[r-1][c];
       end
