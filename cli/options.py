@@ -129,6 +129,29 @@ RtlFlag = Annotated[
 ]
 
 
+WaveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--wave",
+        help="Where to write the waveform of the design (FST), at most a million cycles; needs "
+        "--rtl.",
+        show_default=False,
+    ),
+]
+
+
+def check_wave(wave: Path | None, is_rtl: bool) -> None:
+    """Refuse a waveform where no design runs.
+
+    Raises:
+        InputError: designs do not answer.
+    """
+    if wave is not None and not is_rtl:
+        from umakit.devices.waveforms import no_design
+
+        raise no_design()
+
+
 def device_with(rtl: bool, device: str) -> str:
     """Return the name of the device to run on.
 
