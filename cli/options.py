@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from umakit.cli.console import say
 
 from umakit.devices import DEVICES, HOST
 from umakit.devices.catalogue import RTL
-from umakit.errors import InputError
+from umakit.errors import DeviceError, InputError
 from umakit.memory.planners import PLANNERS
 
 if TYPE_CHECKING:
+    from umakit.devices.waveforms import WaveFile
     from umakit.pipeline import ExportOptions
 
 ModelArgument = Annotated[
@@ -150,6 +153,17 @@ def check_wave(wave: Path | None, is_rtl: bool) -> None:
         from umakit.devices.waveforms import no_design
 
         raise no_design()
+
+
+@contextlib.contextmanager
+def said_when_it_fails(file: WaveFile | None) -> Iterator[None]:
+    """Say where the waveform of a run that fails is."""
+    try:
+        yield
+    except DeviceError:
+        if file is not None:
+            say(file.sentence, error=True)
+        raise
 
 
 def device_with(rtl: bool, device: str) -> str:

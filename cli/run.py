@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,15 +18,16 @@ from umakit.cli.options import (
     WaveOption,
     check_wave,
     find_designs,
+    said_when_it_fails,
 )
 
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
-from umakit.errors import DeviceError, InputError
+from umakit.errors import InputError
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
-    from umakit.devices.waveforms import WaveFile, WrittenWave
+    from umakit.devices.waveforms import WrittenWave
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
 
@@ -120,7 +120,7 @@ def run(
     if wave_layer and wave is None:
         raise InputError("--wave-layer is of a waveform", fix="add --wave FILE.fst")
     file = None if wave is None else WaveFile(wave, wave_layer, force)
-    with _said_when_it_fails(file), progress() as tell:
+    with said_when_it_fails(file), progress() as tell:
         result = run_files(
             library,
             inputs,
@@ -148,17 +148,6 @@ def run(
         _print_profile(result.layers)
     if print_time:
         console().print(tables.time_table(result.times))
-
-
-@contextlib.contextmanager
-def _said_when_it_fails(file: WaveFile | None) -> Iterator[None]:
-    """Say where the waveform of a run that fails is."""
-    try:
-        yield
-    except DeviceError:
-        if file is not None:
-            say(file.sentence, error=True)
-        raise
 
 
 def _print_profile(layers: Sequence[LayerProfile]) -> None:

@@ -96,8 +96,10 @@ class WrittenWave:
     @property
     def sentence(self) -> str:
         """What was written, for the user."""
-        of = f"{self.wave.backend} in layer {self.wave.name}" if self.wave.name else (
-            self.wave.backend
+        of = (
+            f"{self.wave.backend} in layer {self.wave.name}"
+            if self.wave.name
+            else (self.wave.backend)
         )
         cycles = ""
         if self.first is not None and self.last is not None:
