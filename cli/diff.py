@@ -197,7 +197,7 @@ def diff(
             read += [library] if is_output else library_files(library)
         files = DifferenceFiles(folder, inputs, read, force)
         files.check()
-        file = None if wave is None else WaveFile(wave, force=force, inputs=read)
+        file = None if wave is None else WaveFile(wave, force=force, inputs=files.inputs)
         if file is not None:
             file.check()
         with said_when_it_fails(file):
