@@ -14,6 +14,8 @@ from umakit.cli.options import (
     ForceOption,
     JsonOption,
     RtlFlag,
+    WaveOption,
+    check_wave,
     device_with,
     find_backends,
 )
@@ -21,7 +23,7 @@ from umakit.cli.tables import new_table
 
 from umakit.devices import HOST, find_device
 from umakit.errors import InputError
-from umakit.files.outputs import JUNIT, check_file, check_parent
+from umakit.files.outputs import JUNIT, check_distinct, check_file, check_parent
 from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
@@ -107,6 +109,7 @@ def check(
     junit: JunitOption = None,
     force: ForceOption = False,
     rtl: RtlFlag = False,
+    wave: WaveOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
@@ -114,10 +117,15 @@ def check(
     if registers and (case or operator or not find_device(device).is_host):
         other = "--case" if case else "--operator" if operator else "--device"
         raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")
+    check_wave(wave, rtl)
+    if wave is not None and case is None:
+        raise InputError("--wave is of one case", fix="add --case, as a report prints it")
     if junit is not None:
         check_parent(junit)
+    check_distinct(junit, wave)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
         from umakit.registration.inputs import input_files
         from umakit.testing.check import check_backend, check_layer, check_only_registers
@@ -126,11 +134,14 @@ def check(
         read = input_files(backends=[found])
         if junit is not None:
             check_file(junit, JUNIT, read, force=force)
+        file = None if wave is None else WaveFile(wave, force=force, inputs=read)
+        if file is not None:
+            file.check()
         if registers:
             tell("comparing registers with their map")
             report = check_only_registers(found, device=device)
         elif case is not None:
-            report = check_layer(found, case, device=device)
+            report = check_layer(found, case, device=device, wave=file)
         else:
             report = check_backend(
                 found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
@@ -139,9 +150,12 @@ def check(
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
     if as_json:
-        print_json(report.as_json())
+        written = None if file is None or file.written is None else file.written.as_json()
+        print_json({**report.as_json(), "wave": written})
     else:
         _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}")
+        if file is not None:
+            say(file.sentence)
     return 0 if report.passed else 1
 
 
@@ -170,6 +184,8 @@ def _print(report: CheckReport, words: str) -> None:
             say(f"  uma check {words} --case {shell_word(str(failure.case))}")
         if failure.fix:
             say(f"  {failure.fix}")
+    if words.endswith(" --rtl") and any(each.case is not None for each in report.failures):
+        say("with --wave FILE.fst a case also writes the waveform of the design")
     if report.left_out:
         say(report.left_out)
     _print_cycles(report, words.removesuffix(" --rtl"))

@@ -168,7 +168,7 @@ def _print(result: CosimResult, context: typer.Context) -> None:
         say(f"note: {notice}", error=True)
     out = console()
     if result.layers:
-        out.print(cosim_text.layer_table(result))
+        out.print(cosim_text.layer_table(result, out.width))
     for line in cosim_text.verdict(result):
         say(line)
     difference = result.difference

@@ -12,21 +12,62 @@ if TYPE_CHECKING:
     from umakit.tools.cosim import CosimLayer, CosimResult
 
 
-def layer_table(result: CosimResult) -> Any:
-    """Return a table of the layers: cycles of model and RTL, and what was compared."""
+LEAST_NAME = 12
+"""Minimum width of names of layers in columns."""
+
+IN_SCRATCHPAD = "in scratchpad"
+"""In place of the compared bytes of a layer that stores nothing."""
+
+STAYS = (
+    f"{IN_SCRATCHPAD}: a layer stores nothing there, and is compared with what a later one stores; "
+    "--sample and --layers let each store its result."
+)
+
+
+def layer_table(result: CosimResult, width: int) -> Any:
+    """Return a table of the layers: cycles of model and RTL, and what was compared.
+
+    Args:
+        result: the co-simulation.
+        width: columns of the terminal; long names of layers are shortened to fit.
+    """
     parts = any(layer.is_part for layer in result.layers)
     right = ["model", "RTL", "difference", "accesses", "in cycles", "bytes"]
     right += ["tiles"] if parts else []
-    table = new_table("layer", "where", *right, right=right)
+    rows = []
     for layer in result.layers:
         tiles = [_number(layer.tiles)] if parts else []
         where = layer.where if layer.checked else f"{layer.where} (model only)"
-        table.add_row(layer.name, where, *_figures([layer]), *tiles)
+        rows.append([where, *_figures([layer]), *tiles])
     if len(result.layers) > 1:
-        table.add_section()
         checked = [layer for layer in result.layers if layer.checked]
-        table.add_row("total", "", *_figures(checked), *([""] if parts else []), style="bold")
+        rows.append(["", *_figures(checked), *([""] if parts else [])])
+    columns = ["where", *right]
+    others = sum(max(len(cell) for cell in cells) + 3 for cells in zip(columns, *rows, strict=True))
+    names = shortened([layer.name for layer in result.layers], max(LEAST_NAME, width - others))
+    table = new_table("layer", *columns, right=right)
+    for name, row in zip(names, rows, strict=False):
+        table.add_row(name, *row)
+    if len(rows) > len(names):
+        table.add_section()
+        table.add_row("total", *rows[-1], style="bold")
     return table
+
+
+def shortened(names: Sequence[str], width: int) -> list[str]:
+    """Return names without their middles where they are too long; unchanged if two would be equal.
+
+    Args:
+        names: the names.
+        width: maximum number of characters, 3 or more.
+    """
+    begin = (width - 1) // 3
+    end = width - 1 - begin
+    short = [
+        name if len(name) <= width else f"{name[:begin]}\N{HORIZONTAL ELLIPSIS}{name[-end:]}"
+        for name in names
+    ]
+    return short if len(set(short)) == len(set(names)) else list(names)
 
 
 def _figures(layers: Sequence[CosimLayer]) -> list[str]:
@@ -40,7 +81,9 @@ def _figures(layers: Sequence[CosimLayer]) -> list[str]:
         "-" if off is None else f"{off:+.2f} %",
         _number(None if reads is None or writes is None else reads + writes),
         _number(_sum(layers, "rtl_access_cycles")),
-        _number(_sum(layers, "compared_bytes")),
+        IN_SCRATCHPAD
+        if layers and all(layer.stays for layer in layers)
+        else _number(_sum(layers, "compared_bytes")),
     ]
 
 
@@ -57,6 +100,7 @@ def _number(value: int | None) -> str:
 def verdict(result: CosimResult) -> list[str]:
     """Return the sentences under the table."""
     difference = result.difference
+    stays = [STAYS] if any(layer.stays for layer in result.layers) else []
     if difference is None:
         layers = sum(layer.checked for layer in result.layers)
         runs = "" if result.inferences == 1 else f" in {result.inferences} inferences"
@@ -68,6 +112,7 @@ def verdict(result: CosimResult) -> list[str]:
             "Register accesses take as long as the bus of the RTL takes, in the model too."
             if result.equal_accesses
             else "Register accesses take another time in the model than on the bus of the RTL.",
+            *stays,
         ]
     facts = difference.facts
     place = [f"layer {difference.layer}"]

@@ -23,11 +23,14 @@ from umakit.cli.options import (
     RoundingOption,
     RtlFlag,
     ShapesOption,
+    WaveOption,
+    check_wave,
     device_with,
     export_options,
     find_backends,
     parse_shapes,
     repeated_options,
+    said_when_it_fails,
 )
 
 from umakit.errors import InputError
@@ -63,7 +66,9 @@ not compared: a pass of a backend changed them, so that the model has no operato
 NOT_COMPARED = 3
 """Exit code if nothing differs, but layers were not compared."""
 
-EPILOG = "Example:  uma diff digits.onnx --backend vanilla_accelerator"
+EPILOG = """Examples:  uma diff digits.onnx --backend vanilla_accelerator
+
+uma diff digits.onnx --backend ./my_npu --rtl --wave layer.fst"""
 
 LibraryOption = Annotated[
     Path | None,
@@ -123,6 +128,16 @@ SameWeightsOption = Annotated[
         show_default=False,
     ),
 ]
+DiffTimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=10_000_000,
+        help="Seconds that each run of an inference may take; default: 600 with an accelerator or "
+        "under emulation.",
+        show_default=False,
+    ),
+]
 
 
 def diff(
@@ -146,10 +161,13 @@ def diff(
     choose: ChooseOption = "order",
     force: ForceOption = False,
     rtl: RtlFlag = False,
+    wave: WaveOption = None,
+    timeout: DiffTimeoutOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
     device = device_with(rtl, device)
+    check_wave(wave, rtl)
     shapes = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_diff")
     if status_of(folder) is not None and not folder.is_dir():
@@ -164,6 +182,7 @@ def diff(
     with progress() as tell:
         tell("loading TVM")
         from umakit.devices.run import load_inputs
+        from umakit.devices.waveforms import WaveFile
         from umakit.frontend import model_files
         from umakit.library.metadata import library_files
         from umakit.registration.inputs import input_files
@@ -178,26 +197,35 @@ def diff(
             read += [library] if is_output else library_files(library)
         files = DifferenceFiles(folder, inputs, read, force)
         files.check()
-        result = diff_model(
-            model,
-            found,
-            library=library,
-            options=_options(pool, planner, weights, keep_layout, choose),
-            device=device,
-            inputs=None if inputs is None else load_inputs(inputs),
-            reference=reference,
-            tolerance=tolerance,
-            integer_tolerance=integer_tolerance,
-            most=most,
-            input_shapes=shapes,
-            rounding=rounding,
-            progress=tell,
-        )
+        file = None if wave is None else WaveFile(wave, force=force, inputs=files.inputs)
+        if file is not None:
+            file.check()
+        with said_when_it_fails(file):
+            result = diff_model(
+                model,
+                found,
+                library=library,
+                options=_options(pool, planner, weights, keep_layout, choose),
+                device=device,
+                inputs=None if inputs is None else load_inputs(inputs),
+                reference=reference,
+                tolerance=tolerance,
+                integer_tolerance=integer_tolerance,
+                most=most,
+                input_shapes=shapes,
+                rounding=rounding,
+                timeout=timeout,
+                wave=file,
+                progress=tell,
+            )
     written = files.write(result) if output or result.differs else {}
     if as_json:
-        print_json({**result.as_json(), "files": written})
+        of_wave = None if file is None or file.written is None else file.written.as_json()
+        print_json({**result.as_json(), "files": written, "wave": of_wave})
     else:
         _print(result, written, context)
+        if file is not None and result.differs:
+            say(file.sentence)
     return 1 if result.differs else 0 if result.agrees else NOT_COMPARED
 
 
@@ -244,7 +272,7 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
         say(f"Again: {_again(context, written['inputs'])}")
 
 
-NOT_REPEATED = ("inputs", "output", "most", "force", "as_json")
+NOT_REPEATED = ("inputs", "output", "most", "force", "wave", "as_json")
 """Options that do not affect what is compared."""
 
 

@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import contextlib
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from umakit.cli.console import say
 
 from umakit.devices import DEVICES, HOST
 from umakit.devices.catalogue import RTL
-from umakit.errors import InputError
+from umakit.errors import DeviceError, InputError
 from umakit.memory.planners import PLANNERS
 
 if TYPE_CHECKING:
+    from umakit.devices.waveforms import WaveFile
     from umakit.pipeline import ExportOptions
 
 ModelArgument = Annotated[
@@ -127,6 +130,40 @@ RtlFlag = Annotated[
         "place of their simulators.",
     ),
 ]
+
+
+WaveOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--wave",
+        help="Where to write the waveform of the design (FST), at most a million cycles; needs "
+        "--rtl.",
+        show_default=False,
+    ),
+]
+
+
+def check_wave(wave: Path | None, is_rtl: bool) -> None:
+    """Refuse a waveform where no design runs.
+
+    Raises:
+        InputError: designs do not answer.
+    """
+    if wave is not None and not is_rtl:
+        from umakit.devices.waveforms import no_design
+
+        raise no_design()
+
+
+@contextlib.contextmanager
+def said_when_it_fails(file: WaveFile | None) -> Iterator[None]:
+    """Say where the waveform of a run that fails is."""
+    try:
+        yield
+    except DeviceError:
+        if file is not None:
+            say(file.sentence, error=True)
+        raise
 
 
 def device_with(rtl: bool, device: str) -> str:

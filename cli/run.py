@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli import tables
 from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_designs
+from umakit.cli.options import (
+    DeviceOption,
+    ForceOption,
+    JsonOption,
+    WaveOption,
+    check_wave,
+    find_designs,
+    said_when_it_fails,
+)
 
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
@@ -19,10 +27,14 @@ from umakit.errors import InputError
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
+    from umakit.devices.waveforms import WrittenWave
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
 
-           uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator"""
+           uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator
+
+           uma run digits_library --inputs held_out.npz --rtl ./my_accelerator --wave conv1.fst \
+--wave-layer conv1"""
 
 LibraryArgument = Annotated[
     Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)
@@ -62,6 +74,13 @@ RtlOption = Annotated[
         show_default=False,
     ),
 ]
+WaveLayerOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Name of the layer that the waveform is of, in its first run; default: all cycles.",
+        show_default=False,
+    ),
+]
 TimeoutOption = Annotated[
     float | None,
     typer.Option(
@@ -84,17 +103,24 @@ def run(
     device: DeviceOption = "host",
     timeout: TimeoutOption = None,
     rtl: RtlOption = None,
+    wave: WaveOption = None,
+    wave_layer: WaveLayerOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
+    from umakit.devices.waveforms import WaveFile
     from umakit.tools.runs import run_files
 
     if print_time and not find_device(device).has_time:
         raise InputError(
             f"{device} is emulated and has no time of its own", fix="leave --print-time out"
         )
-    with progress() as tell:
+    check_wave(wave, bool(rtl))
+    if wave_layer and wave is None:
+        raise InputError("--wave-layer is of a waveform", fix="add --wave FILE.fst")
+    file = None if wave is None else WaveFile(wave, wave_layer, force)
+    with said_when_it_fails(file), progress() as tell:
         result = run_files(
             library,
             inputs,
@@ -105,15 +131,19 @@ def run(
             timeout=timeout,
             rtl=find_designs(rtl),
             force=force,
+            wave=file,
             progress=tell,
         )
+    written = None if file is None else file.written
     if as_json:
-        print_json(_run_json(result))
+        print_json(_run_json(result, written))
         return
     for output_name, array in result.outputs.items():
         say(f"{output_name}: {array.dtype}{list(array.shape)}")
     if outputs is not None:
         say(f"Wrote {outputs}")
+    if file is not None:
+        say(file.sentence)
     if profile:
         _print_profile(result.layers)
     if print_time:
@@ -131,7 +161,7 @@ def _print_profile(layers: Sequence[LayerProfile]) -> None:
         console().print(predictions)
 
 
-def _run_json(result: RunResult) -> dict[str, Any]:
+def _run_json(result: RunResult, wave: WrittenWave | None) -> dict[str, Any]:
     report: dict[str, Any] = {
         "outputs": {
             n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
@@ -146,6 +176,7 @@ def _run_json(result: RunResult) -> dict[str, Any]:
     if result.layers:
         cycles = [layer.measured_and_predicted for layer in result.layers]
         report["totals"] = CycleTotals.of(cycles).as_json()
+    report["wave"] = None if wave is None else wave.as_json()
     return report
 
 

@@ -40,6 +40,7 @@ DECIDED: dict[str, dict[str, str]] = {
     },
     "run": {
         "library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER, "rtl": NEITHER,
+        "wave": WRITTEN, "wave_layer": NEITHER,
     },
     "cosim": {
         **MODEL, "inputs": READ, "output": WRITTEN, "layers": NEITHER, "corrupt": NEITHER,
@@ -49,7 +50,7 @@ DECIDED: dict[str, dict[str, str]] = {
         **NETWORK, **CHOICE, "library": READ, "inputs": READ, "output": WRITTEN,
         "reference": NEITHER,
         "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
-        "rounding": NEITHER,
+        "rounding": NEITHER, "wave": WRITTEN,
     },
     "report": {**MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ},
     "sim": {"gemm": NEITHER, "dataflow": NEITHER},
@@ -59,6 +60,7 @@ DECIDED: dict[str, dict[str, str]] = {
     "doctor": {"backend": READ, "device": NEITHER},
     "check": {
         "backend": READ, "operator": NEITHER, "case": NEITHER, "device": NEITHER, "junit": WRITTEN,
+        "wave": WRITTEN,
     },
     "calibrate": {"backend": READ, "output": WRITTEN, "device": NEITHER},
 }  # fmt: skip
@@ -67,6 +69,12 @@ DECIDED: dict[str, dict[str, str]] = {
 PATHS_AND_TEXTS = (Path, Path | None, str, str | None, list[str] | None, list[Path] | None)
 SUFFIXES = {("compile", "memory_map"): ".svg", ("package", "output"): ".tar"}
 FIXED = {"check": ["--draws", "1"], "package": ["--format", "tar"], "report": ["--seed", "1"]}
+NEEDED = {
+    ("run", "wave"): ["--rtl", "strawberry_accelerator"],
+    ("diff", "wave"): ["--rtl"],
+    ("check", "wave"): ["--rtl", "--case", "qdense seed=1"],
+}
+"""What an output is refused without."""
 
 
 def test_every_path_and_text_is_decided_about() -> None:
@@ -223,7 +231,10 @@ def test_no_input_is_an_output(
         if suffix and output.suffix != suffix:
             continue
         outputs = {"output": place / "fresh"} if option == "memory_map" else {}
-        words = line(command, given, {**outputs, option: output})
+        words = [
+            *NEEDED.get((command, option), []),
+            *line(command, given, {**outputs, option: output}),
+        ]
         before = tree(place)
         for force in ([], ["--force"] if command != "tune" else []):
             code = run_command([command, *force, *words])

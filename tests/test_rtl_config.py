@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from umakit.devices.designs import design_of
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.accelerator_config import load_accelerator_config
 from umakit.machine.rtl_config import RtlSection, design_sources, included_files
+from umakit.tools.scaffold import new_backend
 
 ACCEL = """\
 [accelerator]
@@ -226,3 +228,17 @@ def test_libraries_of_kernels_have_no_design(tmp_path: Path) -> None:
     )
     with pytest.raises(AcceleratorConfigError, match=r"runs on the CPU and has no section \[rtl\]"):
         load_accelerator_config(path)
+
+
+def test_the_lines_that_uma_new_writes_describe_a_design(tmp_path: Path) -> None:
+    """Without the # and a blank in front of them."""
+    folder = new_backend("my_npu", tmp_path, kind="layer", flags={"operators": "dense"}).folder
+    path = folder / "accel.toml"
+    before, begin, lines = path.read_text().partition("# [rtl]\n")
+    assert load_accelerator_config(path).rtl is None and begin
+    path.write_text(before + re.sub(r"^# ", "", begin + lines, flags=re.MULTILINE))
+    section = load_accelerator_config(path).rtl
+    assert section is not None and (section.top, section.interrupt) == ("my_npu", "irq")
+    assert (section.registers.bus, section.registers.prefix) == ("axi4-lite", "s_axil_")
+    assert (section.memory.bus, section.memory.latency) == ("axi4", 16)
+    assert not section.resets_high

@@ -526,6 +526,39 @@ def test_a_register_bus_that_does_not_answer(
     assert answers[2].startswith(f"the register bus {sentence}, in cycle 1000")
 
 
+@pytest.mark.parametrize(
+    ("mistake", "access", "sentence"),
+    [
+        (21, "write 0 5", "s_axil_bvalid went back to 0 before s_axil_bready was 1, in cycle "),
+        (22, "read 0", "s_axil_rvalid went back to 0 before s_axil_rready was 1, in cycle "),
+        (23, "write 0 5", "s_axil_bvalid is 1 before s_axil_wready took the access to a register"),
+    ],
+)
+def test_pauses_of_the_register_bus_find_slaves_that_do_not_wait(
+    programs: Programs, mistake: int, access: str, sentence: str
+) -> None:
+    """They work as long as the master gives address and data at once and takes each answer."""
+    script = [f"write 28 {mistake}", *[access] * 60, "failure"]
+    assert programs(COPIER)(*script)[-1] == ""
+    assert programs(COPIER)(PAUSES, "reset", *script)[-1].startswith(sentence)
+
+
+@pytest.mark.parametrize("design", DESIGNS.values(), ids=[*DESIGNS])
+def test_pauses_make_accesses_late_and_nothing_else(programs: Programs, design: Design) -> None:
+    values = random.Random(7).sample(range(2**31), 40)
+    script = [word for value in values for word in (f"write 0 {value}", "read 0", "counters")]
+    clocks = []
+    for begin in ([], [PAUSES, "reset"]):
+        answers = programs(design)(*begin, *script)[len(begin) :]
+        assert answers[1::3] == [str(value) for value in values]
+        at = [int(words.split()[0]) for words in answers[2::3]]
+        clocks.append([later - before for before, later in itertools.pairwise(at)])
+    quick, late = clocks
+    assert len({*quick}) == 1 < len({*late}) and min(late) >= quick[0]
+    # At most three cycles each before an access, an address and data, and rarely more for answers.
+    assert quick[0] * 39 < sum(late) < (quick[0] + 20) * 39
+
+
 def test_an_answer_to_nothing(programs: Programs) -> None:
     script = [f"map {BOTH} {'11' * 64}", "write 28 15", f"write 0 {FIRST}", f"write 4 {FIRST}"]
     script += ["write 8 8", "write 12 1", "wait 1000", "read 0", "failure"]

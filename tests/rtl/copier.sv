@@ -134,7 +134,7 @@ module copier #(
 
     // ---- Registers ----
     logic writes, start;
-    assign writes         = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid &&
+    assign writes         = s_axil_awvalid && (s_axil_wvalid || mistake == 23) && !s_axil_bvalid &&
                             !(mistake == 18 && s_axil_awaddr == 8'h20);
     assign s_axil_awready = writes;
     assign s_axil_wready  = writes;
@@ -143,8 +143,8 @@ module copier #(
     assign irq            = done;
 
     always_ff @(posedge clk) begin
-        if (s_axil_rready) s_axil_rvalid <= 1'b0;
-        if (s_axil_bready) s_axil_bvalid <= 1'b0;
+        if (s_axil_rready || mistake == 22) s_axil_rvalid <= 1'b0;
+        if (s_axil_bready || mistake == 21) s_axil_bvalid <= 1'b0;
         if (mistake == 15 && state == B) s_axil_bvalid <= 1'b1;
         if (s_axil_arvalid && s_axil_arready) begin
             s_axil_rvalid <= mistake != 19;

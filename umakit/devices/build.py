@@ -31,6 +31,7 @@ from umakit.devices.simulators import (
     simulator_objects,
     simulators_of,
 )
+from umakit.devices.waveforms import traced_main
 from umakit.errors import BuildError
 from umakit.files.compiled_files import is_compiled, is_shared
 from umakit.library.layout import RUNTIME, cache_folder
@@ -153,16 +154,23 @@ class Answering:
         simulators: simulators of backends' own.
         designs: objects of designs.
         flags: flags of the compiler for sources of designs.
+        answering: names of backends whose designs answer.
     """
 
     sources: list[Path]
     simulators: list[Simulator]
     designs: DesignObjects = NO_DESIGNS
     flags: tuple[str, ...] = ()
+    answering: tuple[str, ...] = ()
 
 
 def what_answers(
-    library: Path, designs: Sequence[Design], device: Device, folder: Path
+    library: Path,
+    designs: Sequence[Design],
+    device: Device,
+    folder: Path,
+    *,
+    is_traced: bool = False,
 ) -> Answering:
     """Return the files of a library, with designs in place of the simulators of their backends.
 
@@ -171,6 +179,7 @@ def what_answers(
         designs: the designs, which are compiled.
         device: the device that the program runs on.
         folder: folder for generated files.
+        is_traced: whether designs can write waveforms; the main program is `traced_main` then.
 
     Raises:
         UmakitError: a design does not fit its description, or a compiler refuses it.
@@ -181,16 +190,23 @@ def what_answers(
     if not designs:
         return Answering(sources, simulators)
     headers = library / SOURCE_FOLDER
-    objects = design_objects(designs, headers, compiling_for(device, library))
+    compiling = compiling_for(device, library)
+    objects = design_objects(designs, headers, compiling, is_traced=is_traced)
     names = {each.backend for each in designs}
     replaced = {headers / path for name in names for path in devices[name]}
     kept = [path for path in sources if path not in replaced]
     for name in sorted(names):
         opening = folder / device_source(name)
-        opening.write_text(render("device/own_device.c.j2", name=name), encoding="utf-8")
+        opening.write_text(_device_of(name, is_traced), encoding="utf-8")
         kept.append(opening)
     others = [each for each in simulators if each.backend not in names]
-    return Answering(kept, others, objects, (f"-I{headers.absolute()}",))
+    flags = (f"-I{headers.absolute()}",)
+    return Answering(kept, others, objects, flags, tuple(sorted(names)))
+
+
+def _device_of(name: str, is_traced: bool) -> str:
+    """Return the C file of a device that is a design."""
+    return render("rtl/design_device.c.j2", name=name, is_traced=is_traced)
 
 
 def file_argument(path: Path) -> str:
@@ -291,6 +307,8 @@ def build_runner(
     device: Device = HOST,
     most_commands: int = 0,
     designs: Sequence[Design] = (),
+    *,
+    is_traced: bool = False,
 ) -> Path:
     """Build the program that runs a library on a device; it is reused until the sources change.
 
@@ -301,6 +319,7 @@ def build_runner(
         device: the device that it will run on.
         most_commands: maximum number of commands per layer that are recorded with `profile`.
         designs: designs that answer in place of the simulators of their backends.
+        is_traced: whether they can write waveforms; layers are measured one by one then.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
@@ -312,7 +331,7 @@ def build_runner(
     """
     library = library_folder(library)
     runtime = library / "runtime"
-    flags = [f"-D{interface.upper()}_PROFILE"] if profile else []
+    flags = [f"-D{interface.upper()}_PROFILE"] if profile or is_traced else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += device.program_flags()
     simulators, libraries = simulators_of(library), libraries_of(library)
@@ -327,7 +346,7 @@ def build_runner(
     # Programs look for shared libraries where they are: those of a moved folder are linked again.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     digests += [each.digest() for each in libraries]
-    digests += [each.digest() for each in designs]
+    digests += [text for each in designs for text in (each.digest(), _device_of("", is_traced))]
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -337,8 +356,12 @@ def build_runner(
         stale.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         built = Path(temporary) / program.name
-        found = what_answers(library, designs, device, Path(temporary))
-        sources = [*found.sources, runtime / "main.c", *device.platform_sources(runtime)]
+        folder = Path(temporary)
+        found = what_answers(library, designs, device, folder, is_traced=is_traced)
+        main = runtime / "main.c"
+        if is_traced:
+            main = traced_main(main, interface, found.answering, folder)
+        sources = [*found.sources, main, *device.platform_sources(runtime)]
         flags += found.flags
         compile_c(sources, built, flags, device, found.simulators, libraries, found.designs)
         built.replace(program)

@@ -34,6 +34,14 @@ TIMEOUT_HINT = (
 TIME_LIMIT = "the program did not end within"
 """Start of the sentence of a program that took too long."""
 
+LATE_DESIGN = "and the time limit of"
+"""In the sentence of a design that did not end its work in time; see `fail_late` of rtl.h."""
+LATE_HINT = "if it is only slow, give it more time with --timeout"
+
+GRACE_SECONDS = 5.0
+"""Maximum of the seconds that a program with designs has after its time limit, to say what its
+driver waits for."""
+
 SILENT = "([simulator] timeout in accel.toml)"
 """In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
 simulator_watchdog.c."""
@@ -77,6 +85,9 @@ def execute(
     arguments: Sequence[str],
     folder: Path,
     timeout: float | None = None,
+    *,
+    runs_designs: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and wait for it.
 
@@ -86,6 +97,9 @@ def execute(
         arguments: arguments of `main`; file names are relative to the folder.
         folder: working directory.
         timeout: time limit in seconds; default: `DEFAULT_TIMEOUT` on emulators, none on the host.
+        runs_designs: whether designs answer in it, which end the run themselves when the time is
+            up, with a sentence on what the driver waits for.
+        environment: further variables of the environment.
 
     Returns:
         Standard output, standard error and exit code.
@@ -100,6 +114,10 @@ def execute(
     if timeout is None and device.emulator:
         timeout = DEFAULT_TIMEOUT
     command = device.run_command(Path(os.path.realpath(program)), arguments)
+    variables, limit = {**os.environ, **(environment or {})}, timeout
+    if runs_designs and timeout is not None:
+        variables["UMAKIT_RTL_SECONDS"] = repr(timeout)
+        limit = timeout + min(timeout, GRACE_SECONDS)
     try:
         result = subprocess.run(
             command,
@@ -109,13 +127,14 @@ def execute(
             text=True,
             errors="replace",
             check=False,
-            timeout=timeout,
+            timeout=limit,
+            env=variables,
         )
     except subprocess.TimeoutExpired:
         raise TimeLimitError(
             f"{TIME_LIMIT} {timeout:g} s",
             where=device.name,
-            fix="if it is only slow, give it more time with --timeout",
+            fix=LATE_HINT,
         ) from None
     except OSError as error:
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
@@ -132,6 +151,8 @@ def stop_hint(status: int, text: str) -> str:
     """
     if (status, text) == TIMEOUT:
         return TIMEOUT_HINT
+    if LATE_DESIGN in text:
+        return LATE_HINT
     return SILENT_HINT if SILENT in text else ""
 
 

@@ -24,16 +24,21 @@ from umakit.devices.designs import Design
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, default_limit, stop_hint
 from umakit.devices.libraries import libraries_of
 from umakit.devices.statuses import stopped
+from umakit.devices.waveforms import traced_main
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME
 from umakit.library.metadata import read_weights
+from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.tar_files import library_folder
 from umakit.text.rendering import render
 from umakit.version import __version__
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
+
+FAILED = "failed"
+"""What the program prints in front of a simulator's sentence."""
 
 OUTSIDE = -1
 """Value of `first` for a tensor that exists before the first layer runs."""
@@ -80,6 +85,8 @@ def build_around(
     device: Device,
     flags: Sequence[str] = (),
     designs: Sequence[Design] = (),
+    *,
+    is_traced: bool = False,
 ) -> None:
     """Build a library with the hook after each layer, and with a `main` around it.
 
@@ -91,6 +98,7 @@ def build_around(
         device: device that it runs on.
         flags: further flags of the C compiler.
         designs: designs that answer in place of the simulators of their backends.
+        is_traced: whether they can write waveforms.
 
     Raises:
         BuildError: the compiler is missing or reported an error, or the program is too large for
@@ -103,7 +111,9 @@ def build_around(
     all_flags += [*device.program_flags(), *flags]
     if not device.is_bare_metal:
         all_flags.append("-DUMAKIT_PROBE_HOSTED")
-    found = what_answers(folder, designs, device, program.parent)
+    found = what_answers(folder, designs, device, program.parent, is_traced=is_traced)
+    if is_traced:
+        main = traced_main(main, prefix, found.answering, program.parent)
     sources = [main, *found.sources, *device.platform_sources(RUNTIME)]
     all_flags += found.flags
     simulators, libraries = found.simulators, libraries_of(folder)
@@ -120,6 +130,7 @@ class Probe:
         device: device that it runs on.
         flags: further flags of the C compiler.
         designs: designs that answer in place of the simulators of their backends.
+        is_traced: whether they can write waveforms.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
@@ -137,6 +148,8 @@ class Probe:
         device: Device = HOST,
         flags: Sequence[str] = (),
         designs: Sequence[Design] = (),
+        *,
+        is_traced: bool = False,
     ) -> None:
         device.check_emulator()
         self._device = device
@@ -151,14 +164,22 @@ class Probe:
         self._tensors = self._all_tensors(description["memory"]["pools"])
         self.sizes = {tensor.c_name: tensor.size for tensor in self._tensors}
         self._program = program
+        headers = library_folder(library) / SOURCE_FOLDER
+        self._devices = _devices_with_failures(description, headers)
+        self._runs_designs = bool(designs)
         prefix = description["interface"]
-        build_around(library, prefix, self._source(prefix), program, device, flags, designs)
+        flags = [*flags, f"-I{headers}"]
+        build_around(
+            library, prefix, self._source(prefix), program, device, flags, designs,
+            is_traced=is_traced,
+        )  # fmt: skip
 
     def run(
         self,
         inputs: Mapping[str, Array],
         forced: Mapping[str, Array],
         timeout: float | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> list[LayerTrace]:
         """Run one inference.
 
@@ -166,6 +187,7 @@ class Probe:
             inputs: arrays by name, of the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after it has run.
             timeout: time limit in seconds; default: as of `run_library`.
+            environment: further variables of the program's environment.
 
         Returns:
             The trace of each layer, in order.
@@ -185,7 +207,10 @@ class Probe:
             try:
                 arguments = ["inputs", "outputs"]
                 limit = self._limit if timeout is None else timeout
-                ended = execute(self._device, self._program, arguments, folder, limit)
+                ended = execute(
+                    self._device, self._program, arguments, folder, limit,
+                    runs_designs=self._runs_designs, environment=environment,
+                )  # fmt: skip
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))
                 fix = LINE_HINT if error.fix == CRASH_HINT else error.fix
@@ -199,7 +224,7 @@ class Probe:
             traces, status = self._traces(_bytes_of(folder / "outputs"))
         if status != 0:
             meaning = ended.stdout.strip()
-            sentence, own = stopped(self._description, status, meaning)
+            sentence, own = self._ending(status, meaning)
             raise DeviceError(
                 sentence,
                 where=self._place(traces),
@@ -208,6 +233,20 @@ class Probe:
                 layer=len(traces),
             )
         return traces
+
+    def _ending(self, status: int, said: str) -> tuple[str, int]:
+        """Return how a run ended that did not succeed, and the status of the driver's function.
+
+        Args:
+            status: what the run returned.
+            said: what the program printed: its text of the status, or `FAILED`, a number of a
+                simulated device and why that cannot go on.
+        """
+        word, _, rest = said.partition(" ")
+        number, _, why = rest.partition(" ")
+        if word == FAILED and number.isdecimal():
+            return f"the simulator of {self._devices[int(number)]} failed: {why}", status
+        return stopped(self._description, status, said)
 
     def _place(self, traces: Sequence[LayerTrace]) -> str:
         """Return the layer that was running when the run stopped."""
@@ -298,6 +337,8 @@ class Probe:
             "diff/probe.c.j2",
             umakit_version=__version__,
             prefix=prefix,
+            devices=self._devices,
+            failed=FAILED,
             memories=self._memories,
             tensors=self._tensors,
             layers=[[numbers[name] for name in layer["outputs"]] for layer in self._layers],
@@ -306,6 +347,15 @@ class Probe:
                 for number, memory in enumerate(self._memories)
             ],
         )
+
+
+def _devices_with_failures(description: Mapping[str, Any], headers: Path) -> list[str]:
+    """Return the simulated devices whose simulators can say why they cannot go on; none of a
+    library of earlier versions of umakit."""
+    header = headers / "umakit" / "simulator.h"
+    if not header.exists() or "umakit_simulator_failure" not in header.read_text("utf-8"):
+        return []
+    return [each["name"] for each in description["backends"] if each["simulated"]]
 
 
 def _bytes_of(path: Path) -> Bytes:

@@ -20,6 +20,7 @@ from umakit.devices.execution import default_limit, stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.statuses import stopped
 from umakit.devices.totals import LayerCycles
+from umakit.devices.waveforms import WaveFile, wave_of, written_wave
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
 from umakit.files.outputs import NPZ_RESULTS, check_parent
@@ -185,6 +186,7 @@ def run_library(
     device: str = HOST.name,
     timeout: float | None = None,
     rtl: Sequence[Design] = (),
+    wave: WaveFile | None = None,
 ) -> RunResult:
     """Run inferences on a device; accelerators are simulated.
 
@@ -201,6 +203,7 @@ def run_library(
         timeout: time limit in seconds; default: 600 under emulation, and on the
             host 600 for each inference of a library with an accelerator.
         rtl: designs that answer in place of the simulators of their backends, on the host.
+        wave: where the waveform of a design is written, also of a run that fails.
 
     Raises:
         LibraryError: the library is missing or damaged.
@@ -219,11 +222,15 @@ def run_library(
     if machine.is_host:
         check_memory(_memory_of(description))
     check_designs(rtl, description, machine)
+    asked = None if wave is None else wave_of(description, rtl, wave.layer)
     most_commands = MOST_COMMANDS if record_commands is True else int(record_commands)
     most_commands = most_commands if profile else 0
     if timeout is None:
         timeout = default_limit(machine, description, count * repeat)
-    runner = build_runner(library, description["interface"], profile, machine, most_commands, rtl)
+    interface, is_traced = description["interface"], asked is not None
+    runner = build_runner(
+        library, interface, profile, machine, most_commands, rtl, is_traced=is_traced
+    )
     with temporary_folder("umakit-run-") as folder:
         with (folder / INPUTS).open("wb") as stream:
             if description["weights"] == "blob":
@@ -234,7 +241,11 @@ def run_library(
                     stream.write(array[index : index + 1].tobytes())
         arguments = [INPUTS, OUTPUTS, str(count), str(repeat)]
         arguments += _states_argument(description["inputs"], arrays, count)
-        ended = execute(machine, runner, arguments, folder, timeout)
+        with written_wave(wave, asked, folder) as environment:
+            ended = execute(
+                machine, runner, arguments, folder, timeout, runs_designs=bool(rtl),
+                environment=environment,
+            )  # fmt: skip
         lines = ended.stdout.splitlines()
         report = _report(machine, runner, description, lines, ended.stderr)
         data = (folder / OUTPUTS).read_bytes()

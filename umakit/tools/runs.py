@@ -9,8 +9,9 @@ from pathlib import Path
 from umakit.devices import HOST
 from umakit.devices.designs import Design
 from umakit.devices.run import RunResult, load_inputs, run_library, save_outputs, select_inputs
+from umakit.devices.waveforms import WaveFile
 from umakit.errors import DeviceError
-from umakit.files.outputs import NPZ_RESULTS, check_file, check_parent
+from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_parent
 from umakit.library.metadata import library_files
 
 
@@ -25,6 +26,7 @@ def run_files(
     timeout: float | None = None,
     force: bool = False,
     rtl: Sequence[Design] = (),
+    wave: WaveFile | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> RunResult:
     """Run a library with the arrays of a file, and write its outputs to another file.
@@ -34,7 +36,7 @@ def run_files(
         inputs: arrays by input name (npz), with one more leading dimension for several inferences.
         outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
             discard them.
-        repeat, profile, device, timeout, rtl: as in `umakit.run_library`.
+        repeat, profile, device, timeout, rtl, wave: as in `umakit.run_library`.
         force: whether a file that umakit did not write is replaced too.
         progress: callback with a description of each stage.
 
@@ -47,7 +49,11 @@ def run_files(
     if outputs is not None:
         check_parent(outputs)
         check_file(outputs, NPZ_RESULTS, read, force=force)
-    progress("building and running")
+    if wave is not None:
+        wave.inputs = read
+        wave.check()
+        check_distinct(outputs, wave.path)
+    progress("building and running" if wave is None else "building and running with a waveform")
     arrays = select_inputs(library, load_inputs(inputs))
     try:
         result = run_library(
@@ -58,6 +64,7 @@ def run_files(
             device=device,
             timeout=timeout,
             rtl=rtl,
+            wave=wave,
         )
     except DeviceError as error:
         if rtl:

@@ -38,6 +38,12 @@ def _check_description(text: str) -> str:
     return text
 
 
+def _check_offset(offset: int) -> int:
+    if offset % 4:
+        raise ValueError(f"{offset:#x} is no multiple of 4, and a register has 4 bytes")
+    return offset
+
+
 def _check_folder(path: str) -> str:
     if path and not re.fullmatch(
         r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*", path
@@ -153,7 +159,7 @@ class Register(Word):
             `memory.NAME.size`, or `scratchpad.size` of the first scratchpad.
     """
 
-    offset: Annotated[int, Field(ge=0, lt=WORD, multiple_of=4)]
+    offset: Annotated[int, Field(ge=0, lt=WORD), AfterValidator(_check_offset)]
     access: Literal["ro", "wo", "rw"]
     reset: Number = 0
     writable: Number | None = None
@@ -297,7 +303,12 @@ class RegisterMap(BaseModel):
     @model_validator(mode="after")
     def _sound(self) -> Self:
         _require_unique("register name", [each.name for each in self.registers])
-        _require_unique("register offset", [hex(each.offset) for each in self.registers])
+        homes: dict[int, str] = {}
+        for each in self.registers:
+            if each.offset in homes:
+                what = f"register offset {each.offset:#x} is used twice"
+                raise ValueError(f"{what}, by {each.name} and {homes[each.offset]}")
+            homes[each.offset] = each.name
         for key, text in self._references():
             try:
                 register, _ = self.place(text)

@@ -11,6 +11,7 @@ import numpy as np
 
 from umakit.devices import HOST, Device, find_device
 from umakit.devices.designs import check_ports
+from umakit.devices.waveforms import WaveFile
 from umakit.errors import BuildError, InputError, LibraryError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
@@ -22,6 +23,7 @@ from umakit.testing.check.drawing import Walk
 from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.session import Session
 from umakit.testing.check.shrink import shrunk
+from umakit.testing.check.waves import write_wave
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
 from umakit.testing.registers import RegisterReport, check_registers
 from umakit.text.spelling import closest_or_all
@@ -146,13 +148,16 @@ def _registers(backend: Backend, device: Device, tell: Tell) -> RegisterReport |
         return None  # layers need these files too, and say what is wrong with them
 
 
-def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> CheckReport:
+def check_layer(
+    backend: Backend, case: str, *, device: str = HOST.name, wave: WaveFile | None = None
+) -> CheckReport:
     """Check one case, as a report prints it.
 
     Args:
         backend: the backend.
         case: text of the case.
         device: name of the device that it runs on.
+        wave: where the waveform of the design is written; None for none.
 
     Raises:
         InputError: the text is no case of this backend.
@@ -173,6 +178,8 @@ def check_layer(backend: Backend, case: str, *, device: str = HOST.name) -> Chec
         if refusal and report.passed:
             what = f"the layer does not run on the accelerator: {refusal}"
             report.failures.append(Failure(found.pattern, what, None, "look at its settings"))
+        if wave is not None:
+            write_wave(backend, found, session.claims, find_device(device), wave)
     report.seconds = time.monotonic() - started
     return report
 

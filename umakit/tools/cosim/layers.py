@@ -96,6 +96,7 @@ def read_layers(
                 where=layer["where"],
                 checked=checked,
                 is_part=bool(record.get("detached")),
+                stays=checked and not layer["outputs"],
                 tiles=record.get("tiles") if checked else None,
                 model_cycles=record.get("model_cycles") if checked else None,
                 rtl_cycles=record.get("rtl_cycles") if checked else None,

@@ -18,12 +18,14 @@ class CosimLayer:
         where: `cpu` or the name of the backend.
         checked: whether the RTL took part.
         is_part: whether it took part in the first tiles of the layer only.
+        stays: whether its result stays in a scratchpad, where only a later layer shows it.
         tiles: tiles in which it took part; None if it did not.
         model_cycles, rtl_cycles: cycles of the clocks of the model and of the RTL from begin to
             end, as far as the RTL took part; None if unknown.
         model_access_cycles, rtl_access_cycles: those of them in which registers were accessed. The
             model waits for what the RTL's bus takes more than its own cycle.
-        compared_bytes: bytes of memory that were compared; None if the RTL did not take part.
+        compared_bytes: bytes of the buffers that were compared, those that the tiles in which the
+            RTL took part did not write too; None if the RTL did not take part.
         register_reads, register_writes, waits: accesses of the driver that went to both; None if
             the RTL did not take part.
     """
@@ -33,6 +35,7 @@ class CosimLayer:
     where: str
     checked: bool
     is_part: bool
+    stays: bool
     tiles: int | None
     model_cycles: int | None
     rtl_cycles: int | None
@@ -58,6 +61,7 @@ class CosimLayer:
             "where": self.where,
             "checked": self.checked,
             "part": self.is_part,
+            "in_scratchpad": self.stays,
             "tiles": self.tiles,
             "model_cycles": self.model_cycles,
             "rtl_cycles": self.rtl_cycles,

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import numpy.typing as npt
 from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
 from umakit.devices.designs import designs_for
-from umakit.errors import InputError
+from umakit.devices.waveforms import WaveFile
+from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -72,6 +74,8 @@ def diff_model(
     most: int | None = None,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
+    timeout: float | None = None,
+    wave: WaveFile | None = None,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> DiffResult:
     """Compile a network, run it, and compare every layer with a reference.
@@ -95,6 +99,10 @@ def diff_model(
         input_shapes: shapes by input name, for symbolic dimensions.
         rounding: as in `compile_model`. With another one than that of the file's format `auto`
             selects umakit's CPU kernels, which have it too, unless integers have a tolerance.
+        timeout: limit in seconds of each run of an inference; default: 600 if the library has an
+            accelerator or its device is emulated, else none.
+        wave: where the waveform of the first wrong layer is written, also of one in which the run
+            stopped, if a design runs it.
         progress: callback with a description of each stage.
 
     Raises:
@@ -145,9 +153,14 @@ def diff_model(
         ) -> DiffResult:
             progress("building the library")
             session = LibraryUnderTest(
-                tested, truth, folder / program, allowed, machine, designs_for(backends, machine)
-            )
-            return _run(session, truth, inferences, allowed, progress)
+                tested, truth, folder / program, allowed, machine,
+                designs_for(backends, machine), timeout,
+            )  # fmt: skip
+            with _wave_of_stop(session, wave, progress):
+                found = _run(session, truth, inferences, allowed, progress)
+            if found.blame is not None:
+                _write_wave(session, found.blame.layer.number, wave, progress)
+            return found
 
         result = compare(made, "library_probe", chosen[:most])
         if result.differs and keeps_results(made):
@@ -164,6 +177,30 @@ def diff_model(
         result, name=model.name, seeds=inputs is None, nodes=nodes_of(source, every.operators),
         notices=(*notices, *result.notices),
     )  # fmt: skip
+
+
+def _write_wave(
+    session: LibraryUnderTest,
+    layer: int,
+    wave: WaveFile | None,
+    progress: Callable[[str], None],
+) -> None:
+    if wave is not None:
+        progress("running again for the waveform")
+        session.write_wave(layer, wave)
+
+
+@contextlib.contextmanager
+def _wave_of_stop(
+    session: LibraryUnderTest, wave: WaveFile | None, progress: Callable[[str], None]
+) -> Iterator[None]:
+    """Write the waveform of the layer in which a run stops."""
+    try:
+        yield
+    except DeviceError as error:
+        if error.layer is not None and error.layer < len(session.layers):
+            _write_wave(session, error.layer, wave, progress)
+        raise
 
 
 UNSEEN = (

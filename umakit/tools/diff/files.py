@@ -45,7 +45,7 @@ class DifferenceFiles:
         """
         for kind in CONTENTS:
             if not self._is_given(kind):
-                check_file(self._path(kind), NPZ_RESULTS, self._inputs(), force=self.force)
+                check_file(self._path(kind), NPZ_RESULTS, self.inputs, force=self.force)
 
     def write(self, result: DiffResult) -> dict[str, str]:
         """Write the files and return their paths by kind.
@@ -68,7 +68,7 @@ class DifferenceFiles:
             elif arrays is not None:
                 named = {name.replace("/", "."): array for name, array in arrays.items()}
                 content = npz_bytes(named, NPZ_RESULTS.mark)
-                write_file(path, content, NPZ_RESULTS, self._inputs(), force=self.force)
+                write_file(path, content, NPZ_RESULTS, self.inputs, force=self.force)
                 paths[kind] = str(path)
             elif path.is_file() and NPZ_RESULTS.wrote(path):
                 path.unlink()  # of an earlier comparison
@@ -77,7 +77,9 @@ class DifferenceFiles:
     def _path(self, kind: str) -> Path:
         return self.folder / f"{kind}.npz"
 
-    def _inputs(self) -> list[Path]:
+    @property
+    def inputs(self) -> list[Path]:
+        """All files and folders that the command reads."""
         return [*self.read, *([] if self.given is None else [self.given])]
 
     def _is_given(self, kind: str) -> bool:

@@ -22,6 +22,7 @@ from umakit import tvm_api
 from umakit.devices import Device
 from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
+from umakit.devices.waveforms import WaveFile
 from umakit.library.export import Library
 from umakit.partition.layouts.movement import OTHER_NAMES
 from umakit.partition.partitioner import partition
@@ -32,6 +33,7 @@ from umakit.testing.differences import TensorDifference, Tolerance, compare
 from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
 from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
 from umakit.tools.diff.values import EveryValue, Value
+from umakit.tools.diff.waves import LayerWaves
 
 Array = npt.NDArray[Any]
 
@@ -222,6 +224,8 @@ class LibraryUnderTest:
         tolerance: what counts as agreement of a layer; outputs of the whole run may differ by it
             for each layer.
         device: device that it runs on.
+        designs: designs that answer in place of the simulators of their backends.
+        timeout: time limit in seconds of each run; default: as of `run_library`.
     """
 
     def __init__(
@@ -232,6 +236,7 @@ class LibraryUnderTest:
         tolerance: Tolerance,
         device: Device,
         designs: Sequence[Design] = (),
+        timeout: float | None = None,
     ) -> None:
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
         description = library.metadata["umakit"]
@@ -242,6 +247,9 @@ class LibraryUnderTest:
         self._outputs = description["outputs"]
         self._inputs = [(item["name"], item["c_name"]) for item in description["inputs"]]
         self._probe = Probe(description, library.path, program, device, designs=designs)
+        self._waves = LayerWaves(description, library.path, program, designs)
+        self._timeout = timeout
+        self._last: tuple[Mapping[str, Array], Mapping[str, Array]] = {}, {}
         self._axes: dict[str, tuple[int, ...]] = {}
         every = self._reference.every.operators
         self._rows = _matching_rows(self.operators, every)
@@ -263,9 +271,11 @@ class LibraryUnderTest:
             DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
         reference = _with_inputs(self._reference.run(inputs), self._inputs, inputs)
-        free = self._probe.run(inputs, {})
+        self._last = inputs, {}
+        free = self._probe.run(inputs, {}, self._timeout)
         forced = {n: self._stored(n, reference.values[v]) for n, v in self.values.items()}
-        fed = self._probe.run(inputs, forced)
+        self._last = inputs, forced
+        fed = self._probe.run(inputs, forced, self._timeout)
         tensors = tuple(
             self._compared(number, name, fed[number], free[number], reference)
             for number, layer in enumerate(self.layers)
@@ -278,6 +288,19 @@ class LibraryUnderTest:
             if one.damaged or other.damaged
         }
         return Comparison(tensors, damaged, self._final(free, reference), reference)
+
+    def write_wave(self, number: int, file: WaveFile) -> None:
+        """Repeat the last run of a design up to a layer, and write the waveform of this layer.
+
+        Args:
+            number: number of the layer.
+            file: where; nothing is written if the layer does not run on a design.
+
+        Raises:
+            BuildError: Verilator or a compiler refused the design with waveforms.
+            OutputError: the file cannot be written.
+        """
+        self._waves.write(number, file, *self._last, self._timeout)
 
     def _compared(
         self, number: int, name: str, fed: LayerTrace, free: LayerTrace, reference: ReferenceValues

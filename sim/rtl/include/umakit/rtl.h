@@ -44,6 +44,9 @@ namespace umakit::rtl {
 constexpr std::uint64_t LEAST_SLICE = 32;
 constexpr std::uint64_t SLICES = 8;
 
+/* Cycles from one look at the time to the next one, a power of two. */
+constexpr std::uint64_t CYCLES_BETWEEN_LOOKS = 4096;
+
 /* With a seed of this, state that no reset brings into one begins with ones. */
 constexpr int ALL_ONES = -1;
 
@@ -59,8 +62,8 @@ template <class Design> class Machine {
 public:
     using Model = typename Design::Model;
 
-    Machine(umakit_host *host, const PowerOn &power_on, Window &window)
-        : context_(power_on), bench_(host), model_(&context_.context, "TOP"),
+    Machine(umakit_host *host, const PowerOn &power_on, Window &window, const Limit &limit)
+        : context_(power_on), bench_(host), limit_(limit), model_(&context_.context, "TOP"),
           registers_(bench_, model_), memory_(bench_, model_), trace_(window, model_)
     {
         activate();
@@ -87,14 +90,16 @@ public:
 
     std::uint32_t read32(std::uint32_t offset)
     {
-        const std::uint32_t value =
+        access_ = {false, true, offset, 0, bench_.cycle};
+        access_.value =
             registers_.read(offset, [this](auto settled) { return this->step(settled); });
         memory_.flush();
-        return value;
+        return access_.value;
     }
 
     void write32(std::uint32_t offset, std::uint32_t value)
     {
+        access_ = {true, true, offset, value, bench_.cycle};
         registers_.write(offset, value, [this](auto settled) { return this->step(settled); });
         last_write_ = bench_.cycle;
     }
@@ -103,6 +108,7 @@ public:
     {
         bool is_raised = true;
 
+        is_waiting_ = true;
         if constexpr (HAS_INTERRUPT) {
             std::uint64_t left = cycles;
             while (!is_interrupted() && left != 0 && step([] {})) {
@@ -116,6 +122,7 @@ public:
                 --left;
             }
         }
+        is_waiting_ = false;
         memory_.flush();
         return is_raised;
     }
@@ -149,6 +156,36 @@ private:
     static constexpr bool HAS_INTERRUPT =
         decltype(Design::interrupt(std::declval<Model &>()))::is_present;
 
+    /* The last access of the driver to a register. */
+    struct Access {
+        bool is_write = false;
+        bool is_there = false;
+        std::uint32_t offset = 0;
+        std::uint32_t value = 0; /* of a read that goes on: 0 */
+        std::uint64_t cycle = 0; /* its first one */
+    };
+
+    [[gnu::cold]] void fail_late()
+    {
+        const char *const interrupt = HAS_INTERRUPT ? " for the interrupt" : "";
+
+        if (!is_waiting_) {
+            bench_.fail("the driver %s the register at offset 0x%x, and the time limit of %g s is "
+                        "over",
+                        access_.is_write ? "writes" : "reads", unsigned(access_.offset),
+                        limit_.seconds);
+        } else if (!access_.is_there) {
+            bench_.fail("the driver waits%s, and the time limit of %g s is over", interrupt,
+                        limit_.seconds);
+        } else {
+            bench_.fail("the driver waits%s since its %s of 0x%x %s the register at offset 0x%x in "
+                        "cycle %llu, and the time limit of %g s is over",
+                        interrupt, access_.is_write ? "write" : "read", unsigned(access_.value),
+                        access_.is_write ? "to" : "from", unsigned(access_.offset),
+                        static_cast<unsigned long long>(access_.cycle), limit_.seconds);
+        }
+    }
+
     bool is_interrupted()
     {
         return (get(Design::interrupt(model_)) != 0) == Design::interrupt_level;
@@ -159,7 +196,9 @@ private:
     {
         set(Design::clock(model_), 0);
         model_.eval();
-        trace_.dump(2 * bench_.cycle);
+        if (!trace_.dump(2 * bench_.cycle)) {
+            bench_.fail("the waveform is complete");
+        }
         settled();
         memory_.sample();
         set(Design::clock(model_), 1);
@@ -170,6 +209,9 @@ private:
         memory_.drive();
         if (context_.context.gotFinish()) {
             fail_if_ended();
+        }
+        if (bench_.cycle % CYCLES_BETWEEN_LOOKS == 0 && limit_.is_over()) {
+            fail_late();
         }
         if (bench_.has_failed) {
             trace_.close();
@@ -186,11 +228,14 @@ private:
 
     Context context_;
     Bench bench_;
+    const Limit &limit_;
     Model model_;
     typename Design::RegisterBus registers_;
     typename Design::MemoryBus memory_;
     Trace<Model> trace_;
     std::uint64_t last_write_ = 0;
+    Access access_;
+    bool is_waiting_ = false;
 };
 
 /* The functions of umakit_own_simulator of a design. */
@@ -216,6 +261,8 @@ public:
     /* From the next reset on. */
     static PowerOn &power_on() { return state().power_on; }
 
+    static Limit &limit() { return state().limit; }
+
     /* A file that is still written is closed when the program ends. */
     static Window &window()
     {
@@ -234,6 +281,7 @@ private:
         std::unique_ptr<Machine<Design>> machine;
         PowerOn power_on = {Design::begins_random, 1, 0};
         Window window;
+        Limit limit;
     };
 
     /* Never destroyed: what Verilator's code uses may be gone at the program's end. */
@@ -278,7 +326,7 @@ private:
         guarded([] {
             State &it = state();
             it.machine.reset();
-            it.machine = std::make_unique<Machine<Design>>(it.host, it.power_on, it.window);
+            it.machine = std::make_unique<Machine<Design>>(it.host, it.power_on, it.window, it.limit);
             if (it.power_on.seed != ALL_ONES) {
                 ++it.power_on.seed; /* the next reset meets another state */
             }

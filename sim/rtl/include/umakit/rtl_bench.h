@@ -3,6 +3,7 @@
 #ifndef UMAKIT_RTL_BENCH_H
 #define UMAKIT_RTL_BENCH_H
 
+#include <chrono>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -14,11 +15,34 @@ namespace umakit::rtl {
 /* Bursts whose events are merged lie at most as many cycles apart. */
 constexpr std::uint64_t MOST_CYCLES_BETWEEN = 16;
 
+/* How long a run may take, for designs that never answer. */
+struct Limit {
+    using Clock = std::chrono::steady_clock;
+
+    double seconds = 0; /* 0: there is no limit */
+    Clock::time_point begin;
+
+    void set(double its_seconds)
+    {
+        seconds = its_seconds;
+        begin = Clock::now();
+    }
+
+    bool is_over() const
+    {
+        return seconds > 0 &&
+               std::chrono::duration<double>(Clock::now() - begin).count() > seconds;
+    }
+};
+
+/* By how many cycles an access to a register, or a part of it, is late at most. */
+constexpr std::uint32_t MOST_LATE_CYCLES = 3;
+
 struct Bench {
     umakit_host *host;
     std::uint64_t cycle = 0; /* rising edges of the clock since the reset */
     bool has_failed = false;
-    std::uint32_t stall_state = 0; /* of the random numbers of `stalls`; 0: it never does */
+    std::uint32_t stall_state = 0; /* of random numbers of pauses; 0: there are none */
 
     explicit Bench(umakit_host *its_host) : host(its_host) {}
 
@@ -40,15 +64,23 @@ struct Bench {
 
     /* Whether a channel that could go on pauses in this cycle: a quarter of the cycles, where
      * pauses are switched on. */
-    bool stalls()
+    bool stalls() { return advance() && (stall_state >> 11 & 3u) == 0; }
+
+    /* Cycles for which something that could begin is late: 0 to MOST_LATE_CYCLES, where pauses are
+     * switched on. */
+    std::uint32_t late_cycles()
     {
-        if (stall_state == 0) {
-            return false;
-        }
+        return advance() ? (stall_state >> 11) % (MOST_LATE_CYCLES + 1u) : 0u;
+    }
+
+private:
+    /* The next random number; false where pauses are switched off. */
+    bool advance()
+    {
         stall_state ^= stall_state << 13;
         stall_state ^= stall_state >> 17;
         stall_state ^= stall_state << 5;
-        return (stall_state >> 11 & 3u) == 0;
+        return stall_state != 0; /* 0 stays 0, and nothing else becomes 0 */
     }
 };
 

@@ -4,7 +4,9 @@
  * APB, and a plain request that is answered when it is taken. `Ports` has a function for each
  * signal of the bus, which returns a Port or Absent.
  *
- * An access ends when the design has answered; the clock runs meanwhile. An error response
+ * An access ends when the design has answered; the clock runs meanwhile. Where pauses are switched
+ * on (Bench), it begins some cycles late; on AXI4-Lite the address may come before the data of a write
+ * or behind them, and an answer is not taken in the first cycle. An error response
  * (SLVERR, DECERR, pslverr) reads as all ones and ignores a write, as on a board.
  */
 #ifndef UMAKIT_RTL_REGISTERS_H
@@ -28,6 +30,18 @@ constexpr std::uint64_t MOST_ACCESS_CYCLES = 100000;
                "0",
                is_write ? "write" : "read", static_cast<unsigned int>(offset),
                static_cast<unsigned long long>(MOST_ACCESS_CYCLES), name);
+}
+
+/* Cycles without an access, in front of one, where pauses are switched on; false once the run has
+ * failed. */
+template <class Step> bool begin_late(Bench &bench, Step step)
+{
+    bool goes_on = true;
+
+    for (std::uint32_t left = bench.late_cycles(); left != 0 && goes_on; --left) {
+        goes_on = step([] {});
+    }
+    return goes_on;
 }
 
 /* A data bus of 64 bits has a register in each half. */
@@ -61,77 +75,103 @@ public:
      * the rising edge sees. */
     template <class Step> std::uint32_t read(std::uint32_t offset, Step step)
     {
-        bool is_taken = false, is_answered = false, is_error = false;
+        bool is_taken = false, is_error = false;
+        Answer answer;
         std::uint64_t data = 0;
 
-        if (!is_quiet()) {
+        if (!begin_late(bench_, step) || !is_quiet()) {
             return UINT32_MAX;
         }
         set(ports_.araddr(), offset);
-        set(ports_.arvalid(), 1);
-        set(ports_.rready(), 1);
-        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
+        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !answer.is_taken; ++i) {
+            set(ports_.arvalid(), !is_taken);
+            set(ports_.rready(), !bench_.stalls());
             const bool goes_on = step([&] {
                 is_taken = is_taken || get(ports_.arready()) != 0;
                 if (get(ports_.rvalid()) != 0) {
                     check(is_taken, ports_.rvalid().name, ports_.arready().name);
-                    is_answered = true;
                     data = get(ports_.rdata());
                     is_error = get(ports_.rresp()) > 1;
                 }
+                take(answer, ports_.rvalid(), ports_.rready());
             });
             if (!goes_on) {
                 return UINT32_MAX;
             }
-            set(ports_.arvalid(), !is_taken);
         }
-        if (!is_answered) {
+        set(ports_.arvalid(), 0);
+        set(ports_.rready(), 0);
+        if (!answer.is_taken) {
             fail_access(bench_, false, offset,
                         is_taken ? ports_.rvalid().name : ports_.arready().name);
+            return UINT32_MAX;
         }
-        set(ports_.rready(), 0);
-        return is_answered && !is_error ? from_lane(data, offset, Ports::data_bits) : UINT32_MAX;
+        return is_error ? UINT32_MAX : from_lane(data, offset, Ports::data_bits);
     }
 
     template <class Step> void write(std::uint32_t offset, std::uint32_t value, Step step)
     {
-        bool is_address_taken = false, is_data_taken = false, is_answered = false;
+        bool is_address_taken = false, is_data_taken = false;
+        Answer answer;
 
-        if (!is_quiet()) {
+        if (!begin_late(bench_, step) || !is_quiet()) {
             return;
         }
+        const std::uint64_t address_begin = bench_.late_cycles();
+        const std::uint64_t data_begin = bench_.late_cycles();
         set(ports_.awaddr(), offset);
-        set(ports_.awvalid(), 1);
         set(ports_.wdata(), on_lane(value, offset, Ports::data_bits));
         set(ports_.wstrb(), 15u << (Ports::data_bits == 64 ? offset & 4u : 0u));
-        set(ports_.wvalid(), 1);
-        set(ports_.bready(), 1);
-        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
+        for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !answer.is_taken; ++i) {
+            set(ports_.awvalid(), i >= address_begin && !is_address_taken);
+            set(ports_.wvalid(), i >= data_begin && !is_data_taken);
+            set(ports_.bready(), !bench_.stalls());
             const bool goes_on = step([&] {
-                is_address_taken = is_address_taken || get(ports_.awready()) != 0;
-                is_data_taken = is_data_taken || get(ports_.wready()) != 0;
+                is_address_taken = is_address_taken || are_1(ports_.awvalid(), ports_.awready());
+                is_data_taken = is_data_taken || are_1(ports_.wvalid(), ports_.wready());
                 if (get(ports_.bvalid()) != 0) {
                     check(is_address_taken && is_data_taken, ports_.bvalid().name,
                           is_data_taken ? ports_.awready().name : ports_.wready().name);
-                    is_answered = true;
                 }
+                take(answer, ports_.bvalid(), ports_.bready());
             });
             if (!goes_on) {
                 return;
             }
-            set(ports_.awvalid(), !is_address_taken);
-            set(ports_.wvalid(), !is_data_taken);
         }
-        if (!is_answered) {
+        set(ports_.awvalid(), 0);
+        set(ports_.wvalid(), 0);
+        set(ports_.bready(), 0);
+        if (!answer.is_taken) {
             fail_access(bench_, true, offset,
                         !is_address_taken ? ports_.awready().name
                         : !is_data_taken  ? ports_.wready().name
                                           : ports_.bvalid().name);
         }
-        set(ports_.bready(), 0);
     }
 
 private:
+    /* The response of an access. */
+    struct Answer {
+        bool is_offered = false; /* valid was 1, and ready was not */
+        bool is_taken = false;
+    };
+
+    template <class Valid, class Ready> static bool are_1(Valid valid, Ready ready)
+    {
+        return get(valid) != 0 && get(ready) != 0;
+    }
+
+    /* In each cycle: a response that was not taken has to stay. */
+    template <class Valid, class Ready> void take(Answer &answer, Valid valid, Ready ready)
+    {
+        if (answer.is_offered && get(valid) == 0) {
+            bench_.fail("%s went back to 0 before %s was 1", valid.name, ready.name);
+        }
+        answer.is_offered = get(valid) != 0;
+        answer.is_taken = are_1(valid, ready);
+    }
+
     void check(bool is_taken, const char *answer, const char *request)
     {
         if (!is_taken) {
@@ -186,6 +226,9 @@ private:
     {
         bool is_answered = false;
 
+        if (!begin_late(bench_, step)) {
+            return;
+        }
         set(ports_.paddr(), offset);
         set(ports_.pwrite(), is_write);
         set(ports_.psel(), 1);
@@ -248,6 +291,9 @@ private:
     {
         bool is_answered = false;
 
+        if (!begin_late(bench_, step)) {
+            return;
+        }
         set(ports_.address(), offset);
         set(ports_.write(), is_write);
         set(ports_.valid(), 1);

@@ -23,6 +23,7 @@ struct Window {
     std::string file;
     std::uint64_t first = UINT64_MAX; /* no cycle: nothing is to be written (any more) */
     std::uint64_t last = 0;
+    bool ends_run = false; /* nothing is simulated behind the last of them */
 
     static void prepare(VerilatedContext &context) { context.traceEverOn(true); }
 
@@ -41,22 +42,24 @@ public:
     Trace &operator=(const Trace &) = delete;
     ~Trace() { close(); }
 
-    void dump(std::uint64_t time)
+    /* False if the run ends here, as the window wants it. */
+    bool dump(std::uint64_t time)
     {
         const std::uint64_t cycle = time / 2;
 
         if (cycle < window_.first) {
-            return;
+            return true;
         }
         if (cycle > window_.last) {
             window_.first = UINT64_MAX;
             close();
-            return;
+            return !window_.ends_run;
         }
         if (!fst_.isOpen()) {
             fst_.open(window_.file.c_str());
         }
         fst_.dump(time);
+        return true;
     }
 
     /* Only a closed file can be read. */
@@ -84,7 +87,7 @@ struct Window {
 
 template <class Model> struct Trace {
     Trace(Window &, Model &) {}
-    void dump(std::uint64_t) {}
+    bool dump(std::uint64_t) { return true; }
     void close() {}
 };
 

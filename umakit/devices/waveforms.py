@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Waveforms of designs, in files of the format FST. Imports no TVM.
+
+A program that is built with waveforms (`design_objects`) writes one as the environment says, see
+`templates/rtl/design_device.c.j2`. The time of the file is that of `sim/rtl/include/umakit/
+rtl_trace.h`: the clock is low at twice the number of a cycle, and rises one later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from umakit.devices.designs import Design
+from umakit.errors import InputError
+from umakit.files.outputs import WAVEFORM, check_file, check_parent
+from umakit.files.staging import write_file
+from umakit.text.rendering import render
+from umakit.text.spelling import closest
+
+MOST_WAVE_CYCLES = 1_000_000
+"""Maximum length of a waveform in cycles; the first ones are written."""
+
+HEADER = struct.Struct(">BQQQ")
+"""How a file of FST begins: type and length of its header, first and last time."""
+
+
+def no_design() -> InputError:
+    """Return the error of a waveform where no design runs."""
+    return InputError(
+        "--wave is of a design, and none runs without --rtl",
+        fix="add --rtl, which runs the design of [rtl] in accel.toml",
+    )
+
+
+@dataclass(frozen=True)
+class Wave:
+    """What a waveform is written of.
+
+    Attributes:
+        backend: the accelerator whose design it is.
+        layer: number of the layer, in its first run; None for all cycles since the reset.
+        name: name of the layer; empty for all.
+        is_alone: whether the run ends with the waveform, and has no other result.
+        most_cycles: maximum number of cycles.
+    """
+
+    backend: str
+    layer: int | None = None
+    name: str = ""
+    is_alone: bool = False
+    most_cycles: int = MOST_WAVE_CYCLES
+
+    def environment(self, path: Path) -> dict[str, str]:
+        """Return the variables with which a program writes it to a file."""
+        found = {
+            "UMAKIT_RTL_WAVE": str(path.absolute()),
+            "UMAKIT_RTL_WAVE_BACKEND": self.backend,
+            "UMAKIT_RTL_WAVE_CYCLES": str(self.most_cycles),
+        }
+        if self.layer is not None:
+            found["UMAKIT_RTL_WAVE_LAYER"] = str(self.layer)
+        if self.is_alone:
+            found["UMAKIT_RTL_WAVE_ALONE"] = "1"
+        return found
+
+
+@dataclass(frozen=True)
+class WrittenWave:
+    """A waveform that was written.
+
+    Attributes:
+        path: its file.
+        wave: what it is of.
+        first, last: its cycles of the design's clock; None if the file does not say.
+        size: size of the file in bytes.
+    """
+
+    path: Path
+    wave: Wave
+    first: int | None
+    last: int | None
+    size: int
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ends because it has the maximum number of cycles."""
+        if self.first is None or self.last is None:
+            return False
+        return self.last - self.first + 1 >= self.wave.most_cycles
+
+    @property
+    def sentence(self) -> str:
+        """What was written, for the user."""
+        of = (
+            f"{self.wave.backend} in layer {self.wave.name}"
+            if self.wave.name
+            else (self.wave.backend)
+        )
+        cycles = ""
+        if self.first is not None and self.last is not None:
+            cycles = f", cycles {self.first:,} to {self.last:,}"
+        text = f"Wrote {self.path}: waveform of {of}{cycles}, {self.size:,} B"
+        return f"{text}; no more cycles are written" if self.is_cut else text
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for other programs."""
+        return {
+            "file": str(self.path),
+            "backend": self.wave.backend,
+            "layer": self.wave.name or None,
+            "first_cycle": self.first,
+            "last_cycle": self.last,
+            "cut": self.is_cut,
+            "bytes": self.size,
+        }
+
+
+@dataclass
+class WaveFile:
+    """The file that a user asked a waveform to be written to.
+
+    Attributes:
+        path: the file, which replaces an earlier waveform.
+        layer: name of the layer that it is of, in its first run; None for the whole run.
+        force: whether a file that something else wrote is replaced too.
+        inputs: files and folders that the command reads.
+        written: what was written; None if nothing was, or not yet.
+    """
+
+    path: Path
+    layer: str | None = None
+    force: bool = False
+    inputs: list[Path] = field(default_factory=list)
+    written: WrittenWave | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What was written, for the user, or that nothing was."""
+        if self.written is not None:
+            return self.written.sentence
+        return f"{self.path} was not written: the design had no cycle there"
+
+    def check(self) -> None:
+        """Refuse the file before anything is compiled.
+
+        Raises:
+            OutputError: its folder does not exist, it is an input, or something else wrote it.
+        """
+        check_parent(self.path)
+        check_file(self.path, WAVEFORM, self.inputs, force=self.force)
+
+    def keep(self, found: Path, wave: Wave) -> None:
+        """Write what a program wrote to a temporary file; nothing if it wrote none.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        content = found.read_bytes() if found.exists() else b""
+        if not content:
+            return
+        write_file(self.path, content, WAVEFORM, self.inputs, force=self.force)
+        first, last = cycles_of(content)
+        self.written = WrittenWave(self.path, wave, first, last, len(content))
+
+
+@contextlib.contextmanager
+def written_wave(
+    file: WaveFile | None, wave: Wave | None, folder: Path
+) -> Iterator[Mapping[str, str]]:
+    """Yield the environment of a program that writes a waveform, which is kept when it has ended,
+    however it has.
+
+    Args:
+        file: where the waveform goes; None if there is to be none.
+        wave: what it is of.
+        folder: for the program's own file.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    if file is None or wave is None:
+        yield {}
+        return
+    path = folder / "wave.fst"
+    try:
+        yield wave.environment(path)
+    finally:
+        file.keep(path, wave)
+
+
+def cycles_of(content: bytes) -> tuple[int | None, int | None]:
+    """Return the first and the last cycle of a waveform; None if it is incomplete.
+
+    Args:
+        content: the file, in FST.
+    """
+    if len(content) < HEADER.size:
+        return None, None
+    kind, _, first, last = HEADER.unpack_from(content)
+    return (first // 2, last // 2) if kind == 0 and first <= last else (None, None)
+
+
+def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: str | None) -> Wave:
+    """Return what a waveform of a run is of.
+
+    Args:
+        description: section `umakit` of a library's `metadata.json`.
+        designs: the designs that answer.
+        layer: name of the layer; None for the whole run.
+
+    Raises:
+        InputError: no design answers, no layer of the name runs on one, or several designs run
+            and no layer is named.
+    """
+    if not designs:
+        raise no_design()
+    answering = {design.backend for design in designs}
+    there = {
+        each["name"]: Wave(each["where"], number, each["name"])
+        for number, each in reversed(list(enumerate(description["layers"])))
+        if each["where"] in answering
+    }
+    if layer is not None:
+        if layer not in there:
+            near = closest(layer, list(there))
+            names = ", ".join(reversed(there)) or "none"
+            raise InputError(
+                f"no layer {layer} runs on a design of [rtl]",
+                fix=f"write {near}" if near else f"the layers are {names}",
+            )
+        return there[layer]
+    backends = sorted({each.backend for each in there.values()})
+    if not backends:
+        raise InputError("no layer of the library runs on a design of [rtl]")
+    if len(backends) > 1:
+        raise InputError(
+            f"the designs of {' and '.join(backends)} run, and a waveform is of one",
+            fix="choose a layer with --wave-layer",
+        )
+    return Wave(backends[0])
+
+
+def traced_main(main: Path, interface: str, backends: Iterable[str], folder: Path) -> Path:
+    """Write the main program of a library with waveforms, and return it.
+
+    Args:
+        main: the main program without them, which has the hook that profiling uses.
+        interface: `tvmgen_NAME` prefix of the library.
+        backends: accelerators whose designs have waveforms.
+        folder: where it is written.
+    """
+    path = folder / "wave_main.c"
+    text = render(
+        "rtl/wave_main.c.j2",
+        interface=interface,
+        main=str(main.absolute()),
+        designs=sorted(backends),
+    )
+    path.write_text(text, encoding="utf-8")
+    return path
