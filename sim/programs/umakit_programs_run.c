@@ -230,10 +230,16 @@ static enum umakit_programs_end read_register(struct umakit_programs_run *run,
     if (!umakit_programs_see_register(run, false, access->offset, mask, &value)) {
         return UMAKIT_PROGRAMS_DIFFERS;
     }
-    if (access->has_expected && run->is_at_rest && ((value ^ access->expected) & mask) != 0u) {
-        return UMAKIT_PROGRAMS_ENDED;
+    if (!access->has_expected || !run->is_at_rest) {
+        return UMAKIT_PROGRAMS_OK;
     }
-    return UMAKIT_PROGRAMS_OK;
+    if (((value ^ access->expected) & mask) == 0u) {
+        return UMAKIT_PROGRAMS_OK;
+    }
+    if (!run->is_rtl) {
+        run->notes->notes[run->notes->count - 1u].mask = 0u; /* it may fail in another way */
+    }
+    return UMAKIT_PROGRAMS_ENDED;
 }
 
 static enum umakit_programs_end map(struct umakit_programs_run *run,

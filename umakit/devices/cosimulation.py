@@ -143,12 +143,13 @@ def build_with_models(
     generated: Callable[[Path, str], Sequence[Path]],
     program: Path,
     *,
+    tables: Mapping[str, str] | None = None,
     is_traced: bool = False,
 ) -> None:
     """Build a program of a library in which files of the caller open the devices.
 
     `NAME_device` of a model is `NAME_model_device` there, and the table of a design is that of
-    `NAME_rtl_simulator`.
+    `TABLE_simulator`.
 
     Args:
         library: folder of an exported library.
@@ -157,6 +158,7 @@ def build_with_models(
         generated: writes further C files into a folder, given the prefix of the library's
             interface, and returns them; one has the program's `main`.
         program: the file to write.
+        tables: what tables of designs are named after, by backend; default: `NAME_rtl`.
         is_traced: whether it can write waveforms.
 
     Raises:
@@ -180,13 +182,12 @@ def build_with_models(
     sources += HOST.platform_sources(library / "runtime")
     flags = [f"-D{interface.upper()}_PROFILE", *HOST.program_flags()]
     flags += [f"-I{(library / SOURCE_FOLDER).absolute()}", f"-I{parts}"]
-    tables = {name: f"{name}_rtl" for name in answering}
     objects = design_objects(
         designs,
         library / SOURCE_FOLDER,
         compiling_for(HOST, library),
         is_traced=is_traced,
-        tables=tables,
+        tables={name: f"{name}_rtl" for name in answering} if tables is None else tables,
     )
     program.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:

@@ -49,7 +49,7 @@ def check_programs(
         inputs: arrays by name.
         folder: an empty one, for files.
         seed: equal seeds draw equal programs of equal networks.
-        seconds: after which no further program is run; building takes part of them.
+        seconds: after the building, after which no further program is run.
         most: maximum number of programs.
         only: number of the one program to run; default: from 0 on.
         tell: called with each stage.
@@ -78,10 +78,11 @@ def check_programs(
     def drawn(number: int) -> Program:
         return drawn_program(recording, facts, f"{seed}/{number}")
 
+    begun = time.monotonic()
     with Replay(program, facts, folder) as replay:
         number = 0 if only is None else only
         end = number + (most if only is None else 1)
-        told = time.monotonic()
+        told = begun
         while number < end and report.difference is None:
             batch = [drawn(each) for each in range(number, min(end, number + BATCH))]
             for program_, answer in zip(batch, replay.run(batch), strict=True):
@@ -93,7 +94,7 @@ def check_programs(
                     report.difference = replace(found, seed=seed)
                     break
                 number += 1
-            if time.monotonic() - started > seconds:
+            if time.monotonic() - begun > seconds:
                 break
             if time.monotonic() - told > 2.0:
                 told = time.monotonic()

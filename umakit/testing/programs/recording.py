@@ -33,7 +33,8 @@ def read_recording(text: str) -> Recording:
 
     What the driver did before it mapped its first buffer belongs to each layer: it brings the
     device out of its state after power-on. Of reads of one register in a row the last one is kept,
-    behind a rest, because a driver that polls reads until there is nothing to do.
+    behind a rest, because a driver that polls reads until there is nothing to do. A layer that has
+    not ended is left out.
     """
     layers: list[list[Access]] = [[]]
     for line in text.splitlines():
@@ -41,6 +42,7 @@ def read_recording(text: str) -> Recording:
             layers.append([])
         elif line:
             layers[-1].append(_access(line))
+    layers.pop()  # it has not ended
     initial: list[Access] = []
     for access in (each for layer in layers for each in layer):
         if isinstance(access, Map):
