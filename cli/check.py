@@ -40,6 +40,9 @@ several images, one pixel, the largest that fits and the smallest that does not,
 layers. Many layers become one library, which runs in the simulator, and every result is compared \
 with the reference's.
 
+With --rtl, varied programs then run on the C model and on the RTL: the driver's register accesses \
+for some of these layers, with values changed, and all that a driver sees is compared.
+
 A failure names operator, shape and first wrong element, and a case that --case runs again.
 
 Exit code: 0 if all is right; 1 if something is wrong, or if no layer of an operator ran on the \
@@ -79,6 +82,15 @@ CaseOption = Annotated[
 RegistersOption = Annotated[
     bool, typer.Option("--registers", help="Compare the registers with their map, and no layers.")
 ]
+ProgramOption = Annotated[
+    int | None,
+    typer.Option(
+        "--program",
+        min=0,
+        help="Run only the varied program of this number, which a failure with --rtl names.",
+        show_default=False,
+    ),
+]
 JobsOption = Annotated[
     int | None,
     typer.Option(
@@ -106,6 +118,7 @@ def check(
     jobs: JobsOption = None,
     case: CaseOption = None,
     registers: RegistersOption = False,
+    program: ProgramOption = None,
     junit: JunitOption = None,
     force: ForceOption = False,
     rtl: RtlFlag = False,
@@ -120,6 +133,8 @@ def check(
     check_wave(wave, rtl)
     if wave is not None and case is None:
         raise InputError("--wave is of one case", fix="add --case, as a report prints it")
+    if program is not None:
+        _check_program(device, case, operator, registers)
     if junit is not None:
         check_parent(junit)
     check_distinct(junit, wave)
@@ -128,7 +143,12 @@ def check(
         from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
         from umakit.registration.inputs import input_files
-        from umakit.testing.check import check_backend, check_layer, check_only_registers
+        from umakit.testing.check import (
+            check_backend,
+            check_layer,
+            check_only_program,
+            check_only_registers,
+        )
 
         (found,) = find_backends([backend])
         read = input_files(backends=[found])
@@ -140,6 +160,9 @@ def check(
         if registers:
             tell("comparing registers with their map")
             report = check_only_registers(found, device=device)
+        elif program is not None:
+            tell(f"running varied program {program}")
+            report = check_only_program(found, program, seed=seed)
         elif case is not None:
             report = check_layer(found, case, device=device, wave=file)
         else:
@@ -159,6 +182,17 @@ def check(
     return 0 if report.passed else 1
 
 
+def _check_program(
+    device: str, case: str | None, operator: list[str] | None, registers: bool
+) -> None:
+    """Refuse options that do not go together with --program."""
+    other = "--case" if case else "--operator" if operator else "--registers" if registers else ""
+    if other:
+        raise InputError(f"--program and {other} do not go together", fix="leave out one of them")
+    if not find_device(device).runs_rtl:
+        raise InputError("--program needs --rtl: it compares a C model with RTL", fix="add --rtl")
+
+
 def processes_for(seconds: float) -> int:
     """Return as many processes as there are cores and as are worth their start in this time."""
     return min(usable_cores(), max(1, int(seconds / SECONDS_OF_A_PROCESS)))
@@ -175,13 +209,17 @@ def _print(report: CheckReport, words: str) -> None:
     """Print a report; `words` are the backend and what it ran on, as on the command line."""
     if report.registers:
         say(report.registers.summary)
-    layers_too = bool(report.operators) or report.registers is None
+    if report.programs:
+        say(report.programs.summary)
+    layers_too = bool(report.operators) or (report.registers is None and report.programs is None)
     if layers_too:
         console().print(_table(report))
     for failure in report.failures:
         say(f"{failure.pattern}: {failure.what}")
         if failure.case is not None:
             say(f"  uma check {words} --case {shell_word(str(failure.case))}")
+        if failure.options:
+            say(f"  uma check {words} {failure.options}")
         if failure.fix:
             say(f"  {failure.fix}")
     if words.endswith(" --rtl") and any(each.case is not None for each in report.failures):

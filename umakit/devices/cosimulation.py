@@ -126,6 +126,45 @@ def build_cosimulation(
         InputError: an accelerator with a design has no simulator to compare with.
     """
     library = library_folder(library)
+    program = library / "build" / ("cosim-traced" if is_traced else "cosim")
+
+    def generated(folder: Path, interface: str) -> list[Path]:
+        backends = sorted(each.backend for each in designs)
+        return _generated(folder, library, interface, backends, is_traced)
+
+    build_with_models(library, designs, COSIM, generated, program, is_traced=is_traced)
+    return program
+
+
+def build_with_models(
+    library: Path,
+    designs: Sequence[Design],
+    parts: Path,
+    generated: Callable[[Path, str], Sequence[Path]],
+    program: Path,
+    *,
+    tables: Mapping[str, str] | None = None,
+    is_traced: bool = False,
+) -> None:
+    """Build a program of a library in which files of the caller open the devices.
+
+    `NAME_device` of a model is `NAME_model_device` there, and the table of a design is that of
+    `TABLE_simulator`.
+
+    Args:
+        library: folder of an exported library.
+        designs: the designs of its accelerators.
+        parts: folder with C of the kit, which is compiled too.
+        generated: writes further C files into a folder, given the prefix of the library's
+            interface, and returns them; one has the program's `main`.
+        program: the file to write.
+        tables: what tables of designs are named after, by backend; default: `NAME_rtl`.
+        is_traced: whether it can write waveforms.
+
+    Raises:
+        BuildError: Verilator or a compiler is missing, or refused a source.
+        InputError: an accelerator with a design has no simulator to compare with.
+    """
     description = read_description(library)
     interface = str(load_metadata(library)["umakit"]["interface"])
     answering = {each.backend for each in designs}
@@ -142,24 +181,22 @@ def build_cosimulation(
     sources = [path for path in library_sources(library) if path not in kept]
     sources += HOST.platform_sources(library / "runtime")
     flags = [f"-D{interface.upper()}_PROFILE", *HOST.program_flags()]
-    flags += [f"-I{(library / SOURCE_FOLDER).absolute()}", f"-I{COSIM}"]
-    tables = {name: f"{name}_rtl" for name in answering}
+    flags += [f"-I{(library / SOURCE_FOLDER).absolute()}", f"-I{parts}"]
     objects = design_objects(
         designs,
         library / SOURCE_FOLDER,
         compiling_for(HOST, library),
         is_traced=is_traced,
-        tables=tables,
+        tables={name: f"{name}_rtl" for name in answering} if tables is None else tables,
     )
-    program = library / "build" / ("cosim-traced" if is_traced else "cosim")
     program.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as temporary:
         folder = Path(temporary)
-        sources += _generated(folder, library, interface, sorted(answering), is_traced)
+        sources += generated(folder, interface)
         sources += _renamed_devices(folder, library, answering, devices, simulators)
         built = folder / program.name
         compile_c(
-            [*sources, *sorted(COSIM.glob("*.c"))],
+            [*sources, *sorted(parts.glob("*.c"))],
             built,
             flags,
             HOST,
@@ -168,7 +205,6 @@ def build_cosimulation(
             objects,
         )
         built.replace(program)
-    return program
 
 
 def _generated(

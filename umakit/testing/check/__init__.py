@@ -15,6 +15,7 @@ library (`batch`), and runs it layer by layer next to the reference. Further che
 from umakit.testing.check.backend_check import (
     check_backend,
     check_layer,
+    check_only_program,
     check_only_registers,
 )
 from umakit.testing.check.report import CheckReport, Counts, Failure
@@ -25,5 +26,6 @@ __all__ = [
     "Failure",
     "check_backend",
     "check_layer",
+    "check_only_program",
     "check_only_registers",
 ]

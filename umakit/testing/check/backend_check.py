@@ -4,18 +4,22 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from umakit.devices import HOST, Device, find_device
+from umakit.devices.catalogue import RTL
 from umakit.devices.designs import check_ports
 from umakit.devices.waveforms import WaveFile
 from umakit.errors import BuildError, InputError, LibraryError, short_path
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
 from umakit.registration.backend import Backend
+from umakit.testing.check.batch import member_of, network_of
 from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.claims import Claim, accepts, refusal_of
@@ -25,6 +29,8 @@ from umakit.testing.check.session import Session
 from umakit.testing.check.shrink import shrunk
 from umakit.testing.check.waves import write_wave
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
+from umakit.testing.programs import ProgramReport
+from umakit.testing.programs.program_check import check_programs
 from umakit.testing.registers import RegisterReport, check_registers
 from umakit.text.spelling import closest_or_all
 
@@ -35,6 +41,9 @@ the fewest that are worth one before the time ends."""
 
 CHAINED = 0.15
 """Share of cases that are chains of two layers."""
+
+PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
+"""Share of the time for varied programs, and most of them for each layer that may be drawn."""
 
 Tell = Callable[[str], None]
 
@@ -56,7 +65,8 @@ def check_backend(
     """Compare the registers of a backend's device with their map, draw layers, and check these.
 
     Layers are drawn at and around what the backend accepts. Registers are those of simulated
-    devices with a map, if `operators` is empty.
+    devices with a map, if `operators` is empty. On RTL, varied programs then run
+    beside the C model for a part of the time.
 
     Args:
         backend: the backend.
@@ -91,11 +101,16 @@ def check_backend(
         undrawn = [_undrawn(claims[name]) for name in chosen if claims[name].drawing is None]
         batches = _Batches(drawing, draws, session.end, tell)
         accepted: list[Case] = []
+        is_varied = False
         with Workers(session, min(jobs, -(-draws // BATCH)), folder, device) as workers:
             for cases, outcome in workers.outcomes(batches):
                 _count(report, cases, outcome)
                 batches.note(len(cases), outcome.seconds)
                 accepted += [case for case, is_accepted in cases if is_accepted]
+                if machine.runs_rtl and not operators and not report.failures and not is_varied:
+                    is_varied = True
+                    part = (seconds * PROGRAMS_SHARE, draws * PROGRAMS_PER_DRAW)
+                    report.add_programs(_programs(session, seed, folder, *part, tell=tell))
                 if report.failures:
                     break
         left_seconds = max(LEAST_SECONDS, seconds - (time.monotonic() - started))
@@ -138,6 +153,57 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
     report.add_registers(found)
     report.seconds = time.monotonic() - started
     return report
+
+
+def check_only_program(backend: Backend, program: int, *, seed: int = 0) -> CheckReport:
+    """Run one varied program on the C model and the RTL of a backend, and check no layer.
+
+    Args:
+        backend: the backend.
+        program: its number, as a report has it.
+        seed: of the check that drew it.
+
+    Raises:
+        InputError: the backend has no section `[rtl]`, or no program can be made.
+        UmakitError: the drawn layers cannot be compiled.
+    """
+    started = time.monotonic()
+    report = CheckReport(backend.target_name, seed)
+    check_ports([backend], RTL)
+    with temporary_folder("umakit-check-") as folder:
+        session = Session(backend, folder, RTL.name)
+        report.add_programs(_programs(session, seed, folder, math.inf, 1, only=program))
+    assert report.programs is not None
+    if report.programs.not_run:
+        raise InputError(
+            f"there are no varied programs: {report.programs.not_run}",
+            where=short_path(backend.folder),
+            fix="leave --program out",
+        )
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _programs(
+    session: Session,
+    seed: int,
+    folder: Path,
+    seconds: float,
+    most: int,
+    *,
+    only: int | None = None,
+    tell: Tell = lambda sentence: None,
+) -> ProgramReport:
+    """Run varied programs of the first drawn layers."""
+    drawing = _draws(session, list(session.claims), np.random.default_rng(seed))
+    first = itertools.islice(drawing, FIRST_BATCH)
+    cases = [case for case, is_accepted in first if is_accepted]
+    members = [member_of(case, n, session.claims, True) for n, case in enumerate(cases)]
+    inputs = {name: array for each in members for name, array in each.inputs.items()}
+    return check_programs(
+        session.backend, network_of(members), inputs, folder / "programs",
+        seed=seed, seconds=seconds, most=most, only=only, tell=tell,
+    )  # fmt: skip
 
 
 def _registers(backend: Backend, device: Device, tell: Tell) -> RegisterReport | None:

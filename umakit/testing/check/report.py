@@ -8,10 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umakit.testing.check.cases import Case
+from umakit.testing.programs.report import ProgramReport
 from umakit.testing.registers import RegisterReport
 
 REGISTERS = "registers"
 """What failures of registers have instead of the name of a pattern."""
+
+PROGRAMS = "varied programs"
+"""The same of failures of varied programs."""
+
+FIX = "the model and the RTL have to answer this alike: change the one that is wrong"
 
 
 @dataclass(frozen=True)
@@ -23,12 +29,14 @@ class Failure:
         what: what is wrong, in a sentence: layer, shape, first wrong element.
         case: what shows it; None if it is not about a layer.
         fix: what to do; may be empty.
+        options: of `uma check`, which show it again if it is not about a layer; may be empty.
     """
 
     pattern: str
     what: str
     case: Case | None = None
     fix: str = ""
+    options: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return it with stable keys."""
@@ -104,6 +112,7 @@ class CheckReport:
         seconds: time that the check took.
         cycles: how predicted cycles compare with simulated ones; a difference is no failure.
         registers: how the device's registers compare with their map; None if that was not done.
+        programs: what varied programs found; None if none were wanted.
     """
 
     backend: str
@@ -113,6 +122,7 @@ class CheckReport:
     seconds: float = 0.0
     cycles: PredictedCycles = field(default_factory=PredictedCycles)
     registers: RegisterReport | None = None
+    programs: ProgramReport | None = None
 
     @property
     def passed(self) -> bool:
@@ -139,6 +149,13 @@ class CheckReport:
         self.failures[:0] = [Failure(REGISTERS, each, None, fix) for each in found.differences[:1]]
         self.failures[1:1] = [Failure(REGISTERS, each) for each in found.differences[1:]]
 
+    def add_programs(self, found: ProgramReport) -> None:
+        """Add what varied programs found."""
+        self.programs = found
+        if found.difference is not None:
+            each = found.difference
+            self.failures.append(Failure(PROGRAMS, each.sentence, None, FIX, each.options))
+
     def as_json(self) -> dict[str, Any]:
         """Return it with stable keys."""
         return {
@@ -147,14 +164,18 @@ class CheckReport:
             "seconds": round(self.seconds, 1),
             "passed": self.passed,
             "registers": self.registers.as_json() if self.registers else None,
+            "programs": self.programs.as_json() if self.programs else None,
             "operators": {name: vars(counts) for name, counts in self.operators.items()},
             "cycles": self.cycles.as_json() if self.cycles.layers else None,
             "failures": [failure.as_json() for failure in self.failures],
         }
 
     def as_junit(self) -> str:
-        """Return it as JUnit XML: a test case for the registers and for each claimed operator."""
+        """Return it as JUnit XML: a test case for the registers, for varied programs and for each
+        claimed operator."""
         registers = [REGISTERS] if self.registers else []
+        if self.programs is not None and not self.programs.not_run:
+            registers.append(PROGRAMS)
         names = [*registers, *self.operators, *(each.pattern for each in self.failures)]
         suite = ElementTree.Element(
             "testsuite",

@@ -32,15 +32,15 @@ from umakit.pipeline import (
     import_network,
     partition_network,
 )
-from umakit.text.spelling import closest
-from umakit.tools.cosim.files import WAVE, CosimFiles
-from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
-from umakit.tools.cosim.registers import (
+from umakit.testing.registers.roles import (
     doorbells_of,
     idle_register,
     named_register,
     volatile_of,
 )
+from umakit.text.spelling import closest
+from umakit.tools.cosim.files import WAVE, CosimFiles
+from umakit.tools.cosim.layers import layers_of, parts_of, read_layers
 from umakit.tools.cosim.result import CosimDifference, CosimLayer, CosimResult
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the register map of a backend says about registers that a co-simulation compares."""
+"""What registers of a backend are for when its model and its RTL are compared, as its map says."""
 
 from __future__ import annotations
 
-from umakit.backend.base import UMABackend
 from umakit.machine.registers.register_map import Register
-from umakit.testing.registers import map_of
+from umakit.registration.backend import Backend
+from umakit.testing.registers.register_check import map_of
 
 
-def _registers(backend: UMABackend) -> list[Register]:
+def _registers(backend: Backend) -> list[Register]:
     found = map_of(backend)
     return [] if found is None else found[0].registers
 
 
-def volatile_of(backend: UMABackend) -> list[int]:
+def volatile_of(backend: Backend) -> list[int]:
     """Return offsets of registers that count or measure, which differ in time, not in results."""
     section = backend.configuration.rtl
     offsets = set(section.registers.volatile) if section is not None else set()
     return sorted(offsets | {each.offset for each in _registers(backend) if each.volatile})
 
 
-def doorbells_of(backend: UMABackend) -> list[int]:
+def doorbells_of(backend: Backend) -> list[int]:
     """Return offsets of registers whose writes begin commands, as far as the map says."""
     found = map_of(backend)
     if found is None:
@@ -34,7 +34,7 @@ def doorbells_of(backend: UMABackend) -> list[int]:
     ]
 
 
-def idle_register(backend: UMABackend) -> int | None:
+def idle_register(backend: Backend) -> int | None:
     """Return the offset of a register whose reading only takes time, as the map says: that of the
     device's identity, or the lowest that is read only and is not 0 after power-on; None if there
     is none."""
@@ -52,6 +52,6 @@ def idle_register(backend: UMABackend) -> int | None:
     return min((each.offset for each in fixed), default=None)
 
 
-def named_register(backend: UMABackend, offset: int) -> str | None:
+def named_register(backend: Backend, offset: int) -> str | None:
     """Return the name of a register in the map; None if there is no map, or a hole."""
     return next((each.name for each in _registers(backend) if each.offset == offset), None)

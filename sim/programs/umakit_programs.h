@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Varied programs: the register accesses of a driver, recorded on the model of an accelerator,
+ * and programs made of them with values changed, run on the model and on its RTL.
+ *
+ * The recording is a text with a line for each access, numbers in hexadecimal:
+ *
+ *   w OFFSET VALUE                    a write
+ *   r OFFSET VALUE                    a read, and what the model answered
+ *   i CYCLES RAISED                   a wait for the interrupt, and whether it came
+ *   m ADDRESS BYTES DIRECTION DATA    a buffer is mapped, with its content
+ *   u ADDRESS                         it is unmapped
+ *   l                                 a layer has ended
+ *
+ * Programs are given in lines of the standard input:
+ *
+ *   d OFFSET               a write to this register begins work; none given: each write does
+ *   n OFFSET               a register whose reading only takes time
+ *   x OFFSET MASK          is 0 unless there is an error
+ *   q OFFSET MASK          bits that are compared whenever both sides have come to rest
+ *   c OFFSET MASK          bits that are compared at the end of a program
+ *   b CYCLES               limit of a program on the model
+ *   p NUMBER PAUSES        a program begins, with a seed of pauses of the memory bus
+ *   w, i, m, u             as in the recording: i CYCLES, m ADDRESS BYTES DIRECTION DATA
+ *   r OFFSET MASK RUNNING EXPECTED   a read: bits that are compared at rest, and while there is
+ *                          work; EXPECTED is a value at rest, another one ends the program, or -
+ *   s                      both sides come to rest
+ *   e                      the program ends, and is run
+ *
+ * An answer is a line on the standard output:
+ *
+ *   NUMBER ok CYCLES              no difference, so many cycles of the RTL
+ *   NUMBER error CYCLES           none, and both say the same error
+ *   NUMBER time                   what the model does depends on when accesses come
+ *   NUMBER long                   the model exceeds its limit, or the RTL is not done
+ *   NUMBER model SENTENCE         the model cannot go on
+ *   NUMBER differs ACCESS KIND ADDRESS EXPECTED FOUND SENTENCE
+ *
+ * KIND is register, error, memory, interrupt or failure; ACCESS the index of the access.
+ */
+#ifndef UMAKIT_PROGRAMS_H
+#define UMAKIT_PROGRAMS_H
+
+#include <stdint.h>
+
+#include "umakit/device.h"
+#include "umakit/own_simulator.h"
+#include "umakit/simulator.h"
+
+/* Seeds the state of a design at its next reset, and pauses of its memory bus. */
+typedef void umakit_programs_randomize(uint32_t state_seed, uint32_t pause_seed);
+
+/* The device that records what a driver does with `model`, into the file that the environment
+ * variable UMAKIT_PROGRAMS_RECORD names. */
+umakit_device *umakit_programs_recorder(umakit_device *model);
+
+/* A layer of the network has ended. */
+void umakit_programs_after_layer(void);
+
+/* Run the programs of the standard input; the exit code of the process. */
+int umakit_programs_replay(umakit_device *model, const struct umakit_own_simulator *rtl,
+                           umakit_programs_randomize *randomize);
+
+#endif /* UMAKIT_PROGRAMS_H */

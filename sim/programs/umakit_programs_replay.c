@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Programs on the model and on the RTL. */
+#define _DEFAULT_SOURCE /* NOLINT: for MAP_ANONYMOUS, which POSIX does not have */
+#define _XOPEN_SOURCE 700 /* NOLINT: the name is POSIX's */
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "umakit_programs_internal.h"
+
+/* Seconds that the processor works for a model's runs of one program. */
+#define MODEL_SECONDS 1
+
+/* Cycles in which a transfer moves something. */
+#define STILL_MOVING 2000u
+
+/* How the model's accesses are delayed. The RTL's bus takes some cycles for an access, and its
+ * engines are not as fast as the model's: a program is compared if none of that matters. */
+struct pace {
+    uint32_t cycles;
+    bool is_random;
+};
+
+static const struct pace usual[] = {{0u, false}, {12u, false}, {100u, true}};
+static const struct pace further[] = {{1u, false}, {2u, false},  {4u, false},  {7u, false},
+                                      {20u, false}, {40u, false}, {400u, true}, {10u, true},
+                                      {30u, true},  {100u, true}, {400u, true}, {1500u, true}};
+
+#define USUAL (sizeof(usual) / sizeof(usual[0]))
+#define FURTHER (sizeof(further) / sizeof(further[0]))
+
+struct pair {
+    struct umakit_programs_setting setting;
+    umakit_device *model;
+    umakit_device rtl;
+    umakit_programs_randomize *randomize;
+    FILE *answers;
+    struct umakit_programs_notes *first;  /* of the model */
+    struct umakit_programs_notes *second; /* of the model at another pace */
+};
+
+/* ---- The model ---- */
+
+/* Each run has a process of its own: not every model can be reset, and with values that no driver
+ * writes one may work for ever, or crash. */
+static void run_in_child(struct pair *pair, const struct umakit_programs_program *program,
+                         struct umakit_programs_notes *notes, struct pace pace)
+{
+    const struct itimerval limit = {.it_value = {.tv_sec = MODEL_SECONDS}};
+    struct umakit_programs_run run = {.setting = &pair->setting,
+                                      .program = program,
+                                      .device = pair->model,
+                                      .delay = pace.cycles,
+                                      .random = pace.is_random ? 0x2545f491u + pace.cycles : 0u,
+                                      .notes = notes};
+    const int status = umakit_simulator_reset(pair->model);
+
+    (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
+    if (status != UMAKIT_OK && status != UMAKIT_UNSUPPORTED) {
+        (void)snprintf(notes->failure, sizeof(notes->failure), "its reset failed");
+        return;
+    }
+    notes->end = umakit_programs_run(&run);
+    (void)snprintf(notes->failure, sizeof(notes->failure), "%s",
+                   umakit_simulator_failure(pair->model));
+}
+
+static enum umakit_programs_end run_model(struct pair *pair,
+                                          const struct umakit_programs_program *program,
+                                          struct umakit_programs_notes *notes, struct pace pace)
+{
+    int status = 0;
+    pid_t child;
+
+    notes->end = UMAKIT_PROGRAMS_FAILED;
+    notes->failure[0] = '\0';
+    notes->count = 0u;
+    notes->used = 0u;
+    fflush(pair->answers);
+    child = fork();
+    if (child == 0) {
+        run_in_child(pair, program, notes, pace);
+        _exit(0);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        (void)snprintf(notes->failure, sizeof(notes->failure), "there is no process for it");
+        return UMAKIT_PROGRAMS_FAILED;
+    }
+    if (WIFSIGNALED(status)) {
+        const int number = WTERMSIG(status);
+
+        (void)snprintf(notes->failure, sizeof(notes->failure), "it ended with signal %d", number);
+        notes->end = number == SIGVTALRM ? UMAKIT_PROGRAMS_LONG : UMAKIT_PROGRAMS_FAILED;
+    }
+    return notes->end;
+}
+
+/* Whether the model does the same at other paces; bits of registers that depend on it are left out
+ * of the first notes. */
+static bool is_steady(struct pair *pair, const struct umakit_programs_program *program,
+                      enum umakit_programs_end end, const struct pace *paces, size_t count)
+{
+    size_t i;
+
+    for (i = 0u; i < count; ++i) {
+        if (run_model(pair, program, pair->second, paces[i]) != end ||
+            !umakit_programs_agree(pair->first, pair->second)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum umakit_programs_end run_rtl(struct pair *pair,
+                                        const struct umakit_programs_program *program,
+                                        struct umakit_programs_run *run)
+{
+    *run = (struct umakit_programs_run){.setting = &pair->setting,
+                                        .program = program,
+                                        .device = &pair->rtl,
+                                        .is_rtl = true,
+                                        .notes = pair->first};
+
+    pair->randomize(0u, program->pauses);
+    if (umakit_simulator_reset(&pair->rtl) != UMAKIT_OK) {
+        return UMAKIT_PROGRAMS_FAILED;
+    }
+    return umakit_programs_run(run);
+}
+
+static void answer_difference(struct pair *pair, const struct umakit_programs_program *program,
+                              const struct umakit_programs_run *run)
+{
+    const struct umakit_programs_difference *const found = &run->difference;
+    const char *why = umakit_simulator_failure(&pair->rtl);
+
+    if (found->kind[0] != 'f') {
+        why = "";
+    } else if (why[0] == '\0') {
+        why = "the RTL does not follow the program";
+    }
+    fprintf(pair->answers, "%s differs %zu %s %" PRIx32 " %" PRIx32 " %" PRIx32 " %s\n",
+            program->number, found->access, found->kind, found->address, found->expected,
+            found->found, why);
+}
+
+/* Whether the difference is in bits that depend on time. */
+static bool is_left_out(const struct pair *pair, const struct umakit_programs_run *run)
+{
+    const struct umakit_programs_note *const note = &pair->first->notes[run->next - 1u];
+
+    return note->kind == UMAKIT_PROGRAMS_REGISTER &&
+           ((run->difference.expected ^ run->difference.found) & note->mask) == 0u;
+}
+
+/* Whether the RTL is still at work on a command that the model has refused: a design may find out
+ * only when it gets to what is wrong. */
+static bool is_still_moving(struct umakit_programs_run *run)
+{
+    struct umakit_own_counters before, after;
+
+    umakit_simulator_measure(run->device, &before);
+    umakit_programs_pass(run, STILL_MOVING);
+    umakit_simulator_measure(run->device, &after);
+    return before.bytes_read != after.bytes_read || before.bytes_written != after.bytes_written;
+}
+
+/* How a program ended. */
+enum outcome { EQUAL, DEPENDS_ON_TIME, TOO_LONG, MODEL_FAILED, DIFFERENT };
+
+static enum outcome outcome_of(struct pair *pair, const struct umakit_programs_program *program,
+                               struct umakit_programs_run *run)
+{
+    const enum umakit_programs_end end = run_model(pair, program, pair->first, usual[0]);
+    enum umakit_programs_end end_of_rtl;
+
+    if (end == UMAKIT_PROGRAMS_LONG || end == UMAKIT_PROGRAMS_FAILED) {
+        return end == UMAKIT_PROGRAMS_LONG ? TOO_LONG : MODEL_FAILED;
+    }
+    if (!is_steady(pair, program, end, usual + 1, USUAL - 1u)) {
+        return DEPENDS_ON_TIME;
+    }
+    end_of_rtl = run_rtl(pair, program, run);
+    if (end_of_rtl == end && run->next == pair->first->count) {
+        return EQUAL;
+    }
+    if (end_of_rtl != UMAKIT_PROGRAMS_DIFFERS) {
+        run->difference.kind = "failure";
+        run->difference.access = run->access;
+    }
+    if (end == UMAKIT_PROGRAMS_ENDED && is_still_moving(run)) {
+        return TOO_LONG;
+    }
+    if (!is_steady(pair, program, end, further, FURTHER) ||
+        (end_of_rtl == UMAKIT_PROGRAMS_DIFFERS && is_left_out(pair, run))) {
+        return DEPENDS_ON_TIME;
+    }
+    return DIFFERENT;
+}
+
+/* Of two mistakes the model may find the one first and the RTL the other: whether both say the same
+ * if each command ends before anything else happens. */
+static bool has_other_mistake(struct pair *pair, const struct umakit_programs_program *program,
+                              const struct umakit_programs_run *run)
+{
+    struct umakit_programs_program alone = *program;
+    struct umakit_programs_run again;
+
+    if (run->difference.kind[0] != 'e' || run->difference.expected == 0u ||
+        run->difference.found == 0u) {
+        return false;
+    }
+    alone.rests_at_once = true;
+    return outcome_of(pair, &alone, &again) != DIFFERENT;
+}
+
+static void run_program(struct pair *pair, const struct umakit_programs_program *program)
+{
+    struct umakit_programs_run run = {.is_rtl = true};
+    enum outcome outcome = outcome_of(pair, program, &run);
+
+    if (outcome == DIFFERENT && has_other_mistake(pair, program, &run)) {
+        outcome = DEPENDS_ON_TIME;
+    }
+    switch (outcome) {
+    case EQUAL:
+        fprintf(pair->answers, "%s %s %" PRIu64 "\n", program->number,
+                pair->first->end == UMAKIT_PROGRAMS_OK ? "ok" : "error",
+                umakit_programs_clock(&run));
+        break;
+    case DEPENDS_ON_TIME:
+        fprintf(pair->answers, "%s time\n", program->number);
+        break;
+    case TOO_LONG:
+        fprintf(pair->answers, "%s long\n", program->number);
+        break;
+    case MODEL_FAILED:
+        fprintf(pair->answers, "%s model %s\n", program->number, pair->first->failure);
+        break;
+    case DIFFERENT:
+        answer_difference(pair, program, &run);
+        break;
+    }
+}
+
+static struct umakit_programs_notes *shared_notes(void)
+{
+    void *const memory = mmap(NULL, sizeof(struct umakit_programs_notes), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* The RTL must not have failed: it is done with then. A model that is reset may be talked to by all
+ * its processes, so that one that was ended may leave it in the middle of an answer. */
+static bool can_go_on(const struct pair *pair)
+{
+    const bool is_ended = pair->first->end == UMAKIT_PROGRAMS_LONG ||
+                          pair->second->end == UMAKIT_PROGRAMS_LONG;
+
+    return umakit_simulator_failure(&pair->rtl)[0] == '\0' &&
+           !(is_ended && pair->model->operations->reset != NULL);
+}
+
+int umakit_programs_replay(umakit_device *model, const struct umakit_own_simulator *rtl,
+                           umakit_programs_randomize *randomize)
+{
+    static struct pair pair;
+    struct umakit_programs_program program;
+    bool is_sound = true, goes_on = true;
+
+    pair.setting.limit = UINT64_MAX;
+    pair.model = model;
+    pair.randomize = randomize;
+    pair.first = shared_notes();
+    pair.second = shared_notes();
+    pair.answers = fdopen(dup(STDOUT_FILENO), "w");
+    if (model == NULL || pair.first == NULL || pair.second == NULL || pair.answers == NULL || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+        return 1;
+    }
+    randomize(0u, 0u);
+    umakit_simulator_open(&pair.rtl, rtl);
+    while (goes_on && umakit_programs_read(stdin, &pair.setting, &program, &is_sound)) {
+        goes_on = is_sound;
+        if (is_sound) {
+            run_program(&pair, &program);
+            goes_on = can_go_on(&pair);
+        }
+        fflush(pair.answers);
+        umakit_programs_free(&program);
+    }
+    return is_sound ? 0 : 2;
+}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of a backend's registers, for programs that are made of its driver's accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from umakit.machine.registers.register_map import Register
+from umakit.registration.backend import Backend
+from umakit.testing.programs.accesses import ALL_BITS
+from umakit.testing.programs.recording import Recording
+from umakit.testing.registers.register_check import map_of
+from umakit.testing.registers.roles import doorbells_of, idle_register, volatile_of
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of registers; offsets are in bytes.
+
+    Attributes:
+        registers: those of the map by offset; empty without a map.
+        starts: offsets of registers whose writes begin work; empty if that is unknown.
+        idle: offset of a register whose reading only takes time; None if there is none.
+        error: offset and mask of what is not 0 after an error; None if unknown.
+        kept: bits that nothing but a write changes, by offset.
+        shown: bits that are compared whenever a device is at rest, by offset.
+        uncompared: offsets of registers that change by themselves.
+    """
+
+    registers: Mapping[int, Register]
+    starts: frozenset[int]
+    idle: int | None
+    error: tuple[int, int] | None
+    kept: Mapping[int, int]
+    shown: Mapping[int, int]
+    uncompared: frozenset[int]
+
+    def name(self, offset: int) -> str:
+        """Return the name of a register with its offset."""
+        register = self.registers.get(offset)
+        return f"{register.name} (0x{offset:03X})" if register else f"register 0x{offset:03X}"
+
+
+def facts_of(backend: Backend, recording: Recording) -> Facts:
+    """Return what the register map and the recording say.
+
+    Raises:
+        RegisterMapError: the map is not sound.
+    """
+    found = map_of(backend)
+    uncompared = frozenset(volatile_of(backend))
+    if found is None:
+        first = next((each for layer in recording.layers for each in layer), None)
+        idle = getattr(first, "offset", None) if getattr(first, "value", None) else None
+        return Facts({}, frozenset(), idle, None, {}, {}, uncompared)
+    registers = {each.offset: each for each in found[0].registers}
+    error = None
+    if found[0].error:
+        register, field = found[0].place(found[0].error)
+        error = register.offset, field.mask if field else ALL_BITS
+    kept = {
+        each.offset: each.writable_mask
+        for each in registers.values()
+        if each.access == "rw" and each.write == "store" and each.offset not in uncompared
+    }
+    shown = {
+        each.offset: ALL_BITS
+        for each in registers.values()
+        if each.access != "wo"
+        and each.offset in recording.read
+        and each.offset not in uncompared
+        and each.offset not in kept
+        and not (each.configured or each.offset == idle_register(backend))
+    }
+    starts = frozenset(doorbells_of(backend))
+    return Facts(registers, starts, idle_register(backend), error, kept, shown, uncompared)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a driver did for some layers, as the recording device wrote it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wait, Write
+
+MOST_ACCESSES, MOST_BYTES = 600, 1 << 14
+"""Accesses of a layer of which programs are made, and bytes of its buffers: longer ones are not."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Register accesses of layers.
+
+    Attributes:
+        layers: accesses of each layer that the device took part in, equal ones once.
+        values: what was written to each register, by its offset.
+        read: offsets of registers that the driver reads.
+    """
+
+    layers: tuple[tuple[Access, ...], ...]
+    values: Mapping[int, tuple[int, ...]]
+    read: frozenset[int]
+
+
+def read_recording(text: str) -> Recording:
+    """Return the recording of a text, in the form that `sim/programs/umakit_programs.h` has.
+
+    What the driver did before it mapped its first buffer belongs to each layer: it brings the
+    device out of its state after power-on. Of reads of one register in a row the last one is kept,
+    behind a rest, because a driver that polls reads until there is nothing to do. A layer that has
+    not ended is left out.
+    """
+    layers: list[list[Access]] = [[]]
+    for line in text.splitlines():
+        if line == "l":
+            layers.append([])
+        elif line:
+            layers[-1].append(_access(line))
+    layers.pop()  # it has not ended
+    initial: list[Access] = []
+    for access in (each for layer in layers for each in layer):
+        if isinstance(access, Map):
+            break
+        initial.append(access)
+    values: dict[int, dict[int, None]] = defaultdict(dict)
+    kept: dict[tuple[Access, ...], None] = {}
+    for number, layer in enumerate(each for each in layers if each):
+        short = tuple(_without_polls(layer if number == 0 else [*initial, *layer]))
+        size = sum(len(each.data) for each in short if isinstance(each, Map))
+        if len(short) <= MOST_ACCESSES and size <= MOST_BYTES:
+            kept.setdefault(short)
+        for access in short:
+            if isinstance(access, Write):
+                values[access.offset].setdefault(access.value)
+    read = {each.offset for layer in layers for each in layer if isinstance(each, Read)}
+    return Recording(
+        tuple(kept),
+        {offset: tuple(found) for offset, found in values.items()},
+        frozenset(read),
+    )
+
+
+def _access(line: str) -> Access:
+    kind, *words = line.split()
+    numbers = [int(word, 16) for word in words[:3]]
+    if kind == "w":
+        return Write(numbers[0], numbers[1])
+    if kind == "r":
+        return Read(numbers[0], numbers[1])
+    if kind == "i":
+        return Wait(numbers[0])
+    if kind == "m":
+        return Map(numbers[0], numbers[2], bytes.fromhex(words[3]))
+    return Unmap(numbers[0])
+
+
+def _without_polls(accesses: Iterable[Access]) -> list[Access]:
+    found: list[Access] = []
+    for access in accesses:
+        last = found[-1] if found else None
+        if isinstance(access, Read) and isinstance(last, Read) and last.offset == access.offset:
+            found.pop()
+            if not (found and isinstance(found[-1], Rest)):
+                found.append(Rest())
+        found.append(access)
+    return found

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that runs varied programs on a model and on its RTL, and what it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from umakit.errors import DeviceError
+from umakit.testing.programs.accesses import (
+    ALL_BITS,
+    Access,
+    Map,
+    Read,
+    Rest,
+    Unmap,
+    Wait,
+    Write,
+)
+from umakit.testing.programs.facts import Facts
+from umakit.testing.programs.variation import Program
+
+MOST_CYCLES = 40_000
+"""Cycles of the model's clock after which a program is skipped."""
+
+BATCH_SECONDS = 120.0
+"""After which a program that does not answer is ended."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of a program.
+
+    Attributes:
+        outcome: `ok`; `error`, which both sides say; `time`, `long` and `model` of what is not
+            compared; `differs`.
+        cycles: of the RTL, 0 if it did not run.
+        access: number of the access at which a difference was seen.
+        kind: register, error, memory, interrupt or failure.
+        address: offset of a register, or bus address.
+        expected, found: on the model and on the RTL.
+        sentence: of a simulator that failed.
+    """
+
+    outcome: str
+    cycles: int = 0
+    access: int = 0
+    kind: str = ""
+    address: int = 0
+    expected: int = 0
+    found: int = 0
+    sentence: str = ""
+
+
+def text_of_setting(facts: Facts) -> str:
+    """Return the lines of what holds for all programs."""
+    lines = [f"b {MOST_CYCLES:x}", *(f"d {offset:x}" for offset in sorted(facts.starts))]
+    if facts.idle is not None:
+        lines.append(f"n {facts.idle:x}")
+    if facts.error is not None:
+        lines.append(f"x {facts.error[0]:x} {facts.error[1]:x}")
+    lines += [f"q {offset:x} {mask:x}" for offset, mask in facts.shown.items()]
+    lines += [f"c {offset:x} {mask:x}" for offset, mask in facts.kept.items()]
+    return "\n".join([*lines, ""])
+
+
+def text_of_program(program: Program, number: int, facts: Facts) -> str:
+    """Return the lines of a program."""
+    lines = [f"p {number} {program.pauses:x}"]
+    lines += [_line(each, facts) for each in program.accesses()]
+    return "\n".join([*lines, "e", ""])
+
+
+def _line(access: Access, facts: Facts) -> str:
+    if isinstance(access, Write):
+        return f"w {access.offset:x} {access.value:x}"
+    if isinstance(access, Read):
+        mask = 0 if access.offset in facts.uncompared else ALL_BITS
+        expected = "" if facts.error is not None else f" {access.value:x}"
+        return f"r {access.offset:x} {mask:x} {facts.kept.get(access.offset, 0):x}{expected}"
+    if isinstance(access, Wait):
+        return f"i {access.cycles:x}"
+    if isinstance(access, Map):
+        size, data = len(access.data), access.data.hex()
+        return f"m {access.address:x} {size:x} {access.direction:x} {data}"
+    if isinstance(access, Unmap):
+        return f"u {access.address:x}"
+    assert isinstance(access, Rest)
+    return "s"
+
+
+class Replay:
+    """Runs programs; a context manager.
+
+    Args:
+        program: what `building.build_programs` built.
+        facts: what is known of registers.
+        folder: for files.
+    """
+
+    def __init__(self, program: Path, facts: Facts, folder: Path) -> None:
+        self._program, self._facts, self._folder = program, facts, folder
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def run(self, programs: Sequence[Program]) -> list[Answer]:
+        """Run programs; return what became of each.
+
+        Raises:
+            DeviceError: the program that runs them cannot start.
+        """
+        answers: list[Answer] = []
+        while len(answers) < len(programs):
+            begun = len(answers)
+            answers += self._some(programs[begun:])
+        return answers
+
+    def _some(self, programs: Sequence[Program]) -> list[Answer]:
+        """Run programs up to one that ends the process; at least one."""
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        text = [text_of_program(each, n, self._facts) for n, each in enumerate(programs)]
+        timer = threading.Timer(BATCH_SECONDS, process.kill)
+        timer.start()
+        # Programs are longer than the buffer of a pipe, and answers are not.
+        writing = threading.Thread(target=_send, args=(process, text), daemon=True)
+        writing.start()
+        answers: list[Answer] = []
+        try:
+            while len(answers) < len(programs):
+                line = process.stdout.readline()
+                if not line:
+                    break
+                answers.append(read_answer(line))
+        finally:
+            timer.cancel()
+        if len(answers) == len(programs):
+            writing.join()
+            return answers
+        code = process.wait()
+        writing.join()
+        self._end()
+        if code < 0 or not answers:
+            answers.append(Answer("differs", kind="failure", sentence=self._said(code)))
+        return answers
+
+    def _said(self, code: int) -> str:
+        if code == -signal.SIGKILL:
+            return f"the program does not end within {BATCH_SECONDS:g} s"
+        return f"the simulation ended with {f'signal {-code}' if code < 0 else f'status {code}'}"
+
+    def _started(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._process.poll() is None:
+            return self._process
+        self._end()
+        try:
+            with (self._folder / "said").open("w") as said:
+                self._process = subprocess.Popen(
+                    [str(self._program), "replay"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                    stderr=said, cwd=self._folder, text=True,
+                )  # fmt: skip
+        except OSError as error:
+            raise DeviceError(f"cannot run the varied programs: {error.strerror}") from None
+        assert self._process.stdin is not None
+        self._process.stdin.write(text_of_setting(self._facts))
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                process.communicate()
+
+
+def _send(process: subprocess.Popen[str], text: Sequence[str]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ValueError):
+        process.stdin.write("".join(text))
+        process.stdin.flush()
+
+
+def read_answer(line: str) -> Answer:
+    """Return the answer of a line, see `sim/programs/umakit_programs.h`."""
+    _, outcome, *words = line.split()
+    if outcome in ("ok", "error"):
+        return Answer(outcome, cycles=int(words[0]))
+    if outcome != "differs":
+        return Answer(outcome, sentence=" ".join(words))
+    address, expected, found = (int(word, 16) for word in words[2:5])
+    return Answer(
+        outcome, 0, int(words[0]), words[1], address, expected, found, " ".join(words[5:])
+    )
