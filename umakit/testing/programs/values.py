@@ -120,5 +120,5 @@ FILLS: dict[str, Fill] = {
 """Contents of buffers by name."""
 
 TOGETHER = ("bytes 0", "bytes from 0 to 31", "words with one bit", "words near 2^31")
-"""Those that several buffers get at once: sums and products at the ends of what an engine holds need
-more than one extreme operand."""
+"""Those that several buffers get at once: sums and products at the ends of what an engine holds
+need more than one extreme operand."""
