@@ -67,6 +67,8 @@ def test_the_design_passes_digits_and_drawn_layers() -> None:
     assert cosim_model(DIGITS, [backend]).difference is None
     report = check_backend(backend, draws=12, seconds=300.0, device="rtl")
     assert [each.what for each in report.failures] == []
+    assert report.programs is not None
+    assert report.programs.outcomes["ok"] > 20 and report.programs.outcomes["error"] > 5
     assert sum(counts.ran for counts in report.operators.values()) > 0
 
 

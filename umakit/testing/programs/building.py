@@ -59,8 +59,8 @@ def build_programs(
     )
     name = backend.target_name
 
-    # A simulator of the team's has a table with the backend's name. Without one, the design's object
-    # is that of other programs.
+    # A simulator of the team's has a table with the backend's name. Without one, the object of the
+    # design is that of other programs.
     table = f"{name}_rtl" if simulators_of(library.path) else name
 
     def generated(into: Path, interface: str) -> list[Path]:

@@ -92,6 +92,11 @@ def _words(draw: random.Random, data: bytes) -> bytes:
     return struct.pack(f"<{len(words)}I", *words)[: len(data)]
 
 
+def _one_bit(draw: random.Random, data: bytes) -> bytes:
+    words = [1 << draw.randrange(32) for _ in range(-(-len(data) // 4))]
+    return struct.pack(f"<{len(words)}I", *words)[: len(data)]
+
+
 def _some(draw: random.Random, data: bytes) -> bytes:
     found = bytearray(data)
     for _ in range(draw.randint(1, 4)):
@@ -101,6 +106,7 @@ def _some(draw: random.Random, data: bytes) -> bytes:
 
 FILLS: dict[str, Fill] = {
     "random bytes": lambda draw, data: draw.randbytes(len(data)),
+    "bytes 0": _bytes_of(0),
     "bytes 127": _bytes_of(127),
     "bytes -128": _bytes_of(-128),
     "bytes 127 and -128": _bytes_of(127, -128),
@@ -108,6 +114,11 @@ FILLS: dict[str, Fill] = {
     "bytes from 0 to 31": _bytes_of(*range(32)),
     "bytes from -12 to 4": _bytes_of(*range(-12, 5)),
     "words near 2^31": _words,
+    "words with one bit": _one_bit,
     "some bytes changed": _some,
 }
 """Contents of buffers by name."""
+
+TOGETHER = ("bytes 0", "bytes from 0 to 31", "words with one bit", "words near 2^31")
+"""Those that several buffers get at once: sums and products at the ends of what an engine holds
+need more than one extreme operand."""

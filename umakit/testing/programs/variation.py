@@ -20,7 +20,7 @@ from umakit.testing.programs.changes import (
 )
 from umakit.testing.programs.facts import Facts
 from umakit.testing.programs.recording import Recording
-from umakit.testing.programs.values import FILLS, drawn_value, moved_address
+from umakit.testing.programs.values import FILLS, TOGETHER, drawn_value, moved_address
 
 MOST_CHANGES = 6
 """Times that something is changed; neighbouring registers are changed together at once."""
@@ -123,8 +123,8 @@ class _Drawing:
         self._maps = [p for p, each in enumerate(base) if isinstance(each, Map)]
 
     def changes(self) -> list[Change]:
-        kinds = [self._value, self._group, self._fill]
-        weights = [5, 5, 4]
+        kinds = [self._value, self._group, self._fill, self._fills]
+        weights = [5, 5, 3, 2]
         if self._starts:
             kinds += [self._busy_write, self._busy_read, self._no_wait, self._twice, self._start]
             weights += [2, 1, 1, 1, 1]
@@ -217,10 +217,17 @@ class _Drawing:
         if not self._maps:
             return []
         position = self._draw.choice(self._maps)
+        return [self._filled(position, self._draw.choice(list(FILLS)))]
+
+    def _fills(self) -> list[Change]:
+        """Contents of most buffers, which together lead to the ends of what an engine computes."""
+        chosen = [each for each in self._maps if self._draw.random() < 0.8]
+        return [self._filled(each, self._draw.choice(TOGETHER)) for each in chosen]
+
+    def _filled(self, position: int, name: str) -> SetContent:
         buffer = self._base[position]
         assert isinstance(buffer, Map)
-        name = self._draw.choice(list(FILLS))
-        return [SetContent(position, FILLS[name](self._draw, buffer.data), name)]
+        return SetContent(position, FILLS[name](self._draw, buffer.data), name)
 
     # ---- Order ----
 
