@@ -179,7 +179,7 @@ def test_no_place_for_temporary_files(
 def test_a_disk_that_fills_up_while_a_program_runs(
     place: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*arguments: object) -> None:
+    def full(*arguments: object, **options: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("umakit.devices.run.execute", full)

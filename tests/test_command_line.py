@@ -716,7 +716,7 @@ def test_profile_counts_what_the_device_did(digits: Path, uma: Uma) -> None:
     code, text, _ = uma("run", digits, "--inputs", HELD_OUT, "--profile", "--json")
     report = json.loads(text)
     assert code == 0
-    assert list(report) == ["outputs", "mean_seconds", "runs", "layers", "totals"]
+    assert list(report) == ["outputs", "mean_seconds", "runs", "layers", "totals", "wave"]
     totals = report["totals"]
     own = [layer for layer in report["layers"] if layer["where"] == VANILLA]
     assert totals["clock_cycles"] == sum(layer["clock_cycles"] for layer in own)
