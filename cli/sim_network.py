@@ -28,7 +28,7 @@ from umakit.files.outputs import check_distinct
 
 if TYPE_CHECKING:
     from umakit.backend.base import UMABackend
-    from umakit.tools.sweeps import Cost, Sweep
+    from umakit.tools.sweeps import Cost, Source, Sweep
     from umakit.tools.sweeps.settings import Settings
     from umakit.tools.tuning.workers import Workers
 
@@ -122,7 +122,7 @@ def simulate_network(
         if not sweep:
             return _one(source, found, settings, tell, as_json)
         _check_predicts(found)
-    return _many(source, found, points, costs, files, read, simulate, (workers, scheduler), as_json)
+    return _many(source, points, costs, files, read, simulate, (workers, scheduler), as_json)
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
@@ -149,7 +149,11 @@ def _check_predicts(backend: UMABackend) -> None:
 
 
 def _one(
-    source: Any, backend: UMABackend, settings: Settings, tell: Callable[[str], None], as_json: bool
+    source: Source,
+    backend: UMABackend,
+    settings: Settings,
+    tell: Callable[[str], None],
+    as_json: bool,
 ) -> int:
     """Predict one machine, and print its layers."""
     from umakit.tools.sweeps import machine_with, predict_network
@@ -180,8 +184,7 @@ def _one(
 
 
 def _many(
-    source: Any,
-    backend: UMABackend,
+    source: Source,
     points: list[dict[str, Any]],
     costs: tuple[Cost, ...],
     files: SweepFiles,
@@ -198,13 +201,14 @@ def _many(
         try:
             with _workers(*pool) as workers:
                 sweep = sweep_machines(
-                    source, points, backend=backend.target_name, costs=costs, simulate=simulate,
-                    records=files.records, inputs=read, workers=workers, tell=tell,
+                    source, points, costs=costs, simulate=simulate, records=files.records,
+                    inputs=read, workers=workers, tell=tell,
                 )  # fmt: skip
         except KeyboardInterrupt:
-            if files.records is not None:
-                say(f"interrupted; the same command goes on with {files.records}", error=True)
-            raise
+            if files.records is None:
+                raise
+            say(f"interrupted; the same command goes on with {files.records}", error=True)
+            return 130
     if files.plot is not None:
         draw_sweep(sweep, files.plot, read, force=files.force)
     if as_json:

@@ -66,11 +66,16 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
         sweep: the sweep.
         simulate: whether the machines of the front were simulated.
     """
-    keys = list(sweep.machines[0].machine.settings)
-    right = [*keys, "cycles", "bytes", "offloaded", "cells", "scratchpad"]
+    fixed = fixed_settings(sweep)
+    keys = [key for key in sweep.machines[0].machine.settings if key not in fixed]
+    headers = [".\n".join(key.rsplit(".", 1)) for key in keys]
+    right = [*headers, "cycles", "bytes", "offloaded", "cells", "scratchpad"]
     right += ["simulated", "difference"] if simulate else []
     numbers = {text: number for number, text in enumerate(notes_of(sweep), start=1)}
     table = new_table("", *right, *(["note"] if numbers else []), right=right)
+    for column in table.columns:
+        if column.header in ("", "note"):  # short, and nothing without them
+            column.min_width = max(len(FRONT), len(str(column.header)))
     for each in sweep.machines:
         machine = each.machine
         cells = [
@@ -87,6 +92,14 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
         note = [f"({number})" if number else ""] if numbers else []
         table.add_row(FRONT if each.on_front else "", *cells, *note, style=style)
     return table
+
+
+def fixed_settings(sweep: Sweep) -> dict[str, object]:
+    """Return the settings that are the same for all machines; none if there is one machine."""
+    first, *others = [each.machine.settings for each in sweep.machines]
+    if not others:
+        return {}
+    return {k: v for k, v in first.items() if all(each.get(k) == v for each in others)}
 
 
 def notes_of(sweep: Sweep) -> list[str]:
@@ -114,9 +127,12 @@ def _simulated(each: SweptMachine) -> list[str]:
 
 
 def _value(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return f"{value:,}" if is_number else _plain(value)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _percent(value: float | None) -> str:
@@ -126,7 +142,10 @@ def _percent(value: float | None) -> str:
 def sweep_sentence(sweep: Sweep) -> str:
     """Return a sentence about how many machines there are, and how many were refused."""
     count, refused = len(sweep.machines), len(sweep.refused)
-    text = f"{count} {'machine' if count == 1 else 'machines'}, {count - refused} predicted"
+    text = f"{count} {'machine' if count == 1 else 'machines'}"
+    fixed = [f"{key}={_plain(value)}" for key, value in fixed_settings(sweep).items()]
+    text += f" with {', '.join(fixed)}" if fixed else ""
+    text += f", {count - refused} predicted"
     return f"{text}, {refused} refused" if refused else text
 
 

@@ -102,6 +102,8 @@ WRITING = {
     "report": "report model.onnx -o out.html",
     "calibrate": "calibrate chocolate_accelerator -o out.json",
     "tune": f"tune {TUNED} -b chocolate_accelerator --clock 1 --simulate 0 --records out.json",
+    "sim records": f"sim {TUNED} -b chocolate_accelerator --sweep array.rows=8 --records out.json",
+    "sim plot": f"sim {TUNED} -b chocolate_accelerator --sweep array.rows=8 --plot out.svg",
 }
 READING = {
     "partition": "partition model.onnx",

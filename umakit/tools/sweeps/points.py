@@ -21,12 +21,12 @@ from umakit.devices.designs import design_from
 from umakit.devices.run import run_library, select_inputs
 from umakit.errors import (
     BackendError,
-    DeviceError,
     InputError,
     LoweringError,
     MemoryPlanError,
     ModelError,
     RecordsError,
+    StorageError,
     UmakitError,
     short_path,
 )
@@ -255,6 +255,7 @@ def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
     Raises:
         ModelError: the network cannot be imported.
         RecordsError: network or backend are not what they were when the sweep began.
+        BackendError: a Python module that the backend imports is missing.
         StorageError: there is no room for the copy.
     """
     source.check()
@@ -263,15 +264,17 @@ def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
         with machine_with(Path(source.folder), settings) as backend:
             return PredictedMachine.of(settings, predict_network(network, backend, source.options))
     except REFUSALS as error:
+        _raise_what_workers_lack(error)
         return PredictedMachine(dict(settings), refused=_reason(error))
 
 
 def simulate_machine(source: Source, settings: Settings) -> SimulatedMachine:
     """Compile and run a network on a copy of a backend with other settings, with random inputs.
 
+    What keeps it from being compiled or run is part of the answer.
+
     Raises:
-        ModelError, RecordsError, StorageError: as in `predict_machine`.
-        BuildError: there is no C compiler or no Verilator, or it refused the sources.
+        ModelError, RecordsError, StorageError, BackendError: as in `predict_machine`.
     """
     source.check()
     network = network_of(source)
@@ -282,7 +285,10 @@ def simulate_machine(source: Source, settings: Settings) -> SimulatedMachine:
                 return SimulatedMachine(None, None, "nothing simulates the accelerator")
             with _library(network, backend, source.options) as library:
                 return _run(library, network, backend)
-    except (*REFUSALS, DeviceError) as error:
+    except StorageError:
+        raise
+    except UmakitError as error:
+        _raise_what_workers_lack(error)
         return SimulatedMachine(None, None, _reason(error), is_final=False)
 
 
@@ -313,6 +319,12 @@ def _run(library: Path, network: Network, backend: UMABackend) -> SimulatedMachi
 def _sum(figures: list[int | None]) -> int | None:
     known = [each for each in figures if each is not None]
     return sum(known) if known and len(known) == len(figures) else None
+
+
+def _raise_what_workers_lack(error: UmakitError) -> None:
+    """Raise an error again that is no refusal: a Python module is missing where a worker runs."""
+    if isinstance(error.__cause__, ImportError):
+        raise error
 
 
 def _reason(error: UmakitError) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -19,7 +19,7 @@ from umakit.tools.sweeps.points import (
     simulate_machine,
 )
 from umakit.tools.sweeps.records import SweepRecords
-from umakit.tools.sweeps.settings import Settings
+from umakit.tools.sweeps.settings import Settings, configured, read_configuration
 from umakit.tools.tuning.workers import ThisProcess, Workers
 
 Answer = TypeVar("Answer")
@@ -121,7 +121,6 @@ def sweep_machines(
     source: Source,
     points: Sequence[Settings],
     *,
-    backend: str,
     costs: Sequence[Cost] = COSTS,
     simulate: bool = False,
     records: Path | None = None,
@@ -136,8 +135,8 @@ def sweep_machines(
 
     Args:
         source: the network and the backend.
-        points: settings of each machine, as `parse_sweeps` returns them.
-        backend: name of the backend.
+        points: settings of each machine: values by key of `accel.toml`, as `parse_sweeps` returns
+            them.
         costs: the costs that the front is of, beside cycles.
         simulate: whether the network is compiled and run on the machines of the front.
         records: file of finished machines, which are not computed again; None for none.
@@ -146,15 +145,17 @@ def sweep_machines(
         tell: told how far it is.
 
     Raises:
-        InputError: there is no such cost.
+        InputError: there is no such cost or key, or a key takes no such value.
         RecordsError: the file of records holds something else, or cannot be written; or the
             network or the backend were changed meanwhile.
         ModelError: the network cannot be imported.
-        BuildError: there is no compiler for simulators.
     """
     for cost in costs:
         if cost not in COSTS:
             raise InputError(f"there is no cost {cost!r}", fix=f"costs are {', '.join(COSTS)}")
+    configuration = read_configuration(Path(source.folder))
+    for point in points:
+        configured(configuration, point)  # refuses what is a mistake, and not a machine
     kept = SweepRecords(records, inputs)
     pool = workers or ThisProcess()
 
@@ -165,6 +166,8 @@ def sweep_machines(
         source, points, "predicted", PredictedMachine, predict_machine, kept, pool,
         told("predicting"),
     )  # fmt: skip
+    # Recorded ones have the keys in the order of another call.
+    predicted = [replace(m, settings=dict(p)) for m, p in zip(predicted, points, strict=True)]
     front = pareto_front([_offer(each, costs) for each in predicted])
     chosen = [point for point, best in zip(points, front, strict=True) if best and simulate]
     simulated = iter(
@@ -177,7 +180,8 @@ def sweep_machines(
         SweptMachine(machine, best, next(simulated) if best and simulate else None)
         for machine, best in zip(predicted, front, strict=True)
     )
-    return Sweep(backend, Path(source.model).name, tuple(costs), machines)
+    name = str(configuration["accelerator"]["name"])
+    return Sweep(name, Path(source.model).name, tuple(costs), machines)
 
 
 def _answers(
