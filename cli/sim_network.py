@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.console import console, print_json, print_whole, progress, say, say_wrapped
 from umakit.cli.options import find_backends, parse_shapes
 from umakit.cli.sim_tables import (
     front_sentence,
@@ -178,7 +178,7 @@ def _one(
         say(f"note: {notice}", error=True)
     if missing:
         say(f"note: {missing}", error=True)
-    console().print(network_table(predicted))
+    print_whole(network_table(predicted))
     say_wrapped(offload_summary(predicted.report))
     return 0
 
@@ -221,7 +221,7 @@ def _many(
 def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
     for notice in sweep.notices:
         say(f"note: {notice}", error=True)
-    console().print(sweep_table(sweep, simulate))
+    print_whole(sweep_table(sweep, simulate))
     for number, note in enumerate(notes_of(sweep), start=1):
         say_wrapped(f"({number}) {note}")
     say_wrapped(sweep_sentence(sweep))

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from umakit.tools.sweeps import PredictedLayer, PredictedNetwork, Sweep, SweptMachine
 
 FRONT = "*"
+NARROWEST_NAME = 16
+"""Minimum width of the names of layers in columns of the terminal."""
+
 COST_NAMES = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
 
 
@@ -18,6 +21,7 @@ def network_table(network: PredictedNetwork) -> Table:
     """Return a table of the layers of a network, with totals of those on the accelerator."""
     right = ("MACs", "cycles", "/ bound", "bytes", "utilisation", "scratchpad")
     table = new_table("layer", "where", *right, right=right)
+    table.columns[0].min_width = NARROWEST_NAME
     for layer in network.layers:
         table.add_row(layer.name, layer.where, *_layer_cells(layer))
     if network.offloaded:

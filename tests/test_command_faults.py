@@ -158,6 +158,7 @@ def test_a_file_that_cannot_be_written(
         "umakit.tools.diff.diff_model",
         "umakit.tools.page.make_page",
         "umakit.pipeline.lower",
+        "umakit.tools.sweeps.sweep.predict_machine",
     )
     monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO):

@@ -133,10 +133,13 @@ def _label(axes: Axes, front: list[tuple[int, int, SweptMachine]]) -> None:
     labels: dict[tuple[int, int], str] = {}
     for x, y, each in front:
         labels.setdefault((x, y), settings_text(each.machine.settings))
+    left, right = axes.get_xlim()
     for (x, y), text in list(labels.items())[:MOST_LABELLED]:
+        is_right = x > (left + right) / 2
         axes.annotate(
-            shortened(shown(text), LONGEST_LABEL), (x, y), xytext=(5, 4),
-            textcoords="offset points", fontsize=6, parse_math=False,
+            shortened(shown(text), LONGEST_LABEL), (x, y), xytext=(-5 if is_right else 5, 5),
+            textcoords="offset points", ha="right" if is_right else "left", fontsize=6,
+            parse_math=False,
         )  # fmt: skip
 
 
