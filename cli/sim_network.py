@@ -219,7 +219,7 @@ def _many(
 
 
 def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
-    for notice in sweep.notices:
+    for notice in sweep.common_notices:
         say(f"note: {notice}", error=True)
     print_whole(sweep_table(sweep, simulate))
     for number, note in enumerate(notes_of(sweep), start=1):
@@ -264,17 +264,20 @@ class _Lines:
 
     def __init__(self) -> None:
         self._started = self._last = time.monotonic()
-        self._stage, self._first, self._begun = "", 0, self._started
+        self._stage, self._first = "", 0
+        self._begun: float | None = None
 
     def tell(self, stage: str, done: int, count: int) -> None:
         """Print a line at most every two seconds."""
         now = time.monotonic()
         if stage != self._stage:
-            self._stage, self._first, self._begun = stage, done, now
+            self._stage, self._first, self._begun = stage, done, None
+        elif self._begun is None and done > self._first:  # workers have started by now
+            self._first, self._begun = done, now
         if now - self._last < 2:
             return
         self._last, text = now, f"{stage}: {done} of {count} machines"
         new = done - self._first
-        if new and done < count:
+        if self._begun is not None and new and done < count:
             text += f", {(now - self._begun) / new * (count - done):.0f} s left"
         say(f"[{now - self._started:5.1f} s] {text}", error=True)

@@ -92,7 +92,7 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
         ]
         cells += _simulated(each) if simulate else []
         style = "bold green" if each.on_front else ""
-        number = numbers.get(_note(each))
+        number = numbers.get(_note(each, sweep))
         note = [f"({number})" if number else ""] if numbers else []
         table.add_row(FRONT if each.on_front else "", *cells, *note, style=style)
     return table
@@ -107,11 +107,12 @@ def fixed_settings(sweep: Sweep) -> dict[str, object]:
 
 
 def notes_of(sweep: Sweep) -> list[str]:
-    """Return why machines have no cycles; the table has the number of each, from 1."""
-    return list(dict.fromkeys(note for each in sweep.machines if (note := _note(each))))
+    """Return what is to be said about single machines: why one has no cycles, or what its backend
+    says about it. The table has the number of each, from 1."""
+    return list(dict.fromkeys(note for each in sweep.machines if (note := _note(each, sweep))))
 
 
-def _note(each: SweptMachine) -> str:
+def _note(each: SweptMachine, sweep: Sweep) -> str:
     if each.machine.refused:
         return f"refused: {each.machine.refused}"
     if each.simulated is not None and each.simulated.failed:
@@ -120,7 +121,7 @@ def _note(each: SweptMachine) -> str:
         return "takes no layer"
     if each.machine.cycles is None:
         return f"{each.machine.predicted_layers} of {each.machine.layers} layers predicted"
-    return ""
+    return "; ".join(n for n in each.machine.notices if n not in sweep.common_notices)
 
 
 def _simulated(each: SweptMachine) -> list[str]:

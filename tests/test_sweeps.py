@@ -13,12 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from umakit.cli.main import run_command
+from umakit.cli.sim_tables import notes_of
 
 import umakit
 from umakit.errors import InputError, OutputError, RecordsError
 from umakit.pipeline import import_network
 from umakit.tools.page import make_page
-from umakit.tools.sweeps import Source, machine_with, points, predict_network, sweep_machines
+from umakit.tools.sweeps import (
+    PredictedMachine,
+    Source,
+    Sweep,
+    SweptMachine,
+    machine_with,
+    points,
+    predict_network,
+    sweep_machines,
+)
 from umakit.tools.sweeps.pareto import Offer, pareto_front
 from umakit.tools.sweeps.plot import check_plot, draw_sweep
 from umakit.tools.tuning.workers import cluster_workers
@@ -294,6 +304,18 @@ def test_damaged_records(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(RecordsError) as caught:
         sweep_machines(source(), SETTINGS[1:2], records=path)
     assert message in str(caught.value) and path.read_text() == text
+
+
+def test_what_one_machine_alone_says_is_beside_it() -> None:
+    def machine(rows: int, *notices: str, refused: str = "") -> SweptMachine:
+        settings = {"array.rows": rows}
+        found = PredictedMachine(settings, refused, cycles=rows, layers=1, notices=list(notices))
+        return SweptMachine(found)
+
+    machines = machine(1, "all", "one"), machine(2, "all"), machine(3, refused="no")
+    sweep = Sweep("npu", "net", ("cells",), machines)
+    assert sweep.notices == ("all", "one") and sweep.common_notices == ("all",)
+    assert notes_of(sweep) == ["one", "refused: no"]
 
 
 def test_settings_of_python_are_checked() -> None:

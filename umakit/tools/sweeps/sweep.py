@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -94,6 +95,12 @@ class Sweep:
     def notices(self) -> tuple[str, ...]:
         """What network and backend say, one sentence each."""
         return tuple(dict.fromkeys(n for each in self.machines for n in each.machine.notices))
+
+    @cached_property
+    def common_notices(self) -> tuple[str, ...]:
+        """Those of all machines that are not refused."""
+        said = [each.machine.notices for each in self.machines if not each.machine.refused]
+        return tuple(n for n in self.notices if all(n in each for each in said))
 
     @property
     def failed(self) -> tuple[SweptMachine, ...]:
