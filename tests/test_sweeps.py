@@ -149,14 +149,17 @@ def test_what_was_loaded_of_a_copy_is_gone(tmp_path: Path) -> None:
 
 
 def test_without_a_cost_model_one_sentence_says_so(
-    capsys: pytest.CaptureFixture[str], refused: Callable[..., str]
+    capsys: pytest.CaptureFixture[str],
+    refused: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     words = ["sim", str(DIGITS), "-b", STRAWBERRY]
     assert run_command(words) == 0
     printed = capsys.readouterr()
     sentence = f"{STRAWBERRY} predicts no cycles: it registers no planner that cuts layers"
     assert f"note: {sentence}\n" in printed.err
-    assert "(0 of 5" in printed.out
+    assert "on the accelerator (0 of 5 predicted)" in printed.out
     error = refused(*words, "--sweep", "array.rows=4,8")
     assert error == f"{sentence}; `uma report` counts them where a simulator answers"
 
