@@ -30,8 +30,8 @@ the CPU, and layers that the backend does not cut into tiles, have no prediction
 --set changes a value of accel.toml in a copy of the backend, such as --set array.rows=32 or \
 --set scratchpad.size=64K; --sweep tries several values, and all combinations of several --sweep. \
 A machine that the backend refuses is a row with the reason. A machine is on the front (marked *) \
-if no other one that takes as many operators needs fewer cycles or costs less, and is in nothing \
-worse. --simulate compiles and runs the network on the machines of the front.
+if no other one that takes the same operators, or more, needs fewer cycles or costs less, and is \
+in nothing worse. --simulate compiles and runs the network on the machines of the front.
 
 With --records each finished machine is written down; after Ctrl-C the same command goes on. The \
 result does not depend on who does the work: this process, --workers more of them, or the workers \

@@ -30,6 +30,7 @@ def test_a_reader_who_types_along_sees_what_the_page_shows(
     assert (tmp_path / "alone.jsonl").read_bytes() == (tmp_path / "sweep.jsonl").read_bytes()
 
 
+@pytest.mark.page
 def test_the_python_of_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
