@@ -55,6 +55,20 @@ def say_wrapped(text: str) -> None:
     console().print(shown(text))
 
 
+def print_whole(table: Any) -> None:
+    """Print a table at least as wide as its numbers need, which a narrow terminal then wraps.
+
+    A narrower one would lack digits.
+    """
+    from rich.measure import Measurement
+
+    out = console()
+    out.width = max(
+        out.width, Measurement.get(out, out.options.update(width=10_000), table).minimum
+    )
+    out.print(table)
+
+
 def print_json(value: Any) -> None:
     """Print a result for other programs."""
     print(json.dumps(value, indent=2))

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma sim`: cycles of a matrix product on a systolic array, without a model."""
+"""`uma sim`: predicted cycles of a matrix product, of a network, and of a sweep over machines."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from umakit.cli.console import console, print_json
+from umakit.cli.options import ForceOption, KeepLayoutOption, RoundingOption, ShapesOption
+from umakit.cli.sim_network import SweepFiles, simulate_network
 from umakit.cli.tables import new_table
 
+from umakit.errors import InputError
 from umakit.machine.systolic import (
     Dataflow,
     SystolicArray,
@@ -17,26 +21,134 @@ from umakit.machine.systolic import (
     systolic_cycles,
 )
 
-HELP = """Cycles of a matrix product on a systolic array: a what-if without any model.
+HELP = """Predict cycles without compiling or running: of a network, or of a matrix product.
 
-The product of an M x K with a K x N matrix is cut into folds of the array's size, which do not \
+`uma sim MODEL -b BACKEND` runs all stages up to the memory plan, and asks the cost model of the \
+backend for the cycles of each layer, as `uma report` shows them beside simulated ones. Layers on \
+the CPU, and layers that the backend does not cut into tiles, have no prediction.
+
+--set changes a value of accel.toml in a copy of the backend, such as --set array.rows=32 or \
+--set scratchpad.size=64K; --sweep tries several values, and all combinations of several --sweep. \
+A machine that the backend refuses is a row with the reason. A machine is on the front (marked *) \
+if no other one that takes the same operators, or more, needs fewer cycles or costs less, and is \
+in nothing worse. --simulate compiles and runs the network on the machines of the front.
+
+With --records each finished machine is written down; after Ctrl-C the same command goes on. The \
+result does not depend on who does the work: this process, --workers more of them, or the workers \
+of a dask scheduler, which need umakit, the model and the backend at the same paths \
+(`pip install 'umakit\\[cluster]'`).
+
+`uma sim --gemm M,N,K` needs no model. The product of an M x K with a K x N matrix is cut into \
+folds of the array's size, which do not \
 overlap. A convolution is one with M = rows x columns of its result, N = output channels and \
 K = kernel rows x kernel columns x input channels. Without drain the counts are those of \
 SCALE-Sim; an array that moves results out in cycles of their own needs --drain ROWS; one that \
 takes the next fold's operands in while it computes, --preload: it is filled and drained once.
 
-"utilisation" is the product's multiply-accumulates over those that the array could do in all \
-cycles; "filled" the share of the folds that the product fills."""
+"utilisation" is the multiply-accumulates over those that the array could do in all \
+cycles; "filled" the share of the folds that a product fills.
 
-EPILOG = "Example:  uma sim --gemm 1024,16,27 --rows 16 --cols 16 --dataflow all"
+Exit code: 0; 1 if a run of --simulate failed, 130 after Ctrl-C, 2 for a mistake of the call."""
+
+EPILOG = """Examples:  uma sim net.tflite -b chocolate_accelerator
+
+uma sim net.tflite -b ./my_npu --set array.rows=32 --json
+
+uma sim net.tflite -b ./my_npu --sweep scratchpad.size=32K,64K --sweep array.rows=8,16 \
+--records sweep.jsonl --plot sweep.svg --workers 4 --simulate
+
+uma sim --gemm 1024,16,27 --rows 16 --cols 16 --dataflow all"""
 
 ALL = "all"
 
+SHARED = ("as_json",)
+OF_PRODUCTS = ("gemm", "rows", "cols", "dataflow", "drain", "preload", "pack_columns")
+"""Parameters of `uma sim --gemm`; but for `SHARED`, all others are of `uma sim MODEL`."""
+
+SimModelArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file, or a Relax module "
+        "(.json).",
+        show_default=False,
+    ),
+]
+SimBackendOption = Annotated[
+    str | None,
+    typer.Option("--backend", "-b", help="Name or folder of the accelerator.", show_default=False),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="A value of accel.toml, as KEY=VALUE; K and M are 1,024 and 1,048,576. Repeat it.",
+        show_default=False,
+        metavar="KEY=VALUE",
+    ),
+]
+SweepOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--sweep",
+        help="Several values of a key, as KEY=VALUE,VALUE; repeat it for all combinations.",
+        show_default=False,
+        metavar="KEY=VALUE,...",
+    ),
+]
+CostOption = Annotated[
+    str,
+    typer.Option(help="Cost beside cycles that the front is of: cells, scratchpad, or both."),
+]
+SimulateFlag = Annotated[
+    bool,
+    typer.Option("--simulate", help="Compile and run the network on the machines of the front."),
+]
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(help="Draw the sweep as .svg, .png or .pdf.", show_default=False),
+]
+SweepRecordsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--records",
+        "-r",
+        help="The file of finished machines (JSON Lines) to write, or to go on with.",
+        show_default=False,
+    ),
+]
+WorkersOption = Annotated[
+    int,
+    typer.Option("--workers", "--jobs", "-j", min=1, max=1024, help="Processes of this machine."),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Use the workers of the dask scheduler at this address, such as tcp://host:8786.",
+        show_default=False,
+    ),
+]
+
 
 def sim(
+    context: typer.Context,
+    model: SimModelArgument = None,
+    backend: SimBackendOption = None,
+    set_: SetOption = None,
+    sweep: SweepOption = None,
+    cost: CostOption = "both",
+    simulate: SimulateFlag = False,
+    records: SweepRecordsOption = None,
+    plot: PlotOption = None,
+    workers: WorkersOption = 1,
+    scheduler: SchedulerOption = None,
+    input_shapes: ShapesOption = None,
+    rounding: RoundingOption = None,
+    keep_layout: KeepLayoutOption = False,
+    force: ForceOption = False,
     gemm: Annotated[
-        str, typer.Option(help="Sizes of the product: M,N,K.", show_default=False, metavar="M,N,K")
-    ],
+        str | None,
+        typer.Option(help="Sizes of a product: M,N,K.", show_default=False, metavar="M,N,K"),
+    ] = None,
     rows: Annotated[int, typer.Option(help="Rows of the array.")] = 16,
     cols: Annotated[int, typer.Option(help="Columns of the array.")] = 16,
     dataflow: Annotated[
@@ -56,8 +168,55 @@ def sim(
         typer.Option("--pack-columns", help="Few channels share the columns among positions (os)."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-) -> None:
+) -> int:
     """Registered with the help text above."""
+    _check_one(context, model, gemm)
+    if gemm is not None:
+        array = (rows, cols, drain, preload, pack_columns)
+        _product(gemm, array, dataflow, as_json)
+        return 0
+    assert model is not None  # one of both is given
+    if backend is None:
+        raise InputError("a network needs an accelerator", fix="name it with --backend")
+    return simulate_network(
+        model,
+        backend,
+        set_ or [],
+        sweep or [],
+        SweepFiles(records, plot, force),
+        cost=cost,
+        simulate=simulate,
+        workers=workers,
+        scheduler=scheduler,
+        input_shapes=input_shapes,
+        rounding=rounding,
+        keep_layout=keep_layout,
+        as_json=as_json,
+    )
+
+
+def _check_one(context: typer.Context, model: Path | None, gemm: str | None) -> None:
+    """Refuse a call with both or none of model and product, or with options of the other."""
+    if (model is None) == (gemm is None):
+        raise InputError(
+            "give either a network or --gemm M,N,K"
+            + ("" if model is None else ", not both of them")
+        )
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        source = context.get_parameter_source(name)
+        if source is None or source.name != "COMMANDLINE" or name in SHARED:
+            continue
+        if (name in OF_PRODUCTS) != (gemm is not None):
+            goes = "with a network" if gemm is not None else "with --gemm"
+            raise InputError(f"{parameter.opts[0]} goes {goes} only", fix="leave it out")
+
+
+def _product(
+    gemm: str, array: tuple[int, int, int, bool, bool], dataflow: str, as_json: bool
+) -> None:
+    """Print the cycles of a matrix product on an array: rows, columns, drain, preload, packing."""
+    rows, cols, drain, preload, pack_columns = array
     product = parse_product(gemm)
     dataflows = list(Dataflow) if dataflow == ALL else [Dataflow.named(dataflow)]
     found = {

@@ -102,6 +102,8 @@ WRITING = {
     "report": "report model.onnx -o out.html",
     "calibrate": "calibrate chocolate_accelerator -o out.json",
     "tune": f"tune {TUNED} -b chocolate_accelerator --clock 1 --simulate 0 --records out.json",
+    "sim records": f"sim {TUNED} -b chocolate_accelerator --sweep array.rows=8 --records out.json",
+    "sim plot": f"sim {TUNED} -b chocolate_accelerator --sweep array.rows=8 --plot out.svg",
 }
 READING = {
     "partition": "partition model.onnx",
@@ -156,6 +158,7 @@ def test_a_file_that_cannot_be_written(
         "umakit.tools.diff.diff_model",
         "umakit.tools.page.make_page",
         "umakit.pipeline.lower",
+        "umakit.tools.sweeps.sweep.predict_machine",
     )
     monkeypatch.setattr("umakit.tools.calibration.calibrate", lambda *_, **__: NOTHING_MEASURED)
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO):

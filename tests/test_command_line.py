@@ -30,7 +30,7 @@ from umakit.version import __version__
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 MODEL, HELD_OUT = EXAMPLES / "digits.onnx", EXAMPLES / "held_out.npz"
 VANILLA = "vanilla_accelerator"
-OTHER_FILES = ("calibrate", "cosim", "report", "tune")
+OTHER_FILES = ("calibrate", "cosim", "report", "sim", "tune")
 """Commands whose examples have files and backends that are not there."""
 
 Uma = Callable[..., tuple[int, str, str]]

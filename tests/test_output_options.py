@@ -53,7 +53,11 @@ DECIDED: dict[str, dict[str, str]] = {
         "rounding": NEITHER, "wave": WRITTEN,
     },
     "report": {**MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ},
-    "sim": {"gemm": NEITHER, "dataflow": NEITHER},
+    # Records that exist are read as well, as those of tune are.
+    "sim": {
+        **MODEL, "records": WRITTEN, "plot": WRITTEN, "set_": NEITHER, "sweep": NEITHER,
+        "cost": NEITHER, "scheduler": NEITHER, "gemm": NEITHER, "dataflow": NEITHER,
+    },
     # Records that exist are read as well, and replaced by more of them.
     "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
     "size": {"library": READ, "device": NEITHER},
@@ -67,7 +71,11 @@ DECIDED: dict[str, dict[str, str]] = {
 """By command, every argument and option that is a path or a text."""
 
 PATHS_AND_TEXTS = (Path, Path | None, str, str | None, list[str] | None, list[Path] | None)
-SUFFIXES = {("compile", "memory_map"): ".svg", ("package", "output"): ".tar"}
+SUFFIXES = {
+    ("compile", "memory_map"): ".svg",
+    ("package", "output"): ".tar",
+    ("sim", "plot"): ".svg",
+}
 FIXED = {"check": ["--draws", "1"], "package": ["--format", "tar"], "report": ["--seed", "1"]}
 NEEDED = {
     ("run", "wave"): ["--rtl", "strawberry_accelerator"],
@@ -381,6 +389,8 @@ def test_a_command_again_replaces_what_it_wrote(
         "diff model.onnx -o mine",
         "report model.onnx -o mine.html",
         "tune model.onnx -b npu --records mine.json",
+        "sim model.onnx -b npu --sweep array.rows=8 --records mine.json",
+        "sim model.onnx -b npu --sweep array.rows=8 --plot mine.svg",
         "compile model.onnx -o mine",
         "package lib --format arduino -o mine",
         "new mine",

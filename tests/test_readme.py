@@ -85,6 +85,7 @@ def test_every_page_with_commands_is_run() -> None:
         "new-layer.md",
         "new-tiles.md",
         "several-accelerators.md",
+        "sweeps.md",
         "your-cost-model.md",
         "your-rtl.md",
         "your-simulator.md",

@@ -36,6 +36,7 @@ from umakit.library.options import ExportOptions as ExportOptions
 from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
+from umakit.memory.plan import MemoryPlan
 from umakit.memory.planning import plan_memory
 from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
 from umakit.memory.scratchpads import in_own_scratchpads, scratchpads_hold
@@ -44,6 +45,7 @@ from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
 from umakit.program.building import build_program
 from umakit.program.overlap import overlap_with_cpu
+from umakit.program.program import Program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend
@@ -263,6 +265,47 @@ def export_program(
         UmakitError: its subclass says which stage refused and why.
     """
     options = options or ExportOptions()
+    planned = plan_program(model, partitioned, backends, options, progress)
+    with _naming_file_of(model):
+        progress("writing the library")
+        relax_text = partitioned.module.script(show_meta=False)
+        return write_library(
+            destination, planned.program, planned.memory, partitioned.report, planned.backends,
+            relax_text, options.weights, inputs, options.force,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PlannedProgram:
+    """A network behind the stages `lower`, `program` and `memory`, of which no C is written yet.
+
+    Attributes:
+        program: its steps, kernels and tensors.
+        memory: the place of each tensor.
+        backends: by target, the backends that the program uses.
+    """
+
+    program: Program
+    memory: MemoryPlan
+    backends: Mapping[str, Backend]
+
+
+@tvm_api.one_at_a_time
+def plan_program(
+    model: Model,
+    partitioned: Partitioned,
+    backends: Sequence[Backend],
+    options: ExportOptions,
+    progress: Progress = lambda stage: None,
+) -> PlannedProgram:
+    """Run the stages `lower`, `program` and `memory`.
+
+    Args:
+        model, partitioned, backends, options, progress: as in `export_program`.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
     with _naming_file_of(model):
         progress("lowering to kernels")
         lowered = lower_to_kernels(model, partitioned, backends, options)
@@ -288,12 +331,7 @@ def export_program(
             )
         plan = plan_memory(program, pools, options.planner)
         validate_plan(program, plan)
-        progress("writing the library")
-        relax_text = partitioned.module.script(show_meta=False)
-        return write_library(
-            destination, program, plan, partitioned.report, by_target, relax_text,
-            options.weights, inputs, options.force,
-        )  # fmt: skip
+    return PlannedProgram(program, plan, by_target)
 
 
 def lower_to_kernels(

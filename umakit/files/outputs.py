@@ -68,6 +68,7 @@ PAGE = FileKind("report of umakit", b'<meta name="generator" content="umakit')
 JUNIT = FileKind("JUnit report of umakit", b'<testsuite name="uma check ')
 WAVEFORM = FileKind("waveform of umakit", b"fstWriter")
 MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")
+SWEEP_PLOT = FileKind("plot of a sweep of umakit", b"umakit sweep plot")
 
 
 def check_parent(output: Path) -> None:

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma sim MODEL`: predicts a network on an accelerator, and on many variants of it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from umakit.cli.console import console, print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.options import find_backends, parse_shapes
+from umakit.cli.sim_tables import (
+    front_sentence,
+    network_table,
+    notes_of,
+    sweep_sentence,
+    sweep_table,
+)
+from umakit.cli.tables import offload_summary
+
+from umakit.errors import InputError
+from umakit.files.outputs import check_distinct
+
+if TYPE_CHECKING:
+    from umakit.backend.base import UMABackend
+    from umakit.tools.sweeps import Cost, Source, Sweep
+    from umakit.tools.sweeps.settings import Settings
+    from umakit.tools.tuning.workers import Workers
+
+BOTH = "both"
+
+
+@dataclass(frozen=True)
+class SweepFiles:
+    """The files that a sweep writes.
+
+    Attributes:
+        records: file of finished machines; None for none.
+        plot: the picture; None for none.
+        force: whether a picture replaces a file that umakit did not write.
+    """
+
+    records: Path | None
+    plot: Path | None
+    force: bool
+
+    @property
+    def written(self) -> list[Path]:
+        """The files."""
+        return [path for path in (self.records, self.plot) if path is not None]
+
+    def check(self, inputs: list[Path]) -> None:
+        """Refuse files that must not be written.
+
+        Raises:
+            UmakitError: names the file.
+        """
+        from umakit.tools.sweeps.plot import check_plot
+        from umakit.tools.sweeps.records import check_records
+
+        check_distinct(self.records, self.plot)
+        if self.plot is not None:
+            check_plot(self.plot, inputs, force=self.force)
+        if self.records is not None:
+            check_records(self.records, inputs)
+
+
+def simulate_network(
+    model: Path,
+    backend: str,
+    set_: list[str],
+    sweep: list[str],
+    files: SweepFiles,
+    *,
+    cost: str,
+    simulate: bool,
+    workers: int,
+    scheduler: str | None,
+    input_shapes: list[str] | None,
+    rounding: str | None,
+    keep_layout: bool,
+    as_json: bool,
+) -> int:
+    """Predict a network on one machine, or on all of a sweep, and print the result.
+
+    Args:
+        model: the network's file.
+        backend: name or folder of the accelerator.
+        set_, sweep: texts of `--set` and `--sweep`.
+        files: what is written.
+        cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
+        as_json: whether JSON is printed instead of tables.
+
+    Returns:
+        The exit code.
+    """
+    shapes = parse_shapes(input_shapes)
+    costs = _costs(cost)
+    with progress() as tell:
+        tell("loading TVM")
+        from umakit.frontend import model_files
+        from umakit.registration.inputs import input_files
+        from umakit.tools.sweeps import Source, parse_settings, parse_sweeps, read_configuration
+
+        (found,) = find_backends([backend])
+        read = input_files(backends=[found], model=model_files(model))
+        files.check(read)
+        if not sweep and (files.written or simulate):
+            raise InputError("--records, --plot and --simulate go with --sweep only")
+        configuration = read_configuration(found.folder)
+        settings = parse_settings(set_, configuration)
+        points = parse_sweeps(sweep, configuration, settings)
+        source = Source.of(
+            model, found.folder, shapes=shapes, rounding=rounding, keep_layout=keep_layout,
+            others=files.written,
+        )  # fmt: skip
+        if not sweep:
+            return _one(source, found, settings, tell, as_json)
+        _check_predicts(found)
+    return _many(source, points, costs, files, read, simulate, (workers, scheduler), as_json)
+
+
+def _costs(text: str) -> tuple[Cost, ...]:
+    """Return the costs of a front.
+
+    Raises:
+        InputError: there is no such cost.
+    """
+    known: tuple[Cost, ...] = ("cells", "scratchpad")
+    if text == BOTH:
+        return known
+    for each in known:
+        if each == text:
+            return (each,)
+    raise InputError(f"--cost {text!r} is not one of cells, scratchpad and both")
+
+
+def _check_predicts(backend: UMABackend) -> None:
+    from umakit.tools.sweeps.predict import without_cost_model
+
+    sentence = without_cost_model(backend)
+    if sentence:
+        raise InputError(sentence, fix="`uma report` counts them where a simulator answers")
+
+
+def _one(
+    source: Source,
+    backend: UMABackend,
+    settings: Settings,
+    tell: Callable[[str], None],
+    as_json: bool,
+) -> int:
+    """Predict one machine, and print its layers."""
+    from umakit.tools.sweeps import machine_with, predict_network
+    from umakit.tools.sweeps.points import network_of
+    from umakit.tools.sweeps.predict import without_cost_model
+
+    tell("importing the network")
+    network = network_of(source)
+    with machine_with(backend.folder, settings) as machine:
+        predicted = predict_network(network, machine, source.options, tell)
+    missing = without_cost_model(backend)
+    if as_json:
+        view = {
+            "model": Path(source.model).name,
+            "backend": backend.target_name,
+            "settings": dict(settings),
+            **predicted.as_json(),
+        }
+        print_json(view)
+        return 0
+    for notice in predicted.notices:
+        say(f"note: {notice}", error=True)
+    if missing:
+        say(f"note: {missing}", error=True)
+    print_whole(network_table(predicted))
+    say_wrapped(offload_summary(predicted.report))
+    return 0
+
+
+def _many(
+    source: Source,
+    points: list[dict[str, Any]],
+    costs: tuple[Cost, ...],
+    files: SweepFiles,
+    read: list[Path],
+    simulate: bool,
+    pool: tuple[int, str | None],
+    as_json: bool,
+) -> int:
+    """Predict all machines of a sweep, and print and draw them."""
+    from umakit.tools.sweeps import sweep_machines
+    from umakit.tools.sweeps.plot import draw_sweep
+
+    with _shown() as tell:
+        try:
+            with _workers(*pool) as workers:
+                sweep = sweep_machines(
+                    source, points, costs=costs, simulate=simulate, records=files.records,
+                    inputs=read, workers=workers, tell=tell,
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            if files.records is None:
+                raise
+            say(f"interrupted; the same command goes on with {files.records}", error=True)
+            return 130
+    if files.plot is not None:
+        draw_sweep(sweep, files.plot, read, force=files.force)
+    if as_json:
+        print_json(sweep.as_json())
+    else:
+        _print(sweep, simulate, files)
+    return 1 if sweep.failed else 0
+
+
+def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
+    for notice in sweep.common_notices:
+        say(f"note: {notice}", error=True)
+    print_whole(sweep_table(sweep, simulate))
+    for number, note in enumerate(notes_of(sweep), start=1):
+        say_wrapped(f"({number}) {note}")
+    say_wrapped(sweep_sentence(sweep))
+    say_wrapped(front_sentence(sweep))
+    for path in files.written:
+        say(f"Wrote {path}")
+
+
+def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:
+    from umakit.tools.tuning.workers import cluster_workers, local_workers
+
+    return local_workers(count) if scheduler is None else cluster_workers(scheduler)
+
+
+@contextlib.contextmanager
+def _shown() -> Iterator[Callable[[str, int, int], None]]:
+    """Show finished machines and the time left: a bar on a terminal, lines elsewhere."""
+    if sys.stderr.isatty():
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        columns = (TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn(),
+                   TimeRemainingColumn())  # fmt: skip
+        with Progress(*columns, console=console(error=True), transient=True) as bar:
+            task = bar.add_task("")
+            yield lambda stage, done, count: bar.update(
+                task, description=stage, completed=done, total=count
+            )
+        return
+    yield _Lines().tell
+
+
+class _Lines:
+    """Progress as lines for what is no terminal, once it takes more than two seconds."""
+
+    def __init__(self) -> None:
+        self._started = self._last = time.monotonic()
+        self._stage, self._first = "", 0
+        self._begun: float | None = None
+
+    def tell(self, stage: str, done: int, count: int) -> None:
+        """Print a line at most every two seconds."""
+        now = time.monotonic()
+        if stage != self._stage:
+            self._stage, self._first, self._begun = stage, done, None
+        elif self._begun is None and done > self._first:  # workers have started by now
+            self._first, self._begun = done, now
+        if now - self._last < 2:
+            return
+        self._last, text = now, f"{stage}: {done} of {count} machines"
+        new = done - self._first
+        if self._begun is not None and new and done < count:
+            text += f", {(now - self._begun) / new * (count - done):.0f} s left"
+        say(f"[{now - self._started:5.1f} s] {text}", error=True)

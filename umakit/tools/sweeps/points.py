@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One machine of a sweep: what is asked of a worker, and what it answers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, with_config
+
+from umakit.backend.base import UMABackend
+from umakit.devices import HOST
+from umakit.devices.catalogue import RTL
+from umakit.devices.designs import design_from
+from umakit.devices.run import run_library, select_inputs
+from umakit.errors import (
+    BackendError,
+    InputError,
+    LoweringError,
+    MemoryPlanError,
+    ModelError,
+    RecordsError,
+    StorageError,
+    UmakitError,
+    short_path,
+)
+from umakit.files.staging import temporary_folder
+from umakit.frontend import model_files
+from umakit.partition.report import CPU
+from umakit.pipeline import (
+    ExportOptions,
+    Network,
+    export_program,
+    import_network,
+    partition_network,
+)
+from umakit.tools.inputs import random_inference
+from umakit.tools.sweeps.machines import backend_digest, machine_with
+from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
+from umakit.tools.sweeps.settings import Settings, Value
+from umakit.version import __version__
+
+REFUSALS = (BackendError, LoweringError, MemoryPlanError, InputError)
+"""What a backend says about a machine that it cannot be, or that cannot run the network."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network and a backend, as another process finds them.
+
+    Attributes:
+        model: path of the network's file.
+        folder: folder of the backend.
+        shapes: shapes of inputs with symbolic dimensions, by name.
+        rounding, keep_layout: as in `umakit.compile_model` and `umakit.ExportOptions`.
+        model_files: all files of the network.
+        others: files that are none of the backend's, such as those that a command writes.
+        model_digest, backend_digest: SHA-256 of what both consist of.
+    """
+
+    model: str
+    folder: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    rounding: str | None = None
+    keep_layout: bool = False
+    model_files: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    model_digest: str = ""
+    backend_digest: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        model: Path,
+        folder: Path,
+        *,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        rounding: str | None = None,
+        keep_layout: bool = False,
+        others: Sequence[Path] = (),
+    ) -> Source:
+        """Return a network and a backend as they are now.
+
+        Args:
+            model: the network's file.
+            folder: folder of the backend.
+            shapes: shapes of inputs with symbolic dimensions, by name.
+            rounding, keep_layout, others: as in the attributes.
+
+        Raises:
+            ModelError: the network's file cannot be read.
+        """
+        files = tuple(str(path.absolute()) for path in model_files(model))
+        found = cls(
+            str(model.absolute()),
+            str(folder.absolute()),
+            tuple((name, tuple(shape)) for name, shape in (shapes or {}).items()),
+            rounding,
+            keep_layout,
+            files,
+            tuple(str(path.absolute()) for path in others),
+        )
+        return replace(found, model_digest=found._model(), backend_digest=found._backend())
+
+    def _model(self) -> str:
+        digest = hashlib.sha256()
+        for file in self.model_files:
+            content = _read(Path(file))
+            digest.update(f"{len(content)}\0".encode())
+            digest.update(content)
+        return digest.hexdigest()
+
+    def _backend(self) -> str:
+        return backend_digest(Path(self.folder), [Path(other) for other in self.others])
+
+    def check(self) -> None:
+        """Refuse another network or backend at the same path: on another machine, or after a
+        change.
+
+        Raises:
+            RecordsError: a file is not what it was when the sweep began.
+        """
+        changed = {self.model: self._model() != self.model_digest,
+                   self.folder: self._backend() != self.backend_digest}  # fmt: skip
+        for path, is_changed in changed.items():
+            if is_changed:
+                raise RecordsError(
+                    "is not what it was when the sweep began", where=short_path(path),
+                    fix="let all workers see the same files, and sweep again",
+                )  # fmt: skip
+
+    def key(self, settings: Settings, kind: str) -> str:
+        """Return what identifies the answer to a question about a machine.
+
+        Args:
+            settings: of the machine.
+            kind: the question, such as `predicted`.
+        """
+        asked = {
+            "version": __version__,
+            "model": self.model_digest,
+            "backend": self.backend_digest,
+            "shapes": sorted(self.shapes),
+            "rounding": self.rounding,
+            "keep_layout": self.keep_layout,
+            "settings": dict(settings),
+            "kind": kind,
+        }
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def options(self) -> ExportOptions:
+        """The options of compilations."""
+        return ExportOptions(keep_layout=self.keep_layout)
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class PredictedMachine:
+    """A machine of a sweep, and what is predicted of it. What is not known is None.
+
+    Attributes:
+        settings: values by key of `accel.toml`.
+        refused: why the backend cannot be this machine, or not run the network; else empty.
+        cycles: cycles of all layers on the accelerator.
+        moved_bytes: bytes that these move over the bus.
+        utilisation: their multiply-accumulates over those that all cells could do, 0 to 1.
+        offloaded_macs, total_macs: multiply-accumulates on the accelerator, and of the network.
+        cells: multiply-accumulates that the machine can do in a cycle.
+        scratchpad_bytes: size of all memories that drivers address by offset.
+        largest_scratchpad_bytes: the most bytes of these that a layer takes.
+        layers, cpu_layers, predicted_layers: number of layers on the accelerator, on the CPU, and
+            of those on the accelerator whose cycles are predicted.
+        offloaded: numbers of the operators on the accelerator, in the order of the network.
+        notices: of network and backend.
+    """
+
+    settings: dict[str, Value]
+    refused: str = ""
+    cycles: int | None = None
+    moved_bytes: int | None = None
+    utilisation: float | None = None
+    offloaded_macs: int | None = None
+    total_macs: int | None = None
+    cells: int | None = None
+    scratchpad_bytes: int | None = None
+    largest_scratchpad_bytes: int | None = None
+    layers: int | None = None
+    cpu_layers: int | None = None
+    predicted_layers: int | None = None
+    offloaded: list[int] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, settings: Settings, found: PredictedNetwork) -> PredictedMachine:
+        """Return the figures of a network on a machine."""
+        placements = found.report.placements
+        return cls(
+            dict(settings),
+            cycles=found.cycles,
+            moved_bytes=found.moved_bytes,
+            utilisation=found.utilisation,
+            offloaded_macs=found.report.offloaded_macs,
+            total_macs=found.report.total_macs,
+            cells=found.cells,
+            scratchpad_bytes=found.scratchpad_bytes,
+            largest_scratchpad_bytes=found.largest_scratchpad_bytes,
+            layers=found.totals.layers,
+            cpu_layers=found.totals.cpu_layers,
+            predicted_layers=found.totals.predicted_layers,
+            offloaded=[number for number, row in enumerate(placements) if row.where != CPU],
+            notices=list(found.notices),
+        )
+
+    @property
+    def offloaded_share(self) -> float | None:
+        """The offloaded fraction of multiply-accumulates, 0 to 1; None if there are none."""
+        if self.offloaded_macs is None or not self.total_macs:
+            return None
+        return self.offloaded_macs / self.total_macs
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        view: dict[str, Any] = TypeAdapter(PredictedMachine).dump_python(self, mode="json")
+        return {**view, "refused": self.refused or None, "offloaded_share": self.offloaded_share}
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class SimulatedMachine:
+    """What a simulator counted on a machine of a sweep.
+
+    Attributes:
+        cycles: cycles of all layers on the accelerator; None if nothing counts them.
+        moved_bytes: bytes that these move over the bus; None if nothing counts them.
+        failed: why it could not be compiled or run, or why nothing counts cycles; else empty.
+        is_final: whether it would be the same again: False if a run failed.
+    """
+
+    cycles: int | None
+    moved_bytes: int | None
+    failed: str = ""
+    is_final: bool = True
+
+
+def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
+    """Predict a network on a copy of a backend with other settings.
+
+    Raises:
+        ModelError: the network cannot be imported.
+        RecordsError: network or backend are not what they were when the sweep began.
+        BackendError: a Python module that the backend imports is missing.
+        StorageError: there is no room for the copy.
+    """
+    source.check()
+    network = network_of(source)
+    try:
+        with machine_with(Path(source.folder), settings) as backend:
+            return PredictedMachine.of(settings, predict_network(network, backend, source.options))
+    except REFUSALS as error:
+        _raise_what_workers_lack(error)
+        return PredictedMachine(dict(settings), refused=_reason(error))
+
+
+def simulate_machine(source: Source, settings: Settings) -> SimulatedMachine:
+    """Compile and run a network on a copy of a backend with other settings, with random inputs.
+
+    What keeps it from being compiled or run is part of the answer.
+
+    Raises:
+        ModelError, RecordsError, StorageError, BackendError: as in `predict_machine`.
+    """
+    source.check()
+    network = network_of(source)
+    try:
+        with machine_with(Path(source.folder), settings) as backend:
+            kind = backend.configuration.device.simulator
+            if kind == "none" or backend.configuration.is_library:
+                return SimulatedMachine(None, None, "nothing simulates the accelerator")
+            with _library(network, backend, source.options) as library:
+                return _run(library, network, backend)
+    except StorageError:
+        raise
+    except UmakitError as error:
+        _raise_what_workers_lack(error)
+        return SimulatedMachine(None, None, _reason(error), is_final=False)
+
+
+@contextmanager
+def _library(network: Network, backend: UMABackend, options: ExportOptions) -> Iterator[Path]:
+    with temporary_folder("umakit-sweep-") as temporary:
+        partitioned = partition_network(network.model, [backend], options)
+        folder = temporary / "library"
+        yield export_program(network.model, partitioned, [backend], folder, options).path
+
+
+def _run(library: Path, network: Network, backend: UMABackend) -> SimulatedMachine:
+    """Run one inference of random numbers and return the cycles of the backend's layers."""
+    is_rtl = backend.configuration.is_only_rtl
+    inputs = select_inputs(library, random_inference(network.imported, 0))
+    designs = [design_from(backend.configuration, backend.folder)] if is_rtl else []
+    result = run_library(
+        library, inputs, profile=True, device=RTL.name if is_rtl else HOST.name, rtl=designs
+    )
+    own = [each for each in result.layers if each.where == backend.target_name]
+    cycles = [each.clock_cycles for each in own]
+    moved = [each.moved_bytes for each in own]
+    return SimulatedMachine(
+        _sum(cycles), _sum(moved), "" if own and None not in cycles else "nothing counts cycles"
+    )
+
+
+def _sum(figures: list[int | None]) -> int | None:
+    known = [each for each in figures if each is not None]
+    return sum(known) if known and len(known) == len(figures) else None
+
+
+def _raise_what_workers_lack(error: UmakitError) -> None:
+    """Raise an error again that is no refusal: a Python module is missing where a worker runs."""
+    if isinstance(error.__cause__, ImportError):
+        raise error
+
+
+def _reason(error: UmakitError) -> str:
+    """Return why a machine is refused, without what to do about it, which the settings are."""
+    return f"{error.where}: {error.what}" if error.where else error.what
+
+
+_networks: dict[Source, Network] = {}
+_importing = threading.Lock()
+"""Lock for importing: a cluster worker may have several threads, which share networks."""
+
+
+def network_of(source: Source) -> Network:
+    """Return the network of a source, which is imported once in a process.
+
+    Raises:
+        ModelError: it cannot be imported.
+    """
+    with _importing:
+        if source not in _networks:
+            _networks.clear()
+            _networks[source] = import_network(
+                source.model,
+                input_shapes={name: list(shape) for name, shape in source.shapes},
+                rounding=source.rounding,
+            )
+        return _networks[source]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"cannot be read: {error.strerror}", where=short_path(path)) from None

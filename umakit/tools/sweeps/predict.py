@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicts the cycles of a network on an accelerator without writing C.
+
+The stages up to the memory plan run as for `uma compile`, so that layers, tilings and what is
+refused are the same. Cycles are those of the cost model, as `uma report` shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from umakit.backend.base import UMABackend
+from umakit.devices.totals import CycleTotals, LayerCycles
+from umakit.errors import BackendError, UmakitError
+from umakit.machine.commands import moved_bytes
+from umakit.machine.planner import Prediction, prediction_of
+from umakit.machine.tiles import Tiles
+from umakit.partition.report import CPU, OffloadReport
+from umakit.pipeline import ExportOptions, Network, partition_network, plan_program
+from umakit.program.descriptions import tiles_of
+from umakit.program.program import KernelCall, Program
+from umakit.registration.code import raised
+
+
+@dataclass(frozen=True)
+class PredictedLayer:
+    """A step of the program.
+
+    Attributes:
+        number: number of the step in execution order, from 1.
+        name: name of the layer in the user's model.
+        where: `cpu` or the name of the backend.
+        operators: operators that it computes, by their names in Relax.
+        macs: multiply-accumulates computed from the shapes.
+        cycles: cycles of the device's clock by the cost model; None on the CPU and for layers that
+            the backend does not cut into tiles.
+        moved_bytes: bytes over the bus in both directions; None like `cycles`.
+        bound: lower bound of the cycles of all tilings; None like `cycles`.
+        scratchpad_bytes: bytes of the accelerator's memories that its tiles take; None like
+            `cycles`.
+        utilisation: multiply-accumulates over those that all cells could do in its cycles, 0 to 1;
+            None like `cycles`, and for layers without multiply-accumulates.
+    """
+
+    number: int
+    name: str
+    where: str
+    operators: tuple[str, ...]
+    macs: int
+    cycles: int | None = None
+    moved_bytes: int | None = None
+    bound: int | None = None
+    scratchpad_bytes: int | None = None
+    utilisation: float | None = None
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether no accelerator runs it."""
+        return self.where == CPU
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        return {**vars(self), "operators": list(self.operators)}
+
+
+@dataclass(frozen=True)
+class PredictedNetwork:
+    """A network on an accelerator, as its cost model predicts it.
+
+    Attributes:
+        layers: steps of the program in execution order.
+        report: where each operator went.
+        cells: multiply-accumulates that the machine can do in a cycle; None if it does not say.
+        scratchpad_bytes: size of all memories that drivers address by offset.
+        has_cost_model: whether the backend cuts layers into tiles, whose cycles are predicted.
+        notices: of network and backend, one sentence each.
+    """
+
+    layers: tuple[PredictedLayer, ...]
+    report: OffloadReport
+    cells: int | None
+    scratchpad_bytes: int
+    has_cost_model: bool
+    notices: tuple[str, ...]
+
+    @cached_property
+    def totals(self) -> CycleTotals:
+        """The sum of predicted cycles, and how many layers it includes."""
+        return CycleTotals.of(LayerCycles(each.on_cpu, None, each.cycles) for each in self.layers)
+
+    @property
+    def offloaded(self) -> tuple[PredictedLayer, ...]:
+        """The layers on the accelerator."""
+        return tuple(each for each in self.layers if not each.on_cpu)
+
+    @property
+    def cycles(self) -> int | None:
+        """The cycles of all layers on the accelerator; None if there are none, or one is
+        unknown."""
+        return _sum(each.cycles for each in self.offloaded)
+
+    @property
+    def moved_bytes(self) -> int | None:
+        """The bytes that these layers move; None like `cycles`."""
+        return _sum(each.moved_bytes for each in self.offloaded)
+
+    @property
+    def largest_scratchpad_bytes(self) -> int | None:
+        """The most bytes of scratchpads that one of these layers takes; None like `cycles`."""
+        found = [each.scratchpad_bytes for each in self.offloaded]
+        known = [each for each in found if each is not None]
+        return max(known) if known and len(known) == len(found) else None
+
+    @property
+    def utilisation(self) -> float | None:
+        """Multiply-accumulates of these layers over those that all cells could do in `cycles`."""
+        if self.cycles is None or not self.cells:
+            return None
+        return sum(each.macs for each in self.offloaded) / (self.cycles * self.cells)
+
+    @property
+    def offloaded_share(self) -> float | None:
+        """The offloaded fraction of multiply-accumulates, 0 to 1; None if there are none."""
+        return (
+            self.report.offloaded_macs / self.report.total_macs if self.report.total_macs else None
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        return {
+            "cycles": self.cycles,
+            "moved_bytes": self.moved_bytes,
+            "utilisation": self.utilisation,
+            "offloaded_macs": self.report.offloaded_macs,
+            "total_macs": self.report.total_macs,
+            "offloaded_share": self.offloaded_share,
+            "cells": self.cells,
+            "scratchpad_bytes": self.scratchpad_bytes,
+            "largest_scratchpad_bytes": self.largest_scratchpad_bytes,
+            "cycle_totals": self.totals.as_json(),
+            "notices": list(self.notices),
+            "layers": [each.as_json() for each in self.layers],
+        }
+
+
+def predict_network(
+    network: Network,
+    backend: UMABackend,
+    options: ExportOptions | None = None,
+    progress: Callable[[str], None] = lambda stage: None,
+) -> PredictedNetwork:
+    """Predict the cycles of a network on an accelerator without writing C.
+
+    Args:
+        network: a network of `umakit.pipeline.import_network`.
+        backend: the accelerator.
+        options: options of the compilation; default: those of `umakit.ExportOptions`.
+        progress: callback with a description of each stage.
+
+    Raises:
+        BackendError: the backend's Python failed.
+        UmakitError: the network cannot be compiled for it, as `umakit.compile_model` says.
+    """
+    options = options or ExportOptions()
+    progress("partitioning")
+    partitioned = partition_network(network.model, [backend], options, progress)
+    planned = plan_program(network.model, partitioned, [backend], options, progress)
+    progress("predicting cycles")
+    program = planned.program
+    layers = tuple(
+        _layer(number, call, program, partitioned.report, backend)
+        for number, call in enumerate(program.calls, start=1)
+    )
+    notices = (*network.model.notices, *backend.notices, *partitioned.notices)
+    return PredictedNetwork(
+        layers,
+        partitioned.report,
+        cells_of(backend),
+        scratchpad_bytes_of(backend),
+        backend.tiling is not None,
+        tuple(dict.fromkeys(notices)),
+    )
+
+
+def cells_of(backend: UMABackend) -> int | None:
+    """Return the multiply-accumulates that a machine can do in a cycle; None if it does not say."""
+    if backend.tiling is not None:
+        return backend.tiling.machine.macs_per_cycle
+    configuration = backend.configuration
+    array = configuration.array
+    return array.rows * array.columns if configuration.has_array else None
+
+
+def scratchpad_bytes_of(backend: UMABackend) -> int:
+    """Return the size in bytes of all memories that drivers address by offset."""
+    return sum(memory.size or 0 for memory in backend.configuration.scratchpads)
+
+
+def _layer(
+    number: int, call: KernelCall, program: Program, report: OffloadReport, backend: UMABackend
+) -> PredictedLayer:
+    operators = tuple(report.placements[row].operator for row in call.rows)
+    plain = PredictedLayer(number, call.label, call.target, operators, call.macs)
+    composite = program.kernels[call.kernel].composite if call.kernel else None
+    if call.target != backend.target_name or composite is None:
+        return plain
+    found = _predicted(program, composite, backend)
+    if found is None:
+        return plain
+    tiles, prediction = found
+    cells = cells_of(backend)
+    return PredictedLayer(
+        number, call.label, call.target, operators, call.macs,
+        cycles=prediction.cycles,
+        moved_bytes=moved_bytes(tiles),
+        bound=max(prediction.bound.compute, prediction.bound.memory),
+        scratchpad_bytes=tiles.scratchpad_bytes,
+        utilisation=call.macs / (prediction.cycles * cells) if call.macs and cells else None,
+    )  # fmt: skip
+
+
+def _predicted(
+    program: Program, composite: Any, backend: UMABackend
+) -> tuple[Tiles, Prediction] | None:
+    """Return the tiles of a layer and their prediction; None if the backend does not cut it."""
+    try:
+        tiles = tiles_of(program, composite, backend)
+        if tiles is None or backend.tiling is None:
+            return None
+        return tiles, prediction_of(backend.tiling, tiles)
+    except UmakitError:
+        raise
+    except Exception as error:  # a team's planner may raise anything
+        raise BackendError(
+            f"its planner failed: {raised(error, backend)}", where=backend.target_name
+        ) from error
+
+
+def _sum(figures: Iterable[int | None]) -> int | None:
+    """Return the sum of figures; None if there are none, or one is unknown."""
+    values = list(figures)
+    known = [each for each in values if each is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def without_cost_model(backend: UMABackend) -> str:
+    """Return a sentence about a backend that predicts nothing; empty if it predicts."""
+    if backend.tiling is not None:
+        return ""
+    return f"{backend.target_name} predicts no cycles: it registers no planner that cuts layers"

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicts a network on many machines, and finds those that no other one is better than."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from umakit.devices.totals import percent_above
+from umakit.errors import InputError
+from umakit.tools.sweeps.pareto import Offer, pareto_front
+from umakit.tools.sweeps.points import (
+    PredictedMachine,
+    SimulatedMachine,
+    Source,
+    predict_machine,
+    simulate_machine,
+)
+from umakit.tools.sweeps.records import SweepRecords
+from umakit.tools.sweeps.settings import Settings, configured, read_configuration
+from umakit.tools.tuning.workers import ThisProcess, Workers
+
+Answer = TypeVar("Answer")
+
+Cost = Literal["cells", "scratchpad"]
+COSTS: tuple[Cost, ...] = get_args(Cost)
+"""What a machine may cost: the multiply-accumulates that it can do in a cycle, and the bytes of all
+memories that drivers address by offset."""
+
+
+@dataclass(frozen=True)
+class SweptMachine:
+    """A machine of a sweep.
+
+    Attributes:
+        machine: its settings, and what is predicted of it.
+        on_front: whether no other machine of the sweep does as much in fewer cycles or at less
+            cost, and is in nothing worse.
+        simulated: what the simulator counted; None if it was not run.
+    """
+
+    machine: PredictedMachine
+    on_front: bool = False
+    simulated: SimulatedMachine | None = None
+
+    @property
+    def difference_percent(self) -> float | None:
+        """Predicted cycles above the simulated ones, in percent; None without one of them."""
+        simulated = None if self.simulated is None else self.simulated.cycles
+        return percent_above(self.machine.cycles, simulated)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        simulated = self.simulated
+        return {
+            **self.machine.as_json(),
+            "on_front": self.on_front,
+            "simulated_cycles": None if simulated is None else simulated.cycles,
+            "simulated_moved_bytes": None if simulated is None else simulated.moved_bytes,
+            "simulation_failed": (simulated.failed or None) if simulated is not None else None,
+            "difference_percent": self.difference_percent,
+        }
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The machines of a sweep in the order in which they were given.
+
+    Attributes:
+        backend: name of the backend.
+        model: file name of the network.
+        costs: the costs that the front is of, beside cycles.
+        machines: all machines.
+    """
+
+    backend: str
+    model: str
+    costs: tuple[Cost, ...]
+    machines: tuple[SweptMachine, ...]
+
+    @property
+    def front(self) -> tuple[SweptMachine, ...]:
+        """The machines that no other one is better than."""
+        return tuple(each for each in self.machines if each.on_front)
+
+    @property
+    def refused(self) -> tuple[SweptMachine, ...]:
+        """The machines that the backend cannot be, or that cannot run the network."""
+        return tuple(each for each in self.machines if each.machine.refused)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What network and backend say, one sentence each."""
+        return tuple(dict.fromkeys(n for each in self.machines for n in each.machine.notices))
+
+    @cached_property
+    def common_notices(self) -> tuple[str, ...]:
+        """Those of all machines that are not refused."""
+        said = [each.machine.notices for each in self.machines if not each.machine.refused]
+        return tuple(n for n in self.notices if all(n in each for each in said))
+
+    @property
+    def failed(self) -> tuple[SweptMachine, ...]:
+        """The machines whose run in the simulator failed."""
+        return tuple(
+            each for each in self.machines if each.simulated and not each.simulated.is_final
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        return {
+            "model": self.model,
+            "backend": self.backend,
+            "costs": list(self.costs),
+            "notices": list(self.notices),
+            "points": [each.as_json() for each in self.machines],
+        }
+
+
+Tell = Callable[[str, int, int], None]
+"""Told of each finished machine: the stage, the number of finished ones, and that of all."""
+
+
+def sweep_machines(
+    source: Source,
+    points: Sequence[Settings],
+    *,
+    costs: Sequence[Cost] = COSTS,
+    simulate: bool = False,
+    records: Path | None = None,
+    inputs: Sequence[Path] = (),
+    workers: Workers | None = None,
+    tell: Tell = lambda stage, done, count: None,
+) -> Sweep:
+    """Predict a network on copies of a backend with other settings.
+
+    The result depends neither on the workers nor on what was recorded before. A machine that the
+    backend refuses is one of the result, with the reason.
+
+    Args:
+        source: the network and the backend.
+        points: settings of each machine: values by key of `accel.toml`, as `parse_sweeps` returns
+            them.
+        costs: the costs that the front is of, beside cycles.
+        simulate: whether the network is compiled and run on the machines of the front.
+        records: file of finished machines, which are not computed again; None for none.
+        inputs: files that are read and must not be overwritten by records.
+        workers: workers that do the work; default: this process.
+        tell: told how far it is.
+
+    Raises:
+        InputError: there is no such cost or key, or a key takes no such value.
+        RecordsError: the file of records holds something else, or cannot be written; or the
+            network or the backend were changed meanwhile.
+        ModelError: the network cannot be imported.
+    """
+    for cost in costs:
+        if cost not in COSTS:
+            raise InputError(f"there is no cost {cost!r}", fix=f"costs are {', '.join(COSTS)}")
+    configuration = read_configuration(Path(source.folder))
+    for point in points:
+        configured(configuration, point)  # refuses what is a mistake, and not a machine
+    kept = SweepRecords(records, inputs)
+    pool = workers or ThisProcess()
+
+    def told(stage: str) -> Callable[[int, int], None]:
+        return lambda done, count: tell(stage, done, count)
+
+    predicted = _answers(
+        source, points, "predicted", PredictedMachine, predict_machine, kept, pool,
+        told("predicting"),
+    )  # fmt: skip
+    # Recorded ones have the keys in the order of another call.
+    predicted = [replace(m, settings=dict(p)) for m, p in zip(predicted, points, strict=True)]
+    front = pareto_front([_offer(each, costs) for each in predicted])
+    chosen = [point for point, best in zip(points, front, strict=True) if best and simulate]
+    simulated = iter(
+        _answers(
+            source, chosen, "simulated", SimulatedMachine, simulate_machine, kept, pool,
+            told("simulating"),
+        )
+    )  # fmt: skip
+    machines = tuple(
+        SweptMachine(machine, best, next(simulated) if best and simulate else None)
+        for machine, best in zip(predicted, front, strict=True)
+    )
+    name = str(configuration["accelerator"]["name"])
+    return Sweep(name, Path(source.model).name, tuple(costs), machines)
+
+
+def _answers(
+    source: Source,
+    points: Sequence[Settings],
+    kind: str,
+    answer: type[Answer],
+    function: Callable[[Source, Settings], Answer],
+    records: SweepRecords,
+    workers: Workers,
+    tell: Callable[[int, int], None],
+) -> list[Answer]:
+    """Return the answers about all points; those that are not recorded are computed."""
+    keys = [source.key(point, kind) for point in points]
+    found = {key: records.find(key, answer) for key in keys}
+    missing = [n for n, key in enumerate(keys) if found[key] is None]
+    done = len(points) - len(missing)
+    if points:
+        tell(done, len(points))
+    answers = workers.map(function, [(source, dict(points[n])) for n in missing])
+    for number, computed in zip(missing, answers, strict=True):
+        found[keys[number]] = computed
+        if getattr(computed, "is_final", True):
+            records.add(keys[number], computed)
+        done += 1
+        tell(done, len(points))
+    return [each for key in keys if (each := found[key]) is not None]
+
+
+def cost_of(machine: PredictedMachine, cost: Cost) -> int | None:
+    """Return what a machine costs; None if that is unknown."""
+    return machine.cells if cost == "cells" else machine.scratchpad_bytes
+
+
+def _offer(machine: PredictedMachine, costs: Sequence[Cost]) -> Offer | None:
+    """Return what a machine offers; None if something of it is unknown."""
+    figures = [machine.cycles, *(cost_of(machine, cost) for cost in costs)]
+    known = tuple(figure for figure in figures if figure is not None)
+    return Offer(known, frozenset(machine.offloaded)) if len(known) == len(figures) else None
