@@ -28,6 +28,9 @@ MOST_CHANGES = 6
 BEHIND = (0, 0, 16, 256, 4096)
 """Bytes that buffers of a program are larger than the driver's."""
 
+MODES = 0.3
+"""Share of programs in which a mode is changed besides, so that it is tried with other changes."""
+
 BOTH = 3
 """`UMAKIT_BIDIRECTIONAL` of `umakit/device.h`."""
 
@@ -124,7 +127,7 @@ class _Drawing:
 
     def changes(self) -> list[Change]:
         kinds = [self._value, self._group, self._fill, self._fills, self._borrowed]
-        weights = [5, 5, 3, 2, 3]
+        weights = [5, 5, 3, 4, 3]
         if self._starts:
             kinds += [self._busy_write, self._busy_read, self._no_wait, self._twice, self._start]
             weights += [2, 1, 1, 1, 1]
@@ -136,7 +139,7 @@ class _Drawing:
             count += 1
         for kind in self._draw.choices(kinds, weights, k=count):
             found += kind()
-        return found
+        return [*found, *self._mode()] if self._draw.random() < MODES else found
 
     # ---- Values ----
 
@@ -204,6 +207,22 @@ class _Drawing:
                 value = self._draw.choice((1, 2, 3, 5, 8, self._draw.randrange(1, 80)))
                 found.append(Insert(anchor, (Write(offset, value),)))
         return found
+
+    def _mode(self) -> list[Change]:
+        """Another one of the values that the map names for a register."""
+        modes: dict[int, list[int]] = {}
+        for position in self._operands:
+            offset = self._write_at(position).offset
+            register = self._facts.registers.get(offset)
+            if register is not None and len(register.value) > 1:
+                modes.setdefault(offset, []).append(position)
+        if not modes:
+            return []
+        offset = self._draw.choice(list(modes))
+        position = self._draw.choice(modes[offset])
+        values = [each.value for each in self._facts.registers[offset].value]
+        values = [each for each in values if each != self._write_at(position).value]
+        return [SetValue(position, self._draw.choice(values))] if values else []
 
     def _borrowed(self) -> list[Change]:
         """Values of another command, so that one works where the other does, a few bytes away."""
