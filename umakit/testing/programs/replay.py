@@ -126,7 +126,8 @@ class Replay:
         return answers
 
     def _some(self, programs: Sequence[Program]) -> list[Answer]:
-        """Run programs up to one that ends the process; at least one."""
+        """Run programs up to one that ends the process; none if an earlier one had ended it."""
+        before = self._process
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -151,6 +152,8 @@ class Replay:
         code = process.wait()
         writing.join()
         self._end()
+        if code == 0 and not answers and process is before:
+            return []  # it was still there a moment ago
         if code < 0 or not answers:
             answers.append(Answer("differs", kind="failure", sentence=self._said(code)))
         return answers

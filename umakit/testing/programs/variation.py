@@ -28,6 +28,9 @@ MOST_CHANGES = 6
 BEHIND = (0, 0, 16, 256, 4096)
 """Bytes that buffers of a program are larger than the driver's."""
 
+MODES = 0.3
+"""Share of programs in which a mode is changed besides, so that it is tried with other changes."""
+
 BOTH = 3
 """`UMAKIT_BIDIRECTIONAL` of `umakit/device.h`."""
 
@@ -123,8 +126,8 @@ class _Drawing:
         self._maps = [p for p, each in enumerate(base) if isinstance(each, Map)]
 
     def changes(self) -> list[Change]:
-        kinds = [self._value, self._group, self._fill, self._fills]
-        weights = [5, 5, 3, 2]
+        kinds = [self._value, self._group, self._fill, self._fills, self._borrowed]
+        weights = [5, 5, 3, 4, 3]
         if self._starts:
             kinds += [self._busy_write, self._busy_read, self._no_wait, self._twice, self._start]
             weights += [2, 1, 1, 1, 1]
@@ -136,7 +139,7 @@ class _Drawing:
             count += 1
         for kind in self._draw.choices(kinds, weights, k=count):
             found += kind()
-        return found
+        return [*found, *self._mode()] if self._draw.random() < MODES else found
 
     # ---- Values ----
 
@@ -204,6 +207,45 @@ class _Drawing:
                 value = self._draw.choice((1, 2, 3, 5, 8, self._draw.randrange(1, 80)))
                 found.append(Insert(anchor, (Write(offset, value),)))
         return found
+
+    def _mode(self) -> list[Change]:
+        """Another one of the values that the map names for a register."""
+        modes: dict[int, list[int]] = {}
+        for position in self._operands:
+            offset = self._write_at(position).offset
+            register = self._facts.registers.get(offset)
+            if register is not None and len(register.value) > 1:
+                modes.setdefault(offset, []).append(position)
+        if not modes:
+            return []
+        offset = self._draw.choice(list(modes))
+        position = self._draw.choice(modes[offset])
+        values = [each.value for each in self._facts.registers[offset].value]
+        values = [each for each in values if each != self._write_at(position).value]
+        return [SetValue(position, self._draw.choice(values))] if values else []
+
+    def _borrowed(self) -> list[Change]:
+        """Values of another command, so that one works where the other does, a few bytes away."""
+        if len(self._starts) < 2:
+            return []
+        one, other = self._draw.sample(self._starts, 2)
+        values = {
+            self._write_at(each).offset: self._write_at(each).value
+            for each in self._operands_of(other)
+        }
+        found: list[Change] = []
+        for position in self._operands_of(one):
+            value = values.get(self._write_at(position).offset)
+            if value is None or self._buffer_of(position) or self._draw.random() < 0.6:
+                continue
+            value += self._draw.choice((0, 0, 1, 2, 3, 5, -1))
+            found.append(SetValue(position, max(0, value) & 0xFFFFFFFF))
+        return found
+
+    def _operands_of(self, start: int) -> list[int]:
+        """Return positions of writes between the start before one and this one."""
+        first = max((each for each in self._starts if each < start), default=-1)
+        return [each for each in self._operands if first < each < start]
 
     def _small(self, position: int) -> int:
         value = self._write_at(position).value
