@@ -85,3 +85,19 @@ def test_a_multiplier_of_a_sum_that_is_off_by_one_shows(
 
     results = [{result(place, step) for step in (-1, 0, 1)} for place in range(3)]
     assert sum(len(each) == 2 for each in results) >= 1
+
+
+@pytest.mark.parametrize("rounding", ["ort", "even"])
+@given(seed=st.integers(0, 2**32), scales=st.sampled_from([0, 1]))
+def test_saturating_scales_yield_products_of_32_bits(rounding: str, seed: int, scales: int) -> None:
+    settings: dict[str, int | str] = {
+        "dtype": "int8", "rounding": rounding, "weights": "random", "scale": "saturating",
+        "scales": scales,
+    }  # fmt: skip
+    weights, bias, multipliers, shifts = weights_of(settings, (5, 3), np.random.default_rng(seed))
+    for channel in range(0, 5, 2):
+        place = 0 if scales else channel
+        product = Fraction(int(bias[channel]) * int(multipliers[place]), 2**31)
+        assert not weights[channel].any()
+        assert abs(product * 2 ** int(shifts[place])) in (2**31, 2**32)
+        assert -31 <= shifts[place] <= 30

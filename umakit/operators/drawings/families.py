@@ -23,6 +23,7 @@ from umakit.operators.drawing import (
 from umakit.operators.drawings.scales import (
     SCALES,
     SPREAD,
+    WEIGHTED_SCALES,
     factors,
     weights_of,
 )
@@ -42,7 +43,7 @@ COMMON: Mapping[str, tuple[Setting, ...]] = {
 WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     **COMMON,
     "scales": (1, 0),
-    "scale": SCALES,
+    "scale": WEIGHTED_SCALES,
     "input_zero_point": ZERO_POINTS,
     "weights": ("random", "extreme", "lowest"),
 }

@@ -22,6 +22,10 @@ SCALES = ("usual", "tie", "threshold", "small", "large")
 """Scales: `tie` are powers of two, so that many products lie halfway between two integers; at a
 `threshold` a multiplier that differs by one LSB shows in a result."""
 
+WEIGHTED_SCALES = (*SCALES, "saturating")
+"""Scales of layers with weights: `saturating` ones yield products of 2^31 and more, except where
+rounding is TensorFlow Lite's, which does not have them."""
+
 SPREAD = 75
 """Standard deviation of random int8 values, about."""
 
@@ -46,13 +50,15 @@ def weights_of(
     largest = max(2, int(spread))
     bias = random.integers(-largest, largest, outputs)
     count = 1 if settings["scales"] == 1 else outputs
-    first = "usual" if settings["scale"] == "threshold" else settings["scale"]
+    first = "usual" if settings["scale"] in ("threshold", "saturating") else settings["scale"]
     divisor = spread / (100 * (256 if wide else 1))
     multipliers, shifts = factors({**settings, "scale": first}, divisor, count, random)
     if wide and settings["rounding"] == Arithmetic.TFLM.value:  # sums of 64 bits: 15 bits
         multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
     elif settings["scale"] == "threshold":
         _put_on_thresholds(settings, weights, bias, multipliers, shifts, random)
+    elif settings["scale"] == "saturating" and settings["rounding"] != Arithmetic.TFLM.value:
+        _saturate(weights, bias, multipliers, shifts, random)
     bias_dtype = BIAS_DTYPES.get(dtype, "int32")
     return [
         weights.astype(np.int8),
@@ -132,6 +138,27 @@ def _put_on_thresholds(
             weights[channel] = 0
             bias[channel] = total
             multipliers[place] = multiplier - lsb * int(random.integers(2))
+
+
+def _saturate(
+    weights: Array, bias: Array, multipliers: Array, shifts: Array, random: np.random.Generator
+) -> None:
+    """Make products of 2^31 and 2^32: the sum of a channel is its bias, whatever the data are.
+
+    Changes all arrays in place.
+
+    Args:
+        weights: output channels first.
+        bias: for each output channel.
+        multipliers, shifts: one, or one for each output channel.
+        random: source of random numbers.
+    """
+    exponents = random.integers(3, 20, len(multipliers))
+    multipliers[:] = 1 << (MULTIPLIER_BITS - 1)
+    shifts[:] = MULTIPLIER_BITS + 1 - exponents + random.choice([0, 0, 1], len(shifts))
+    weights[::2] = 0
+    signs = random.choice([-1, 1, 1], len(bias))  # only one way is 2^31 too large
+    bias[::2] = (signs * (1 << exponents))[::2]
 
 
 def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> tuple[int, int]:

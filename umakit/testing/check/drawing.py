@@ -92,9 +92,16 @@ class Walk:
             return self._seeded(found), accepted
 
     def edges(self) -> Iterator[tuple[LayerSettings, bool]]:
-        """Yield for each size the largest layer that is accepted and the smallest that is not."""
+        """Yield small layers of all roundings and scales that are accepted, and for each size the
+        largest layer that is accepted and the smallest that is not."""
         drawing = self._claim.drawing
         assert drawing is not None and self._start is not None
+        for rounding in drawing.settings.get("rounding", ()):
+            for scale in drawing.settings.get("scale", ()):
+                small = _set(_set(self._start, "rounding", rounding), "scale", scale)
+                drawn = self._made(small)
+                if drawn is not None and self._claim.accepts(drawn) is True:
+                    yield self._seeded(small), True
         for name in drawing.sizes:
             start = int(self._start.settings.get(name, drawing.settings[name][0]))
             fits, misfit = self._limit(self._start, name, start)
