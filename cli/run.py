@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli import tables
 from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_designs
+from umakit.cli.options import (
+    DeviceOption,
+    ForceOption,
+    JsonOption,
+    TraceOption,
+    find_designs,
+)
+from umakit.cli.traces import say_trace
 
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
@@ -19,10 +26,13 @@ from umakit.errors import InputError
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
+    from umakit.tools.trace import TraceSummary
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
 
-           uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator"""
+           uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator
+
+           uma run digits_library --inputs held_out.npz --trace trace.json"""
 
 LibraryArgument = Annotated[
     Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)
@@ -84,6 +94,7 @@ def run(
     device: DeviceOption = "host",
     timeout: TimeoutOption = None,
     rtl: RtlOption = None,
+    trace: TraceOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,6 +105,7 @@ def run(
         raise InputError(
             f"{device} is emulated and has no time of its own", fix="leave --print-time out"
         )
+    written: list[TraceSummary] = []
     with progress() as tell:
         result = run_files(
             library,
@@ -104,16 +116,20 @@ def run(
             device=device,
             timeout=timeout,
             rtl=find_designs(rtl),
+            trace=trace,
             force=force,
             progress=tell,
+            traced=written.append,
         )
     if as_json:
-        print_json(_run_json(result))
+        print_json(_run_json(result) | ({"trace": written[0].as_json()} if written else {}))
         return
     for output_name, array in result.outputs.items():
         say(f"{output_name}: {array.dtype}{list(array.shape)}")
     if outputs is not None:
         say(f"Wrote {outputs}")
+    for each in written:
+        say_trace(trace, each)
     if profile:
         _print_profile(result.layers)
     if print_time:
