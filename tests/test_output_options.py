@@ -40,6 +40,7 @@ DECIDED: dict[str, dict[str, str]] = {
     },
     "run": {
         "library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER, "rtl": NEITHER,
+        "trace": WRITTEN,
     },
     "cosim": {
         **MODEL, "inputs": READ, "output": WRITTEN, "layers": NEITHER, "corrupt": NEITHER,
@@ -51,7 +52,9 @@ DECIDED: dict[str, dict[str, str]] = {
         "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
         "rounding": NEITHER,
     },
-    "report": {**MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ},
+    "report": {
+        **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
+    },
     "sim": {"gemm": NEITHER, "dataflow": NEITHER},
     # Records that exist are read as well, and replaced by more of them.
     "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
@@ -369,6 +372,8 @@ def test_a_command_again_replaces_what_it_wrote(
         "package lib --format tar -o mine.tar",
         "diff model.onnx -o mine",
         "report model.onnx -o mine.html",
+        "report model.onnx -o page.html --trace mine.json",
+        "run lib -i in.npz -o out.npz --trace mine.json",
         "tune model.onnx -b npu --records mine.json",
         "compile model.onnx -o mine",
         "package lib --format arduino -o mine",

@@ -84,17 +84,17 @@ class _Writer:
     ) -> None:
         self._process, self._memory, self._summary = process, memory, summary
         self._number = number
-        self._threads: dict[str, int] = {}
+        self._threads: dict[tuple[str, int], int] = {}  # by track and lane
         self._lanes: dict[str, list[int]] = {}  # by track, the end of the last slice of each lane
 
     def events(self) -> Iterator[Event]:
         process = self._process
         yield self._metadata("process_name", 0, {"name": process.name})
         yield self._metadata("process_sort_index", 0, {"sort_index": self._number})
-        yield from self._named(LAYER_TRACK, 0)
-        yield from self._named(CPU_TRACK, 1)
+        yield from self._named(LAYER_TRACK, 0, 0)
+        yield from self._named(CPU_TRACK, 0, 1)
         begin = Slice(LAYER_TRACK, "inference", 0, process.cycles, {"cycles": process.cycles})
-        yield self._complete(begin, 0, LAYER_TRACK)
+        yield self._complete(begin, 0)
         now = 0
         for index, layer in enumerate(process.layers):
             yield from self._step(index, layer, now)
@@ -110,13 +110,13 @@ class _Writer:
             in_use = {f"{name}_bytes": each[index] for name, each in self._memory.items()}
             yield {
                 "ph": "i", "s": "t", "name": layer.name, "cat": CPU_TRACK, "pid": self._number,
-                "tid": self._threads[CPU_TRACK], "ts": now, "args": {**layer.args, **in_use},
+                "tid": self._threads[CPU_TRACK, 0], "ts": now, "args": {**layer.args, **in_use},
             }  # fmt: skip
         elif layer.cycles is None:
             self._summary.without_cycles.setdefault(self._process.name, []).append(layer.name)
         else:
             whole = Slice(LAYER_TRACK, layer.name, 0, layer.cycles, layer.args)
-            yield self._complete(whole, now, LAYER_TRACK)
+            yield self._complete(whole, now)
             yield from self._slices(layer, layer.cycles, now)
 
     def _slices(self, layer: TracedLayer, cycles: int, now: int) -> Iterator[Event]:
@@ -124,7 +124,8 @@ class _Writer:
         if layer.left_out:
             dropped = summary.left_out.setdefault(self._process.name, {})
             dropped[f"{layer.number} {layer.name}"] = layer.left_out
-        for each in layer.slices:
+        # Lanes are given to what begins first: a shared engine runs commands in another order.
+        for each in sorted(layer.slices, key=lambda shown: (shown.begin, shown.end)):
             if each.begin > cycles or each.begin == cycles < each.end:
                 summary.outside += 1
                 continue
@@ -134,9 +135,8 @@ class _Writer:
                 args = {**each.args, "cut_at_the_end_of_the_layer": True}
                 shown = Slice(each.track, each.name, each.begin, cycles, args, each.rank)
             lane = self._lane(shown, now)
-            name = each.track if lane == 0 else f"{each.track} ({lane + 1})"
-            yield from self._named(name, each.rank)
-            yield self._complete(shown, now, name)
+            yield from self._named(each.track, lane, each.rank)
+            yield self._complete(shown, now, lane)
 
     def _lane(self, shown: Slice, now: int) -> int:
         """Return the first lane of a track that is free, which then is taken."""
@@ -149,20 +149,21 @@ class _Writer:
                 return number
         raise AssertionError
 
-    def _named(self, name: str, rank: int) -> Iterator[Event]:
-        """Yield what names a track that is used for the first time."""
-        if name in self._threads:
+    def _named(self, track: str, lane: int, rank: int) -> Iterator[Event]:
+        """Yield what names a lane of a track that is used for the first time."""
+        if (track, lane) in self._threads:
             return
-        thread = self._threads[name] = len(self._threads) + 1
+        thread = self._threads[track, lane] = len(self._threads) + 1
+        name = track if lane == 0 else f"{track} ({lane + 1})"
         yield self._metadata("thread_name", thread, {"name": name})
         yield self._metadata("thread_sort_index", thread, {"sort_index": 1000 * rank + thread})
 
     def _metadata(self, name: str, thread: int, args: Event) -> Event:
         return {"ph": "M", "name": name, "pid": self._number, "tid": thread, "ts": 0, "args": args}
 
-    def _complete(self, shown: Slice, now: int, track: str) -> Event:
+    def _complete(self, shown: Slice, now: int, lane: int = 0) -> Event:
         return {
             "ph": "X", "name": shown.name, "cat": shown.track, "pid": self._number,
-            "tid": self._threads[track], "ts": now + shown.begin, "dur": shown.end - shown.begin,
+            "tid": self._threads[shown.track, lane], "ts": now + shown.begin, "dur": shown.end - shown.begin,
             "args": dict(shown.args),
         }  # fmt: skip

@@ -44,8 +44,7 @@ class TracedLayer:
         where: `cpu` or the name of a backend.
         cycles: how long it takes; None if that is not known, and for steps on the CPU.
         args: figures of it.
-        slices: what engines, queues and the driver do in it, in order of their begins; may be an
-            iterator that can be used once.
+        slices: what engines, queues and the driver do in it, in any order; can be used once.
         left_out: number of commands that were not recorded.
     """
 

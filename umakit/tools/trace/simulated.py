@@ -106,7 +106,7 @@ def _slices(index: int, profile: LayerProfile, details: Details) -> Iterator[Sli
         name, figures = known[number] if known is not None else ("", {})
         yield from command_slices(
             f"{profile.where}: {each.stream}",
-            each.label or name or each.stream,
+            each.label or name or each.stream or "command",
             each,
             {"layer": index + 1, "layer_name": layer_name(profile.name), **figures},
         )
