@@ -202,13 +202,13 @@ def test_without_a_clock_nothing_is_written(
     graph.output(graph.node("Relu", graph.input("x", 1, 4)))
     umakit.compile_model(save(graph.model(), tmp_path), [], tmp_path / "library")
     np.savez(tmp_path / "in.npz", x=np.ones((1, 4), np.float32))
-    before = sorted(tmp_path.rglob("*"))
+    before = sorted(tmp_path.iterdir())
     words = ["run", "library", "-i", "in.npz", "-o", "outputs.npz", "--trace", "trace.json"]
     files = [str(tmp_path / each) if each[0] != "-" else each for each in words[1:]]
     assert run_command([words[0], *files]) == 2
     error = capsys.readouterr().err
     assert "nothing to trace" in error and error.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_trace_of_an_emulated_device_is_refused(
