@@ -17,6 +17,9 @@ from umakit.tools.trace.model import CPU_TRACK, LAYER_TRACK, Process, Slice, Tra
 
 Event = dict[str, Any]
 
+RANKS, TRACKS = 100, 1_000_000
+"""Most ranks of tracks, and most tracks of a process: numbers of tracks are made of these."""
+
 
 @dataclass
 class TraceSummary:
@@ -153,17 +156,20 @@ class _Writer:
         """Yield what names a lane of a track that is used for the first time."""
         if (track, lane) in self._threads:
             return
-        thread = self._threads[track, lane] = len(self._threads) + 1
+        # Perfetto shows tracks in the order of these numbers, and takes that of the process for
+        # its main thread.
+        place = RANKS * self._number + rank
+        thread = self._threads[track, lane] = TRACKS * place + len(self._threads)
         name = track if lane == 0 else f"{track} ({lane + 1})"
         yield self._metadata("thread_name", thread, {"name": name})
-        yield self._metadata("thread_sort_index", thread, {"sort_index": 1000 * rank + thread})
+        yield self._metadata("thread_sort_index", thread, {"sort_index": thread})
 
     def _metadata(self, name: str, thread: int, args: Event) -> Event:
         return {"ph": "M", "name": name, "pid": self._number, "tid": thread, "ts": 0, "args": args}
 
     def _complete(self, shown: Slice, now: int, lane: int = 0) -> Event:
+        thread, length = self._threads[shown.track, lane], shown.end - shown.begin
         return {
-            "ph": "X", "name": shown.name, "cat": shown.track, "pid": self._number,
-            "tid": self._threads[shown.track, lane], "ts": now + shown.begin, "dur": shown.end - shown.begin,
-            "args": dict(shown.args),
+            "ph": "X", "name": shown.name, "cat": shown.track, "pid": self._number, "tid": thread,
+            "ts": now + shown.begin, "dur": length, "args": dict(shown.args),
         }  # fmt: skip
