@@ -290,6 +290,11 @@ def test_traces_of_drawn_runs_keep_the_rules(profiles: list[LayerProfile]) -> No
         for each in slices
     )
     assert busy == expected
+    # Each tensor but the first shares the step of its layer with the one before.
+    places = [range(8 * (n % 3), 8 * (n % 3) + 12) for n in range(len(profiles))]
+    live = [{*places[max(n - 1, 0)], *place} for n, place in enumerate(places)]
+    in_use = [value for _, value in shown.counters["Simulated", "arena in use"]]
+    assert in_use == [len(each) for each in live]
     assert summary.outside >= outside
     known = {
         "Simulated": {
