@@ -9,7 +9,6 @@ from pathlib import Path
 
 from umakit.devices import HOST
 from umakit.devices.designs import Design
-from umakit.devices.inputs import check_inputs
 from umakit.devices.run import (
     Arrays,
     RunResult,
@@ -22,6 +21,7 @@ from umakit.errors import DeviceError, InputError
 from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_parent
 from umakit.library.metadata import library_files, load_metadata
 from umakit.tools.trace import Trace, TraceSummary, trace_of_run, write_trace
+from umakit.tools.trace.first import first_inference
 from umakit.tools.trace.writing import check_trace
 
 
@@ -110,33 +110,3 @@ def _trace(
     first = first_inference(library, arrays, result, timeout, rtl)
     designs = [design.backend for design in rtl]
     return trace_of_run(load_metadata(library)["umakit"], first, designs)
-
-
-def first_inference(
-    library: Path,
-    arrays: Arrays,
-    result: RunResult,
-    timeout: float | None = None,
-    rtl: Sequence[Design] = (),
-) -> RunResult:
-    """Return the run of the first inference alone, on the host, with recorded commands.
-
-    Profiles of several inferences are means, to which the times of one do not add up.
-
-    Args:
-        library: the library.
-        arrays: inputs by name, of one inference or several.
-        result: the run of all of them, with a profile and recorded commands.
-        timeout, rtl: as in `umakit.run_library`.
-
-    Raises:
-        InputError: there is no inference.
-    """
-    if result.runs == 1:
-        return result
-    expected = load_metadata(library)["umakit"]["inputs"]
-    count, _, checked = check_inputs(expected, arrays)
-    if count == 0:
-        raise InputError("the inputs hold no inference to trace")
-    first = {item["name"]: array[:1] for item, array in zip(expected, checked, strict=True)}
-    return run_library(library, first, profile=True, record_commands=True, timeout=timeout, rtl=rtl)

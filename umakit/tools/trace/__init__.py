@@ -7,6 +7,7 @@
     simulated.py  simulated     what the simulators, or designs in RTL, recorded in a run
     predicted.py  predicted     what the cost models predict
     reported.py   trace_of_report  both, of `uma report`
+    first.py      first_inference  the run of the first inference alone
     memory.py     memory_use    bytes of each memory that are in use in each step
     events.py     trace_events  the events of the trace-event format
     writing.py    write_trace   the file

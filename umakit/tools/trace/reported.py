@@ -12,7 +12,7 @@ import numpy.typing as npt
 from umakit.backend.base import UMABackend
 from umakit.devices.run import RunResult
 from umakit.library.export import Library
-from umakit.tools.runs import first_inference
+from umakit.tools.trace.first import first_inference
 from umakit.tools.trace.model import Trace
 from umakit.tools.trace.predicted import Plans
 from umakit.tools.trace.simulated import trace_of_run
