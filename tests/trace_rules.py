@@ -83,6 +83,7 @@ def read_trace(path: Path) -> Shown:
             end = each["ts"] + each["dur"]
             assert end <= inference["dur"], "a slice is not in the inference"
         alone = slices[1:] if track == "layers" else slices  # the layers lie in the inference
+        alone = sorted(alone, key=lambda each: (each["ts"], each["dur"]))  # one of 0 overlaps none
         for one, next_one in pairwise(alone):
             assert one["ts"] + one["dur"] <= next_one["ts"], f"slices overlap on {track}"
     for values in shown.counters.values():
