@@ -119,6 +119,15 @@ ForceOption = Annotated[
         "not write. Inputs are never replaced.",
     ),
 ]
+TraceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        help="Where to write a trace (JSON) for Perfetto (ui.perfetto.dev) or chrome://tracing; an "
+        "earlier trace is replaced.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
@@ -18,15 +18,18 @@ from umakit.cli.options import (
     RecordsOption,
     RoundingOption,
     ShapesOption,
+    TraceOption,
     find_backends,
     parse_shapes,
 )
 from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, new_table, offload_summary
+from umakit.cli.traces import say_trace
 
-from umakit.files.outputs import PAGE, check_file, check_parent
+from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
 
 if TYPE_CHECKING:
     from umakit.tools.page.figures import LayerFigures, Page
+    from umakit.tools.trace import Trace
 
 HELP = """Write a page about a network on an accelerator: cycles, bounds, timeline, memory.
 
@@ -35,7 +38,9 @@ file that loads nothing: what was offloaded and why not the rest, cycles of each
 and simulated against their lower bound and what holds them, a timeline of DMA and array, a roofline
 and a memory map."""
 
-EPILOG = "Example:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html"
+EPILOG = """Examples:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html
+
+           uma report digits_int8.onnx --backend strawberry_accelerator --trace trace.json"""
 DEFAULT_OUTPUT = Path("report.html")
 
 OutputOption = Annotated[
@@ -71,14 +76,18 @@ def report(
     records: RecordsOption = None,
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
+    trace: TraceOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
     destination = output or (None if as_json else DEFAULT_OUTPUT)
-    if destination is not None:
-        check_parent(destination)
+    check_distinct(destination, trace)
+    for file in (destination, trace):
+        if file is not None:
+            check_parent(file)
+    traces: list[Trace] = []
     with progress() as tell:
         tell("loading TVM")
         from umakit.devices.run import load_inputs
@@ -87,11 +96,20 @@ def report(
         from umakit.pipeline import ExportOptions
         from umakit.registration.inputs import input_files
         from umakit.tools.page import make_page
+        from umakit.tools.trace import write_trace
+        from umakit.tools.trace.reported import trace_of_report
 
         found = find_backends(backend)
         read = input_files(inputs, records, backends=found, model=model_files(model))
         if destination is not None:
             check_file(destination, PAGE, read, force=force)
+        if trace is not None:
+            check_file(trace, TRACE, read, force=force)
+
+        def observe(*ran: Any) -> None:
+            if trace is not None:
+                traces.append(trace_of_report(found, *ran))
+
         page = make_page(
             model,
             found,
@@ -104,11 +122,15 @@ def report(
                 records=records, keep_layout=keep_layout, choose=parse_choose(choose)
             ),
             progress=tell,
+            observe=observe,
         )
-    if destination is not None:
-        _write(page, destination, read, force)
+        if destination is not None:
+            _write(page, destination, read, force)
+        written = None
+        if trace is not None:
+            written = write_trace(trace, traces[0], read, force=force, progress=tell)
     if as_json:
-        print_json(page.as_json())
+        print_json(page.as_json() | ({"trace": written.as_json()} if written else {}))
         return
     for notice in page.notices:
         say(f"note: {notice}", error=True)
@@ -120,6 +142,8 @@ def report(
             say_wrapped(f"predicted for {each.name} from costs measured at {each.calibrated}")
     say_wrapped(offload_summary(page.offload))
     say(f"Wrote {destination}")
+    if written is not None:
+        say_trace(trace, written)
 
 
 def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> None:

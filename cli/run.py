@@ -15,11 +15,13 @@ from umakit.cli.options import (
     DeviceOption,
     ForceOption,
     JsonOption,
+    TraceOption,
     WaveOption,
     check_wave,
     find_designs,
     said_when_it_fails,
 )
+from umakit.cli.traces import say_trace
 
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
@@ -28,13 +30,15 @@ from umakit.errors import InputError
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
     from umakit.devices.waveforms import WrittenWave
+    from umakit.tools.trace import TraceSummary
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
 
            uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator
 
            uma run digits_library --inputs held_out.npz --rtl ./my_accelerator --wave conv1.fst \
---wave-layer conv1"""
+--wave-layer conv1
+           uma run digits_library --inputs held_out.npz --trace trace.json"""
 
 LibraryArgument = Annotated[
     Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)
@@ -105,6 +109,7 @@ def run(
     rtl: RtlOption = None,
     wave: WaveOption = None,
     wave_layer: WaveLayerOption = None,
+    trace: TraceOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,6 +125,7 @@ def run(
     if wave_layer and wave is None:
         raise InputError("--wave-layer is of a waveform", fix="add --wave FILE.fst")
     file = None if wave is None else WaveFile(wave, wave_layer, force)
+    traced: list[TraceSummary] = []
     with said_when_it_fails(file), progress() as tell:
         result = run_files(
             library,
@@ -130,13 +136,16 @@ def run(
             device=device,
             timeout=timeout,
             rtl=find_designs(rtl),
+            trace=trace,
             force=force,
             wave=file,
             progress=tell,
+            traced=traced.append,
         )
     written = None if file is None else file.written
     if as_json:
-        print_json(_run_json(result, written))
+        shown = _run_json(result, written)
+        print_json(shown | ({"trace": traced[0].as_json()} if traced else {}))
         return
     for output_name, array in result.outputs.items():
         say(f"{output_name}: {array.dtype}{list(array.shape)}")
@@ -144,6 +153,8 @@ def run(
         say(f"Wrote {outputs}")
     if file is not None:
         say(file.sentence)
+    for each in traced:
+        say_trace(trace, each)
     if profile:
         _print_profile(result.layers)
     if print_time:

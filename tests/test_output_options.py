@@ -40,7 +40,7 @@ DECIDED: dict[str, dict[str, str]] = {
     },
     "run": {
         "library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER, "rtl": NEITHER,
-        "wave": WRITTEN, "wave_layer": NEITHER,
+        "wave": WRITTEN, "wave_layer": NEITHER, "trace": WRITTEN,
     },
     "cosim": {
         **MODEL, "inputs": READ, "output": WRITTEN, "layers": NEITHER, "corrupt": NEITHER,
@@ -52,7 +52,9 @@ DECIDED: dict[str, dict[str, str]] = {
         "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
         "rounding": NEITHER, "wave": WRITTEN,
     },
-    "report": {**MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ},
+    "report": {
+        **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
+    },
     # Records that exist are read as well, as those of tune are.
     "sim": {
         **MODEL, "records": WRITTEN, "plot": WRITTEN, "set_": NEITHER, "sweep": NEITHER,
@@ -388,6 +390,8 @@ def test_a_command_again_replaces_what_it_wrote(
         "package lib --format tar -o mine.tar",
         "diff model.onnx -o mine",
         "report model.onnx -o mine.html",
+        "report model.onnx -o page.html --trace mine.json",
+        "run lib -i in.npz -o out.npz --trace mine.json",
         "tune model.onnx -b npu --records mine.json",
         "sim model.onnx -b npu --sweep array.rows=8 --records mine.json",
         "sim model.onnx -b npu --sweep array.rows=8 --plot mine.svg",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny_npu import DESIGN, FILES, NETWORK, ONLY_RTL, PAGE, needs_verilator, write_backend
+from trace_rules import read_trace
 from umakit.cli.main import run_command
 
 import umakit
@@ -113,9 +114,10 @@ def test_commands_of_the_page_run(
             assert array.tobytes() == rtl[name].tobytes()
 
 
-def test_the_clock_is_that_of_the_page_by_hand(there: Path, uma: Said) -> None:
+def test_the_clock_is_that_of_the_page_by_hand(there: Path, uma: Said, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
     code, out, _ = uma("run", there / "digits", "-i", there / "in.npz", "--profile", "--json",
-                       "--rtl", there / "tiny_npu")  # fmt: skip
+                       "--rtl", there / "tiny_npu", "--trace", trace)  # fmt: skip
     assert code == 0
     (dense,) = (each for each in json.loads(out)["layers"] if each["where"] == "tiny_npu")
     inputs, outputs, latency = 128, 10, 8
@@ -124,6 +126,12 @@ def test_the_clock_is_that_of_the_page_by_hand(there: Path, uma: Said) -> None:
     assert dense["clock_cycles"] == 2 * accesses + 11 * (inputs // 4 + latency + 1) + outputs + 1
     assert dense["moved_bytes"] == inputs + inputs * outputs + 4 * outputs
     assert dense["source"] == "measured"
+    shown = read_trace(trace)
+    process = "Simulated, RTL of tiny_npu"
+    (layer,) = shown.tracks[process, "layers"][1:]
+    assert layer["dur"] == dense["clock_cycles"]
+    bursts = shown.tracks[process, "tiny_npu: memory read"]
+    assert sum(int(each["name"].split()[0]) for each in bursts) == inputs + inputs * outputs
 
 
 def test_the_design_is_clean_and_so_is_its_bug(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ NPZ_RESULTS = FileKind("file of results of umakit", b"umakit results")
 PAGE = FileKind("report of umakit", b'<meta name="generator" content="umakit')
 JUNIT = FileKind("JUnit report of umakit", b'<testsuite name="uma check ')
 WAVEFORM = FileKind("waveform of umakit", b"fstWriter")
+TRACE = FileKind("trace of umakit", b'"written_by": "umakit trace"')
 MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")
 SWEEP_PLOT = FileKind("plot of a sweep of umakit", b"umakit sweep plot")
 

@@ -104,6 +104,32 @@ def write_file(
                 staged.replace(place)
 
 
+def write_chunks(
+    destination: Path,
+    chunks: Iterable[bytes],
+    kind: FileKind,
+    inputs: Iterable[Path] = (),
+    *,
+    force: bool = False,
+) -> None:
+    """Write a file that is too large to be held in memory.
+
+    Args:
+        destination, kind, inputs, force: as in `write_file`.
+        chunks: parts of its content, in order.
+
+    Raises:
+        OutputError: as `write_file`.
+    """
+    with _written_to(destination) as place, _temporary_sibling(place) as temporary:
+        staged = temporary / "new"
+        with staged.open("wb") as stream:
+            stream.writelines(chunks)
+        with _locked(place.parent):
+            check_file(destination, kind, inputs, force=force)
+            staged.replace(place)
+
+
 def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> None:
     """Write a folder at a path where nothing exists.
 

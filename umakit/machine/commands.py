@@ -39,6 +39,39 @@ def commands_of(tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> list
     return list(_Commands(tiles, machine, driver).all())
 
 
+@dataclass(frozen=True, slots=True)
+class CommandDetails:
+    """What a command of a tiled layer does.
+
+    Attributes:
+        does: `load`, `store` or `compute`.
+        tensor: the tensor that is copied: `data`, `weights`, `parameters`, `addend` or `result`;
+            empty for a job of the array.
+        moved_bytes: bytes over the bus; 0 for a job.
+        place: offset of the first byte in the tensor's buffer; for a job, that of its result.
+        tensor_offset: offset in bytes of the first byte in the tensor; None for a job, and for
+            parameters, which are several tensors.
+        tile: index of the tile along each axis that is cut; empty for parameters.
+    """
+
+    does: str
+    tensor: str
+    moved_bytes: int
+    place: int
+    tensor_offset: int | None
+    tile: dict[str, int]
+
+
+def command_details(
+    tiles: Tiles, machine: TileMachine, driver: DriverCosts
+) -> list[CommandDetails]:
+    """Return what each command of `commands_of` does, in the same order."""
+    described = _Described(tiles, machine, driver)
+    for _ in described.all():
+        pass
+    return described.details
+
+
 class _Commands:
     """Generates commands by iterating over the tiles like the generated code."""
 
@@ -162,6 +195,44 @@ class _Commands:
             layer, dataflow = self._tiles.layer, self._tiles.tiling.dataflow
             self._jobs[key] = self._machine.job(TileSizes(layer, dataflow, *key))
         return self._jobs[key]
+
+
+class _Described(_Commands):
+    """Generates commands and notes what each of them does."""
+
+    def __init__(self, tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> None:
+        super().__init__(tiles, machine, driver)
+        self.details: list[CommandDetails] = []
+        self._tile: dict[str, int] = {}
+
+    def _transfer(self, tensor: str, moved: Transfer, banks: int) -> Command:
+        self.details.append(
+            CommandDetails(
+                does="store" if tensor == "result" else "load",
+                tensor=tensor,
+                moved_bytes=int(moved.planes) * int(moved.rows) * int(moved.row_bytes),
+                place=int(moved.place),
+                tensor_offset=None if tensor == "parameters" else int(moved.offset),
+                tile={} if tensor == "parameters" else dict(self._tile),
+            )
+        )
+        return super()._transfer(tensor, moved, banks)
+
+    def _load(self, name: str, position: Position) -> Command:
+        self._tile = self._cut(position)
+        return super()._load(name, position)
+
+    def _store(self, position: Position) -> Command:
+        self._tile = self._cut(position)
+        return super()._store(position)
+
+    def _job(self, position: Position) -> Command:
+        place = int(self._tiles.job(position).result)
+        self.details.append(CommandDetails("compute", "", 0, place, None, self._cut(position)))
+        return super()._job(position)
+
+    def _cut(self, position: Position) -> dict[str, int]:
+        return {axis: int(position[axis]) for axis in self._tiles.loops}
 
 
 def moved_bytes(tiles: Tiles) -> int:

@@ -121,6 +121,20 @@ def cycle_breakdown(
     return breakdown
 
 
+def awaited_commands(
+    streams: Sequence[str], busy: Sequence[int], schedule: Schedule, machine: Machine
+) -> list[int]:
+    """Return, of each command, the one whose end let it start; -1 if it waited for none.
+
+    A command that waited for none started when the driver had enqueued it.
+
+    Args:
+        streams, busy, schedule, machine: as in `cycle_breakdown`.
+    """
+    found = _Breakdown(streams, busy, schedule, machine)
+    return [found.stalling_command(index) for index in range(len(streams))]
+
+
 class _Breakdown:
     """A breakdown to which cycles are added."""
 
@@ -157,7 +171,7 @@ class _Breakdown:
         """Attribute the cycles from `floor` to the start of a command: the array is idle there."""
         schedule = self._schedule
         while (time := schedule.starts[index]) > floor:
-            cause = self._stalling_command(index)
+            cause = self.stalling_command(index)
             number = index
             while cause < 0 and time > floor:  # for the driver
                 cause = schedule.stalled_by[number]
@@ -172,7 +186,7 @@ class _Breakdown:
             self.add(cause, time - max(schedule.starts[cause], floor))
             index = cause
 
-    def _stalling_command(self, index: int) -> int:
+    def stalling_command(self, index: int) -> int:
         """Return the command whose end let this one start; -1 if it started when enqueued."""
         starts, completions = self._schedule.starts, self._schedule.completions
         start = starts[index]
@@ -188,7 +202,7 @@ class _Breakdown:
             return order[number - depth]
         ahead = self._before.get(index, -1)
         if ahead >= 0 and starts[ahead] == start:  # it waited behind that one, for the same end
-            return self._stalling_command(ahead)
+            return self.stalling_command(ahead)
         return -1
 
 

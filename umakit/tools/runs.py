@@ -4,15 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from umakit.devices import HOST
 from umakit.devices.designs import Design
-from umakit.devices.run import RunResult, load_inputs, run_library, save_outputs, select_inputs
+from umakit.devices.run import (
+    Arrays,
+    RunResult,
+    load_inputs,
+    run_library,
+    save_outputs,
+    select_inputs,
+)
 from umakit.devices.waveforms import WaveFile
-from umakit.errors import DeviceError
+from umakit.errors import DeviceError, InputError
 from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_parent
-from umakit.library.metadata import library_files
+from umakit.library.metadata import library_files, load_metadata
+from umakit.tools.trace import Trace, TraceSummary, trace_of_run, write_trace
+from umakit.tools.trace.first import first_inference
+from umakit.tools.trace.writing import check_trace
 
 
 def run_files(
@@ -27,7 +38,9 @@ def run_files(
     force: bool = False,
     rtl: Sequence[Design] = (),
     wave: WaveFile | None = None,
+    trace: Path | None = None,
     progress: Callable[[str], None] = lambda stage: None,
+    traced: Callable[[TraceSummary], None] = lambda summary: None,
 ) -> RunResult:
     """Run a library with the arrays of a file, and write its outputs to another file.
 
@@ -38,9 +51,12 @@ def run_files(
             discard them.
         repeat, profile, device, timeout, rtl, wave: as in `umakit.run_library`.
         force: whether a file that umakit did not write is replaced too.
+        trace: file for a trace of the first inference, on the host only; None for none.
         progress: callback with a description of each stage.
+        traced: callback with what the trace shows, and what not.
 
     Raises:
+        InputError: a trace is asked for and there is nothing to trace; no file is written then.
         OutputError: the output file is an input, must not be replaced, or cannot be written.
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the library or the inputs are wrong, see the subclasses.
@@ -52,7 +68,16 @@ def run_files(
     if wave is not None:
         wave.inputs = read
         wave.check()
-        check_distinct(outputs, wave.path)
+        check_distinct(outputs, wave.path, trace)
+    if trace is not None:
+        if device != HOST.name:
+            raise InputError(
+                f"a trace is recorded on {HOST.name}, not on {device}",
+                where="--trace",
+                fix="leave --device or --trace out",
+            )
+        check_distinct(outputs, trace)
+        check_trace(trace, read, force=force)
     progress("building and running" if wave is None else "building and running with a waveform")
     arrays = select_inputs(library, load_inputs(inputs))
     try:
@@ -60,7 +85,8 @@ def run_files(
             library,
             arrays,
             repeat=repeat,
-            profile=profile,
+            profile=profile or trace is not None,
+            record_commands=trace is not None,
             device=device,
             timeout=timeout,
             rtl=rtl,
@@ -72,6 +98,22 @@ def run_files(
         from umakit.tools.failed_layer import with_layer  # imports TVM, which runs do not need
 
         raise with_layer(error, library, arrays, device, timeout) from None
+    shown = None if trace is None else _trace(library, arrays, result, timeout, rtl)
     if outputs is not None:
         save_outputs(outputs, result.outputs, read, force=force)
-    return result
+    if trace is not None and shown is not None:
+        traced(write_trace(trace, shown, read, force=force, progress=progress))
+    return result if profile else replace(result, layers=())
+
+
+def _trace(
+    library: Path,
+    arrays: Arrays,
+    result: RunResult,
+    timeout: float | None,
+    rtl: Sequence[Design],
+) -> Trace:
+    """Return the trace of the first inference of a run."""
+    first = first_inference(library, arrays, result, timeout, rtl)
+    designs = [design.backend for design in rtl]
+    return trace_of_run(load_metadata(library)["umakit"], first, designs)

@@ -49,6 +49,7 @@ def make_page(
     rounding: str | None = None,
     options: ExportOptions | None = None,
     progress: Callable[[str], None] = lambda stage: None,
+    observe: Callable[[Path, Library, Arrays, RunResult], None] = lambda *run: None,
 ) -> Page:
     """Compile a network, run it on simulated accelerators, and collect its figures.
 
@@ -60,6 +61,7 @@ def make_page(
         inputs_name: description of the inputs on the page.
         seed: seed of the random numbers.
         input_shapes, rounding, options, progress: as in `umakit.compile_model`.
+        observe: called with the folder of the library, the library, the inputs and the run.
 
     Raises:
         DeviceError: the run failed; names the layer if it is found.
@@ -80,6 +82,7 @@ def make_page(
             result = run_library(folder, arrays, profile=True, record_commands=True)
         except DeviceError as error:
             raise with_layer(error, folder, arrays, HOST.name, None) from None
+        observe(folder, library, arrays, result)
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
     return page_of(file_name, library, backends, result, inputs_name)

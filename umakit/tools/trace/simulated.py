@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What simulators of accelerators, or designs in RTL, recorded while a library ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from umakit.devices.run import CommandTimes, LayerProfile, RunResult
+from umakit.errors import InputError
+from umakit.tools.trace.memory import memory_use
+from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer, layer_name
+
+ENGINE_RANK = 40
+"""Rank of the tracks of engines."""
+
+Details = Callable[[int, Sequence[CommandTimes]], Sequence[tuple[str, Arguments]] | None]
+"""Returns, for the index of a layer and its commands, the name and the figures of each command;
+None if they are not known."""
+
+COUNTERS = (
+    "macs",
+    "device_macs",
+    "clock_cycles",
+    "predicted_cycles",
+    "cycles",
+    "array_cycles",
+    "dma_cycles",
+    "moved_bytes",
+    "register_reads",
+    "register_writes",
+)
+"""Figures of a layer's profile that its slice has."""
+
+
+def trace_of_run(
+    description: Mapping[str, Any],
+    result: RunResult,
+    designs: Collection[str] = (),
+    predicted: Process | None = None,
+    details: Details = lambda layer, commands: None,
+) -> Trace:
+    """Return the trace of a run of one inference with a profile and recorded commands.
+
+    Args:
+        description: `metadata.json` of the library, its part `umakit`.
+        result: the run.
+        designs: names of the backends whose design in RTL answered.
+        predicted: what was predicted, if that is shown too.
+        details: what commands of a layer did, where that is known from a plan.
+
+    Raises:
+        InputError: the cycles of no layer are known.
+    """
+    name = "Simulated"
+    if designs:
+        name += f", RTL of {' and '.join(sorted(designs))}"
+    processes = [_process(name, description, result.layers, details)]
+    if predicted is not None:
+        processes.append(predicted)
+    shown = tuple(process for process in processes if process.has_clock)
+    if not shown:
+        raise InputError(
+            "there is nothing to trace: no accelerator with a clock ran a layer",
+            where=description["name"],
+            fix="leave --trace out, or name a backend whose simulator counts cycles",
+        )
+    return Trace(
+        description["name"],
+        description["model_sha256"],
+        shown,
+        memory_use(description["memory"], len(description["layers"])),
+    )
+
+
+def _process(
+    name: str, description: Mapping[str, Any], profiles: Sequence[LayerProfile], details: Details
+) -> Process:
+    layers = []
+    for index, (said, profile) in enumerate(zip(description["layers"], profiles, strict=True)):
+        figures: dict[str, Any] = {"layer": index + 1, "where": profile.where}
+        if profile.where == "cpu":
+            figures["host_seconds"] = profile.seconds
+            cycles = None
+        else:
+            figures |= {each: getattr(profile, each) for each in COUNTERS}
+            cycles = profile.clock_cycles
+        layers.append(
+            TracedLayer(
+                index + 1,
+                layer_name(said["name"]),
+                profile.where,
+                cycles,
+                figures,
+                _slices(index, profile, details),
+                profile.commands_left_out,
+            )
+        )
+    return Process(name, tuple(layers))
+
+
+def _slices(index: int, profile: LayerProfile, details: Details) -> Iterator[Slice]:
+    commands = profile.commands
+    known = details(index, commands) if commands else None
+    for number, each in enumerate(commands):
+        name, figures = known[number] if known is not None else ("", {})
+        yield from command_slices(
+            f"{profile.where}: {each.stream}",
+            each.label or name or each.stream or "command",
+            each,
+            {"layer": index + 1, "layer_name": layer_name(profile.name), **figures},
+        )
+
+
+def command_slices(track: str, name: str, times: CommandTimes, args: Arguments) -> Iterator[Slice]:
+    """Yield the slice in which a command occupies its engine, and that of its tail if it has one.
+
+    Args:
+        track: name of the engine's track; that of tails has it in its name.
+        name: what the command does.
+        times: its times, in cycles since the begin of its layer.
+        args: figures of it.
+    """
+    tail = times.completion - times.busy_end
+    figures = {"busy_cycles": times.busy_end - times.start, "tail_cycles": tail, **args}
+    yield Slice(track, name, times.start, times.busy_end, figures, ENGINE_RANK)
+    if tail:
+        tails = f"{track}, tail"
+        yield Slice(tails, name, times.busy_end, times.completion, figures, ENGINE_RANK)
