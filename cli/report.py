@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from umakit.cli.bounds_text import bounds_table, notes_on
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
@@ -113,6 +114,11 @@ def report(
     for notice in page.notices:
         say(f"note: {notice}", error=True)
     console().print(layer_table(page))
+    for bounds in page.bounds:
+        say("")
+        console().print(bounds_table(bounds))
+        for line in notes_on(bounds):
+            say_wrapped(line)
     if page.includes:
         say_wrapped(f"total of cycles: {page.includes}")
     for each in page.accelerators:

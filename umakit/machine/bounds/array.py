@@ -2,32 +2,33 @@
 """A lower bound of a layer's cycles on a systolic array: folds, drain, first load and last store.
 
 It holds for every tiling of a layer that starts on an idle machine and ends with its result in main
-memory, in the best dataflow that the array has. With R rows, C columns, M positions and N channels
-of the result of one image, and K products for each element of it:
+memory, in the best dataflow that the array has. R are rows and C columns of cells; of one image M
+are positions and N channels of the result, and K the products for each element of it.
 
-**Folds.** A fold holds at most R positions x one block of C channels (output stationary), R products
-x one block (weight stationary), or R products x C positions (input stationary). Blocks are those in
-which weights are stored. However tiles are cut, a full block meets M positions, which takes
+**Folds.** A fold holds at most R positions x one block of C channels (output stationary), R
+products x one block (weight stationary), or R products x C positions (input stationary). Blocks are
+those in which weights are stored. However tiles are cut, each block meets M positions, which takes
 ceil(M / R) folds of this block at least; so there are ceil(M / R) * ceil(N / C) folds in all, and
-likewise for the others, where `ceil(K / R)` folds hold the products. Where columns that the last
-block leaves free take further positions, it needs ceil(M / (R * floor(C / rest))) folds instead.
-What moves through the folds of one block moves a step a cycle and is not less for being cut, but
-with `preload` a fold lasts at least as long as the stationary operand of the next takes to enter.
+for the others likewise ceil(K / R) * ceil(N / C) and ceil(K / R) * ceil(M / C). Where columns that
+the last block leaves free take further positions, it needs ceil(M / (R * floor(C / rest))) folds
+instead. What moves through the folds of one block moves a step a cycle and is not less for being
+cut, but with `preload` a fold lasts at least as long as the stationary operand of the next takes to
+enter; without, each fold is filled and drained.
 
 **Ways in and out.** The array starts after the operands of the smallest job have arrived, and the
 last job has to leave it (fill, drain) before the smallest tile of the result can be stored:
 
-    first load + folds + tail + last store
+    first load + folds + drain + last store
 
 **The bus.** All bytes cross it. The last of the operands feeds at least one job, whose result has
 to be stored after it:
 
-    max(all copies + latency, all loads + latency + smallest job + last store)
+    max(all copies + latency, all loads + latency + smallest job + drain + last store)
 
 The larger one of these is the bound of a dataflow, and the smallest over dataflows that of the
-layer. Without a queue of commands nothing overlaps, and all copies and jobs add up. Cycles of a fold
-are those of SCALE-Sim (A. Samajdar et al., ISPASS 2020) with the options of `[array]`. Register
-accesses of the driver count nothing.
+layer. Without a queue of commands nothing overlaps, and all copies and jobs add up. Cycles of a
+fold are those of SCALE-Sim (A. Samajdar et al., ISPASS 2020) with the options of `[array]`.
+Register accesses of the driver count nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ def array_bound(hardware: Hardware, layer: Layer) -> ArrayBound:
 
     Args:
         hardware: the array, its DMA engine and its queue, as the backend describes them.
-        layer: the layer, which some tiling of it fits.
+        layer: the layer, which some dataflow of the array computes.
+
+    Raises:
+        ValueError: none does.
     """
     bounds = [_bound(hardware, layer, work) for work in works_of(hardware, layer)]
     return min(bounds, key=lambda bound: bound.cycles)
@@ -177,9 +181,7 @@ def _bound(hardware: Hardware, layer: Layer, work: ArrayWork) -> ArrayBound:
         bus = max(loaded + stored + latency, last)
         cycles = max(array, bus)
     name = work.dataflow.value if work.dataflow else None
-    return ArrayBound(
-        name, work.folds, work.busy, first_load, work.tail, last_store, bus, cycles
-    )
+    return ArrayBound(name, work.folds, work.busy, first_load, work.tail, last_store, bus, cycles)
 
 
 def _copy(hardware: Hardware, size: int) -> int:

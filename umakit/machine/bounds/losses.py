@@ -149,8 +149,7 @@ def _of_bus(run: Run, least: int, again: int) -> dict[str, int]:
             idle_from = start
         end = start + run.commands[number].busy
         busy, idle_from = busy + max(0, end - idle_from), max(idle_from, end)
-    end = _after(run, idle_from)
-    found = [waits.breakdown, end]
+    found = [waits.breakdown, _after(run, idle_from)]
     again = min(again, busy - least)
     return {
         "again": again,

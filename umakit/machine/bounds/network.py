@@ -118,9 +118,7 @@ def network_bound(
     return CycleBound(None if peak is None else -(-macs // peak), memory, total, unknown)
 
 
-def compulsory_bytes(
-    steps: Sequence[Step], outputs: frozenset[str], where: str
-) -> dict[str, int]:
+def compulsory_bytes(steps: Sequence[Step], outputs: frozenset[str], where: str) -> dict[str, int]:
     """Return the bytes that every schedule moves to and from an accelerator, by role.
 
     Roles are those of `umakit.machine.costs.TENSORS`, and the empty one of tensors that are read in

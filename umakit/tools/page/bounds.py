@@ -222,11 +222,9 @@ def _named(name: str, title: str, bound: CycleBound, cycles: int | None) -> Name
     )  # fmt: skip
 
 
-def _summed(
-    name: str, title: str, bounds: Sequence[int | None], cycles: int | None
-) -> NamedBound:
+def _summed(name: str, title: str, bounds: Sequence[int | None], cycles: int | None) -> NamedBound:
     total, missing = _sum(bounds), bounds.count(None)
-    unknown = (f"{missing} of {len(bounds)} layers have no such bound",) if missing else ()
+    unknown = (f"{title}: {missing} of {len(bounds)} layers have none",) if missing else ()
     return NamedBound(name, title, total, None, None, None, _ratio(cycles, total), unknown)
 
 
