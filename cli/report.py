@@ -33,8 +33,8 @@ HELP = """Write a page about a network on an accelerator: cycles, bounds, timeli
 
 The network is compiled and run on this machine, accelerators are simulated. The page is one HTML
 file that loads nothing: what was offloaded and why not the rest, cycles of each layer as predicted
-and simulated against their lower bound and what holds them, a timeline of DMA and array, a roofline
-and a memory map."""
+and simulated against their lower bound and what holds them, bounds of the whole network and what
+each layer loses to what, a timeline of DMA and array, a roofline and a memory map."""
 
 EPILOG = "Example:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html"
 DEFAULT_OUTPUT = Path("report.html")
