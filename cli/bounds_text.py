@@ -26,8 +26,11 @@ def bounds_table(bounds: AcceleratorBounds) -> Table:
 def notes_on(bounds: AcceleratorBounds) -> Iterator[str]:
     """Yield what the table leaves out, a line each: work elsewhere, and what is not known."""
     if bounds.share is not None and bounds.share < 1:
-        done = f"{100 * bounds.share:.1f} %"
-        yield f"bounds of {bounds.accelerator}: for {done} of the multiply-accumulates, its layers"
+        share = f"{100 * bounds.share:.1f} %"
+        yield (
+            f"bounds are for what {bounds.accelerator} runs: {share} of the network's "
+            "multiply-accumulates"
+        )
     unknown = dict.fromkeys(text for each in bounds.bounds for text in each.unknown)
     if unknown:
         yield f"not known for {bounds.accelerator}: {'; '.join(unknown)}"

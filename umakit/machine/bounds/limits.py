@@ -63,7 +63,7 @@ def limits_of(configuration: AcceleratorConfig, machine: TileMachine | None) -> 
     held = {machine.memory_of(tensor) for tensor in ACTIVATIONS}
     engines = []
     for name, width in machine.engine_bytes_per_cycle.items():
-        copied = frozenset(t for t in TENSORS if _engine_name(machine, t) == name)
+        copied = frozenset(each for each in TENSORS if machine.engine_of(each).name == name)
         engines.append(EngineLimit(name, width, copied))
     return Limits(
         machine.macs_per_cycle,
@@ -71,14 +71,6 @@ def limits_of(configuration: AcceleratorConfig, machine: TileMachine | None) -> 
         sum(each.size for each in machine.machine.memories if each.name in held),
         tuple(engines),
     )
-
-
-def _engine_name(machine: TileMachine, tensor: str) -> str:
-    """Return the engine that copies a tensor; empty if none does, as for an addend."""
-    stream = machine.streams.get(tensor)
-    if tensor == "addend" and machine.streams and stream is None:
-        return ""
-    return machine.engine_of(tensor).name
 
 
 def _limits_of_sections(configuration: AcceleratorConfig) -> Limits:

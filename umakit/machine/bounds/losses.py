@@ -20,7 +20,7 @@ from umakit.machine.stalls import CycleBreakdown, Waits, cycle_breakdown
 Resource = Literal["array", "bus"]
 
 CAUSES: Mapping[str, str] = {
-    "folds": "folds at the edges leave cells without work, in every tiling",
+    "folds": "folds in every tiling: edges leave cells idle, and each may be filled and drained",
     "cuts": "more folds than the fewest, from cuts or the dataflow",
     "work": "the engine that computes is below its peak",
     "drain": "the last results leave the array and nothing enters",
@@ -29,7 +29,7 @@ CAUSES: Mapping[str, str] = {
     "stores": "the array waits for a store that holds memory or the bus",
     "last_store": "the last results go to main memory",
     "again": "bytes are copied more than once",
-    "rows": "copies do not fill the width of the bus, or pay for bursts",
+    "width": "copies do not fill the width of the bus, as ends of rows, or pay for bursts",
     "computing": "the bus waits for the array",
     "latency": "the bus waits for bytes on their way",
     "driver": "the driver accesses registers meanwhile",
@@ -153,7 +153,7 @@ def _of_bus(run: Run, least: int, again: int) -> dict[str, int]:
     again = min(again, busy - least)
     return {
         "again": again,
-        "rows": busy - least - again,
+        "width": busy - least - again,
         "computing": sum(each.other for each in found),
         "latency": sum(each.load + each.store for each in found),
         "driver": sum(each.driver for each in found),
