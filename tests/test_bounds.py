@@ -27,11 +27,17 @@ from umakit.machine.bounds.losses import CAUSES, losses_of
 from umakit.machine.bounds.network import Read, Step, compulsory_bytes, network_bound
 from umakit.machine.bounds.scratchpad import spilled_bytes
 from umakit.machine.commands import moved_bytes
+from umakit.machine.costs import Cost, TileSizes
 from umakit.machine.hardware import array_cost, pool_cost
 from umakit.machine.space import SIZED, axis_sizes, invalid, tiles_on
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import AXES, BUFFERS
-from umakit.tools.page.bounds import AcceleratorBounds, MeasuredLayer, accelerator_bounds
+from umakit.tools.page.bounds import (
+    AcceleratorBounds,
+    MeasuredLayer,
+    accelerator_bounds,
+    layer_bounds,
+)
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"
@@ -193,6 +199,18 @@ def test_bytes_that_two_layers_need_of_an_input_are_those_that_both_need() -> No
     most = Network((halves - {("x", 0)}, halves - {("x", 3)}), writes, frozenset({"a", "b"}))
     assert spilled_bytes(most.steps, most.outputs, "npu", 1) == 1
     assert least_copies(most, 1) == 4 + 1 + 2
+
+
+def test_two_images_that_a_sum_needs_do_not_fit_beside_each_other() -> None:
+    """The first layers of ResNet-8 in 16 KiB: half of 32 KiB is stored and loaded again."""
+    image, half = 16384, 8192
+    steps = [
+        Step("conv1", "npu", 1, (Read("x", 3072, 3072),), {"a": image}),
+        Step("conv2", "npu", 1, (Read("a", image, image),), {"b": image}),
+        Step("conv3", "npu", 1, (Read("b", image, image), Read("a", image, image)), {"c": image}),
+        Step("conv4", "npu", 1, (Read("c", image, image),), {"d": half}),
+    ]
+    assert spilled_bytes(steps, frozenset({"d"}), "npu", image) == 2 * (2 * image - image)
 
 
 def test_a_larger_scratchpad_never_spills_more() -> None:
@@ -432,6 +450,29 @@ def test_losses_add_up_on_a_machine_of_other_engines(
         layer = replace(layer, stored_channels=-(-n // 8) * 8)
     for tiling in islice(all_tilings(layer, machine), pick, pick + 1):
         check_losses(TilePlanner(machine, FREE), tiling, layer, None)
+
+
+def test_what_is_not_known_of_a_layer_has_a_reason() -> None:
+    layer, machine = convolution(4, 8, 16), TwoChannels()
+    (tiling,) = islice(all_tilings(layer, machine), 1)
+    tiles, planner = tiles_on(layer, tiling, machine), TilePlanner(machine, FREE)
+    prediction = planner.predict(tiles)
+    found = layer_bounds(planner, tiles, prediction, None)
+    assert found.array is None and found.losses is not None
+    assert found.losses.cycles == prediction.cycles
+    assert found.unknown == {"array": "costs are formulas, not those of folds of an [array]"}
+    own = replace(prediction, run=None, cycles=prediction.cycles + 5)
+    assert layer_bounds(planner, tiles, own, None).unknown.keys() == {"array", "losses"}
+
+    class Faster(Hardware):
+        def job(self, sizes: TileSizes) -> Cost:
+            return Cost(1, 0)
+
+    hardware = Faster(4, 4, 4096, 16, command_queue=4)
+    (tiling,) = islice(all_tilings(layer, hardware), 1)
+    tiles, planner = tiles_on(layer, tiling, hardware), TilePlanner(hardware, FREE)
+    found = layer_bounds(planner, tiles, planner.predict(tiles), None)
+    assert found.array is None and found.unknown["array"] == "the backend has costs of its own"
 
 
 def test_what_is_faster_than_its_description_has_no_losses() -> None:
