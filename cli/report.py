@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from umakit.cli.bounds_text import bounds_table, notes_on
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
@@ -35,8 +36,8 @@ HELP = """Write a page about a network on an accelerator: cycles, bounds, timeli
 
 The network is compiled and run on this machine, accelerators are simulated. The page is one HTML
 file that loads nothing: what was offloaded and why not the rest, cycles of each layer as predicted
-and simulated against their lower bound and what holds them, a timeline of DMA and array, a roofline
-and a memory map."""
+and simulated against their lower bound and what holds them, bounds of the whole network and what
+each layer loses to what, a timeline of DMA and array, a roofline and a memory map."""
 
 EPILOG = """Examples:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html
 
@@ -135,6 +136,11 @@ def report(
     for notice in page.notices:
         say(f"note: {notice}", error=True)
     console().print(layer_table(page))
+    for bounds in page.bounds:
+        say("")
+        console().print(bounds_table(bounds))
+        for line in notes_on(bounds):
+            say_wrapped(line)
     if page.includes:
         say_wrapped(f"total of cycles: {page.includes}")
     for each in page.accelerators:

@@ -145,6 +145,36 @@ def test_what_the_array_does_adds_up_and_names_what_holds_a_layer(trained: Page)
             assert layer.explanation.startswith(f"{spent.bottleneck}: ")
 
 
+# Simulated cycles over the bound of the network, as they were computed by hand.
+RATIOS = {"pretrainedResnet_quant": 1.06, "kws_ref_model": 1.34, "ad01_int8": 1.37}
+
+
+def test_simulated_cycles_are_above_every_bound(trained: Page) -> None:
+    (bounds,) = trained.bounds
+    assert [each.name for each in bounds.bounds] == ["network", "scratchpad", "layers", "arrays"]
+    known = [each.cycles for each in bounds.bounds]
+    assert known == sorted(known) and bounds.clock_cycles == trained.clock_cycles
+    for each in bounds.bounds:
+        assert each.ratio == trained.clock_cycles / each.cycles and each.ratio >= 1
+    assert round(bounds.bounds[0].ratio, 2) == RATIOS[trained.model.partition(".")[0]]
+    assert known[2] == trained.totals[-1].bound
+
+
+def test_what_a_layer_loses_adds_up_to_its_cycles_above_its_bound(trained: Page) -> None:
+    text = check_html(html(trained))
+    figures = [layer for layer in trained.as_json()["layers"] if layer["tiled"]]
+    for layer in figures:
+        bounds = layer["tiled"]["bounds"]
+        parts = bounds["losses"]["parts"]
+        assert layer["tiled"]["bound"] <= bounds["array"]["cycles"] <= layer["clock_cycles"]
+        lost = layer["clock_cycles"] - layer["tiled"]["bound"]
+        assert sum(part["cycles"] for part in parts) == lost
+        assert all(part["cycles"] > 0 for part in parts) and bounds["unknown"] == {}
+        causes = (f"{p['cause'].replace('_', ' ')}\xa0{p['cycles']:,}" for p in parts)
+        shown = f"{lost:,} {bounds['losses']['held_by']}: {', '.join(causes)}"
+        assert " ".join(shown.split()) in text
+
+
 @pytest.mark.parametrize(
     ("spent", "text"),
     [
@@ -475,6 +505,15 @@ def test_what_a_backend_does_not_tell_is_left_out_by_a_sentence(tmp_path: Path) 
     assert "cuts no layers into tiles" in text
     assert "does not record when its commands run" in text
     assert "has no DMA engine" in text
+    (bounds,) = page.bounds
+    network, *others = bounds.as_json()["bounds"]
+    assert network["cycles"] == network["compute"] == -(-4 * 6 * 6 * 2 * 9 // 64)
+    assert network["memory"] is None and "[dma]" in network["unknown"][0]
+    assert network["ratio"] == page.clock_cycles / network["cycles"] >= 1
+    for each in others:
+        assert each["cycles"] is None and each["ratio"] is None and each["unknown"]
+        assert each["unknown"][0] in text
+    assert bounds.share == 1 and bounds.not_counted == ("a<b>&'c'",)
     assert "a<b>&'c'" in text
     for row in page.offload.placements:
         assert row.reason in text

@@ -24,6 +24,7 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     clock.py      run           exact cycles of a list of commands on a machine
     stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
     bound.py      Bound         lower bounds of a layer's cycles
+    bounds/                     other bounds, of the network and of the array, and losses
     space.py      misfit        the set of valid tilings
     estimate.py   Estimates     fast approximate cycles of a tiling
     selection.py  best_tilings  the best tilings by the estimate

@@ -85,7 +85,11 @@ class Schedule:
 
 
 def cycle_breakdown(
-    streams: Sequence[str], busy: Sequence[int], schedule: Schedule, machine: Machine
+    streams: Sequence[str],
+    busy: Sequence[int],
+    schedule: Schedule,
+    machine: Machine,
+    explained: str | None = None,
 ) -> CycleBreakdown:
     """Attribute each cycle of a run to the array's work or to the cause of its stall.
 
@@ -99,12 +103,14 @@ def cycle_breakdown(
         busy: cycles that each command occupies its engine.
         schedule: when each command ran.
         machine: what they ran on.
+        explained: the stream that is explained; default: `Machine.explained`.
     """
-    found = _Breakdown(streams, busy, schedule, machine)
+    explained = explained or machine.explained
+    found = Waits(streams, busy, schedule, machine)
     breakdown = found.breakdown
     idle_from = 0
     for index, stream in enumerate(streams):
-        if stream == machine.explained:
+        if stream == explained:
             start = schedule.starts[index]
             # This command started in the tail of the one before.
             breakdown.drain -= max(0, idle_from - start)
@@ -131,12 +137,19 @@ def awaited_commands(
     Args:
         streams, busy, schedule, machine: as in `cycle_breakdown`.
     """
-    found = _Breakdown(streams, busy, schedule, machine)
+    found = Waits(streams, busy, schedule, machine)
     return [found.stalling_command(index) for index in range(len(streams))]
 
 
-class _Breakdown:
-    """A breakdown to which cycles are added."""
+class Waits:
+    """A breakdown to which cycles are added in which an engine was idle.
+
+    Args:
+        streams, busy, schedule, machine: as of `cycle_breakdown`.
+
+    Attributes:
+        breakdown: what was added.
+    """
 
     def __init__(
         self, streams: Sequence[str], busy: Sequence[int], schedule: Schedule, machine: Machine

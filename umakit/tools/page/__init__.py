@@ -5,6 +5,7 @@
 
     figures.py   Page           the figures, as `uma report --json` prints them
     collect.py   make_page      compiles and runs a network, and collects them
+    bounds.py                   bounds of the network, and what layers lose
     descriptions.py             tilings and bottlenecks, for a reader
     timeline.py, roofline.py, memory.py    drawings: where each thing lies on the page
     writing.py   html           the page itself, from the templates in `templates/report`

@@ -26,6 +26,7 @@ from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
 from umakit.tools.failed_layer import with_layer
 from umakit.tools.inputs import random_inference
+from umakit.tools.page.bounds import MeasuredLayer, accelerator_bounds, layer_bounds
 from umakit.tools.page.descriptions import (
     describe_bottleneck,
     describe_tiling,
@@ -110,6 +111,11 @@ def page_of(
     accelerators = {backend.target_name: _accelerator(backend) for backend in backends}
     planners = {backend.target_name: backend.tiling for backend in backends}
     steps = zip(program.calls, result.layers, strict=True)
+    layers = tuple(
+        _layer(number, call, profile, library, planners)
+        for number, (call, profile) in enumerate(steps, start=1)
+    )
+    measured = [_measured(layer) for layer in layers if not layer.on_cpu]
     return Page(
         model=file_name,
         name=program.name,
@@ -120,12 +126,19 @@ def page_of(
         notices=program.notices,
         accelerators=tuple(accelerators.values()),
         offload=library.report,
-        layers=tuple(
-            _layer(number, call, profile, library, planners)
-            for number, (call, profile) in enumerate(steps, start=1)
-        ),
+        layers=layers,
         memory=description["memory"],
         buffers=_buffer_names(program),
+        bounds=accelerator_bounds(program, library.report.total_macs, backends, measured),
+    )
+
+
+def _measured(layer: LayerFigures) -> MeasuredLayer:
+    tiled = layer.tiled
+    known = tiled.bounds.array if tiled is not None and tiled.bounds is not None else None
+    array = None if known is None else known.cycles
+    return MeasuredLayer(
+        layer.where, layer.clock_cycles, None if tiled is None else tiled.bound, array
     )
 
 
@@ -185,7 +198,7 @@ def _layer(
         commands=profile.commands,
         commands_left_out=profile.commands_left_out,
         concurrent_steps=tuple(range(number + 1, number + 1 + call.overlapped)),
-        tiled=_tiled(composite, call.target, library.program, planners),
+        tiled=_tiled(composite, call.target, profile, library.program, planners),
     )
     planner = planners.get(call.target)
     if layer.tiled is None or planner is None:
@@ -197,6 +210,7 @@ def _layer(
 def _tiled(
     composite: Composite | None,
     target: str,
+    profile: LayerProfile,
     program: Program,
     planners: Mapping[str, TilePlanner | None],
 ) -> TiledLayer | None:
@@ -219,6 +233,7 @@ def _tiled(
         memory_bound=prediction.bound.memory,
         spent=spent,
         waits=waits,
+        bounds=layer_bounds(planner, tiles, prediction, profile.clock_cycles),
     )
 
 

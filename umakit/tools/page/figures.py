@@ -10,6 +10,7 @@ from typing import Any
 from umakit.devices.run import CommandTimes
 from umakit.devices.totals import CycleTotals, LayerCycles, included
 from umakit.partition.report import CPU, OffloadReport
+from umakit.tools.page.bounds import AcceleratorBounds, LayerBounds
 from umakit.tools.page.engines import Engines
 
 NEAR_THE_BOUND = 1.15
@@ -111,6 +112,7 @@ class TiledLayer:
             in a way of its own.
         waits: by stream, the predicted cycles in which the engine that computes waits for it; only
             for machines that a backend describes.
+        bounds: its other bounds, and what it loses to what; None if nobody asked.
     """
 
     tiling: str
@@ -122,6 +124,7 @@ class TiledLayer:
     memory_bound: int
     spent: Spent | None
     waits: Mapping[str, int] = field(default_factory=dict)
+    bounds: LayerBounds | None = None
 
     @property
     def bound(self) -> int:
@@ -334,6 +337,7 @@ class Page:
         memory: the memory plan, as in `metadata.json` of a library.
         buffers: names of the buffers in scratchpads, such as `weights`, by the C names that
             `memory` has.
+        bounds: bounds of all layers of each accelerator together.
     """
 
     model: str
@@ -348,6 +352,7 @@ class Page:
     layers: tuple[LayerFigures, ...]
     memory: Mapping[str, Any]
     buffers: Mapping[str, str]
+    bounds: tuple[AcceleratorBounds, ...] = ()
 
     @property
     def offloaded(self) -> tuple[LayerFigures, ...]:
@@ -435,5 +440,6 @@ class Page:
             **({"choice": self.offload.comparison.as_json()} if self.offload.comparison else {}),
             "layers": [layer.as_json() for layer in self.layers],
             "totals": [total.as_json() for total in self.totals],
+            "bounds": [each.as_json() for each in self.bounds],
             "memory": dict(self.memory),
         }

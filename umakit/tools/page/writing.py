@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from umakit.machine.bounds.losses import CAUSES, Loss
 from umakit.text.rendering import render_html
 from umakit.tools.page import roofline, timeline
 from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Page, Spent
@@ -62,6 +63,12 @@ def _is_pool(layer: LayerFigures) -> bool:
     return layer.tiled is not None and not layer.tiled.dataflow
 
 
+def lost_by(layer: LayerFigures) -> tuple[Loss, ...]:
+    """Return the causes of a layer's cycles above its bound; none if they are unknown."""
+    bounds = layer.tiled.bounds if layer.tiled is not None else None
+    return () if bounds is None or bounds.losses is None else bounds.losses.parts
+
+
 def html(page: Page) -> str:
     """Return the page; it loads no other files and is readable without JavaScript."""
     drawn = (roofline_of(each, page.layers) for each in page.accelerators)
@@ -70,6 +77,8 @@ def html(page: Page) -> str:
         page=page,
         parts=parts_of(page),
         near=NEAR_THE_BOUND,
+        causes=CAUSES,
+        lost={part.cause for layer in page.tiled for part in lost_by(layer)},
         timeline=timeline_of(page.layers),
         timeline_width=timeline.WIDTH,
         letter=timeline.LETTER,
