@@ -11,6 +11,7 @@ from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
+    CpuClockOption,
     ForceOption,
     JsonOption,
     KeepLayoutOption,
@@ -21,6 +22,7 @@ from umakit.cli.options import (
     find_backends,
     parse_shapes,
 )
+from umakit.cli.owner_tables import print_owners
 from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, new_table, offload_summary
 
 from umakit.files.outputs import PAGE, check_file, check_parent
@@ -71,6 +73,7 @@ def report(
     records: RecordsOption = None,
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
+    cpu_clock: CpuClockOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,6 +106,7 @@ def report(
             options=ExportOptions(
                 records=records, keep_layout=keep_layout, choose=parse_choose(choose)
             ),
+            cpu_clock=cpu_clock,
             progress=tell,
         )
     if destination is not None:
@@ -113,12 +117,11 @@ def report(
     for notice in page.notices:
         say(f"note: {notice}", error=True)
     console().print(layer_table(page))
-    if page.includes:
-        say_wrapped(f"total of cycles: {page.includes}")
+    print_owners(page.accounting)
+    say_wrapped(f"{offload_summary(page.offload)}; {page.accounting.cpu_summary}")
     for each in page.accelerators:
         if each.calibrated:
             say_wrapped(f"predicted for {each.name} from costs measured at {each.calibrated}")
-    say_wrapped(offload_summary(page.offload))
     say(f"Wrote {destination}")
 
 

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import tables
-from umakit.cli.console import console, print_json, progress, say
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption, find_designs
+from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.options import (
+    CpuClockOption,
+    DeviceOption,
+    ForceOption,
+    JsonOption,
+    find_designs,
+)
+from umakit.cli.owner_tables import print_owners, profile_table
 
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
@@ -19,6 +26,7 @@ from umakit.errors import InputError
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
+    from umakit.tools.accounting import Accounting
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
 
@@ -84,16 +92,21 @@ def run(
     device: DeviceOption = "host",
     timeout: TimeoutOption = None,
     rtl: RtlOption = None,
+    cpu_clock: CpuClockOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
+    from umakit.library.metadata import load_metadata
+    from umakit.tools.accounting import account
     from umakit.tools.runs import run_files
 
     if print_time and not find_device(device).has_time:
         raise InputError(
             f"{device} is emulated and has no time of its own", fix="leave --print-time out"
         )
+    _check_cpu_clock(cpu_clock, profile, device)
+    designs = find_designs(rtl)
     with progress() as tell:
         result = run_files(
             library,
@@ -103,35 +116,59 @@ def run(
             profile=profile,
             device=device,
             timeout=timeout,
-            rtl=find_designs(rtl),
+            rtl=designs,
             force=force,
             progress=tell,
         )
+    accounting = None
+    if profile:
+        names = [design.backend for design in designs]
+        accounting = account(load_metadata(library)["umakit"], result, cpu_clock, names)
     if as_json:
-        print_json(_run_json(result))
+        print_json(_run_json(result, accounting))
         return
     for output_name, array in result.outputs.items():
         say(f"{output_name}: {array.dtype}{list(array.shape)}")
     if outputs is not None:
         say(f"Wrote {outputs}")
-    if profile:
-        _print_profile(result.layers)
+    if accounting is not None:
+        _print_profile(result.layers, accounting)
     if print_time:
         console().print(tables.time_table(result.times))
 
 
-def _print_profile(layers: Sequence[LayerProfile]) -> None:
-    console().print(tables.profile_table(layers))
-    includes = tables.total_includes(layers)
-    if includes:
-        say(includes)
+def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:
+    """Refuse a clock of the CPU where no step is measured in host time.
+
+    Raises:
+        InputError: there is no profile, or the device is emulated.
+    """
+    if cpu_clock is not None and not profile:
+        raise InputError("--cpu-clock scales layers of a profile", fix="add --profile")
+    if cpu_clock is not None and not find_device(device).has_time:
+        raise InputError(
+            f"{device} is emulated and has no time of its own", fix="leave --cpu-clock out"
+        )
+
+
+def _print_profile(layers: Sequence[LayerProfile], accounting: Accounting) -> None:
+    console().print(profile_table(accounting, _host_figures(layers)))
+    print_owners(accounting)
+    say_wrapped(accounting.headline)
     predictions = tables.prediction_table(layers)
     if predictions is not None:
         say("")
         console().print(predictions)
 
 
-def _run_json(result: RunResult) -> dict[str, Any]:
+def _host_figures(layers: Sequence[LayerProfile]) -> list[float | int | None]:
+    """Return the instructions of each layer, or its host time."""
+    if any(layer.instructions is not None for layer in layers):
+        return [layer.instructions for layer in layers]
+    return [layer.seconds for layer in layers]
+
+
+def _run_json(result: RunResult, accounting: Accounting | None) -> dict[str, Any]:
     report: dict[str, Any] = {
         "outputs": {
             n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
@@ -146,6 +183,8 @@ def _run_json(result: RunResult) -> dict[str, Any]:
     if result.layers:
         cycles = [layer.measured_and_predicted for layer in result.layers]
         report["totals"] = CycleTotals.of(cycles).as_json()
+    if accounting is not None:
+        report["accounting"] = accounting.as_json()
     return report
 
 
@@ -154,6 +193,7 @@ def _layer_json(layer: LayerProfile) -> dict[str, Any]:
     figures = {
         "name": layer.name,
         "where": layer.where,
+        "identity": None if layer.identity is None else layer.identity.as_json(),
         "macs": layer.macs,
         "device_macs": layer.device_macs,
         "clock_cycles": layer.clock_cycles,

@@ -55,6 +55,7 @@ def run_files(
             arrays,
             repeat=repeat,
             profile=profile,
+            record_commands=profile and device == HOST.name and not rtl,
             device=device,
             timeout=timeout,
             rtl=rtl,
