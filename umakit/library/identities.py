@@ -46,7 +46,9 @@ def cpu_step_kind(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
     own = [rows[number] for number in layer["operators"]]
     if not own:
         return str(layer["kernel"]) or "copy"
-    if all(row.get("changes_layout") for row in own):
-        return "layout change"
-    names = (str(row["operator"]).rpartition(".")[2] for row in own)
-    return " + ".join(dict.fromkeys(names))
+    names = [
+        "layout change" if row.get("changes_layout") else str(row["operator"]).rpartition(".")[2]
+        for row in own
+        if not (row.get("changes_layout") and row["operator"] == "reshape")  # it moves nothing
+    ]
+    return " + ".join(dict.fromkeys(names)) or "layout change"
