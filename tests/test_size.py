@@ -402,6 +402,7 @@ def test_the_command_prints_json(
     } <= set(values)  # fmt: skip
     assert set(values["layers"][0]) == {
         "name", "where", "kernel", "text_bytes", "constants_bytes", "arena_bytes", "stack_bytes",
+        "identity",
     }  # fmt: skip
 
 
