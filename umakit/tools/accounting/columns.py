@@ -133,8 +133,15 @@ def _cell(row: Row, name: str, of: Column) -> str:
 
 
 def _total(accounting: Accounting, name: str, of: Column) -> str:
-    """Return the sum of a column over the rows whose figures are known."""
+    """Return the sum of a column over layers whose cycles are known, and steps on the CPU.
+
+    It is unknown if the figure of one of them is.
+    """
     if name == CYCLES:
         return total_cycles_text(accounting)
-    total = sum(figure or 0 for figure in map(of, accounting.rows))
+    owner = "cpu step" if name == CPU_BYTES else "layer"
+    rows = [row for row in accounting.rows if row.owner != "layer" or row.clock_cycles is not None]
+    if any(of(row) is None for row in rows if row.owner == owner):
+        return UNKNOWN
+    total = sum(of(row) or 0 for row in rows)
     return f"{total:,}" if total else ""
