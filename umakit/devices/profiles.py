@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit.devices.device import Device
@@ -156,27 +156,13 @@ def profiles_of(
         }  # fmt: skip
         clock += known.get("clock_cycles", 0)
         counted = _means(known, mean, runs)
+        profile = _profile(device, layer, figures, counted, runs)
         commands, left_out = recorded.get(number, ((), 0))
         profiles.append(
-            LayerProfile(
-                name=layer["name"],
-                where=layer["where"],
-                macs=int(layer["macs"]),
-                device_macs=counted.get("macs"),
-                clock_cycles=counted.get("clock_cycles"),
-                cycles=counted.get("cycles"),
-                array_cycles=counted.get("array_cycles"),
-                dma_cycles=counted.get("dma_cycles"),
-                moved_bytes=counted.get("moved_bytes"),
-                seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
-                instructions=round(figures["instructions"] / runs)
-                if device.counts_instructions
-                else None,
+            replace(
+                profile,
                 commands=commands,
                 commands_left_out=left_out,
-                predicted_cycles=layer.get("predicted_cycles"),
-                register_reads=counted.get("register_reads"),
-                register_writes=counted.get("register_writes"),
                 identity=identities[number],
             )
         )
@@ -187,6 +173,40 @@ def profiles_of(
     told = sum(each.clock_cycles or 0 for each in profiles)
     between = mean.next(whole - clock)
     return tuple(profiles), InferenceProfile(told + between, between, runs)
+
+
+def _profile(
+    device: Device,
+    layer: Mapping[str, Any],
+    figures: Mapping[str, int],
+    counted: Mapping[str, int],
+    runs: int,
+) -> LayerProfile:
+    """Return the measurements of a layer without its commands.
+
+    Args:
+        device: what the program ran on.
+        layer: the layer in the library's metadata.
+        figures: sums over all inferences.
+        counted: means of those figures that a simulator counts.
+        runs: number of inferences.
+    """
+    return LayerProfile(
+        name=layer["name"],
+        where=layer["where"],
+        macs=int(layer["macs"]),
+        device_macs=counted.get("macs"),
+        clock_cycles=counted.get("clock_cycles"),
+        cycles=counted.get("cycles"),
+        array_cycles=counted.get("array_cycles"),
+        dma_cycles=counted.get("dma_cycles"),
+        moved_bytes=counted.get("moved_bytes"),
+        seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
+        instructions=round(figures["instructions"] / runs) if device.counts_instructions else None,
+        predicted_cycles=layer.get("predicted_cycles"),
+        register_reads=counted.get("register_reads"),
+        register_writes=counted.get("register_writes"),
+    )
 
 
 def _is_counted(

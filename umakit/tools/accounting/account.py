@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from umakit.devices.run import LayerProfile, RunResult
 from umakit.errors import InputError
 from umakit.library.identities import cpu_step_kind, identities_of
+from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.owners import Accounting, Parts, Row
 from umakit.tools.accounting.waits import KIT_COMPUTING, waits_of
 
@@ -40,36 +42,44 @@ def account(
     if cpu_clock is not None and any(each.seconds is None for each in result.layers):
         raise InputError("a device without a time of its own cannot be scaled to a clock",
                          fix="leave the clock of the CPU out, or run on host")  # fmt: skip
-    machines = _machines(description, designs)
-    sizes = _tensor_sizes(description)
-    identities = identities_of(description)
+    machines, sizes = _machines(description, designs), _tensor_sizes(description)
+    layers = zip(description["layers"], result.layers, identities_of(description), strict=True)
     rows = []
-    for layer, profile, identity in zip(
-        description["layers"], result.layers, identities, strict=True
-    ):
-        on_cpu = profile.where == CPU
-        read, written = _step_bytes(layer, sizes) if on_cpu else (None, None)
-        rows.append(
-            Row(
-                owner="cpu step" if on_cpu else "layer",
-                name=profile.name,
-                where=profile.where,
-                identity=identity,
-                kind=cpu_step_kind(layer, description["operators"]) if on_cpu else "",
-                macs=profile.macs,
-                clock_cycles=profile.clock_cycles,
-                parts=_parts(profile, machines),
-                cpu_cycles=_scaled(profile, cpu_clock) if on_cpu else None,
-                register_reads=profile.register_reads,
-                register_writes=profile.register_writes,
-                moved_bytes=None if on_cpu else profile.moved_bytes,
+    for layer, profile, identity in layers:
+        row = _row(layer, profile, identity, _parts(profile, machines))
+        if row.owner == "cpu step":
+            read, written = _step_bytes(layer, sizes)
+            row = replace(
+                row,
+                kind=cpu_step_kind(layer, description["operators"]),
+                cpu_cycles=_scaled(profile, cpu_clock),
                 read_bytes=read,
                 written_bytes=written,
-                seconds=profile.seconds if on_cpu else None,
-                instructions=profile.instructions if on_cpu else None,
             )
-        )
+        rows.append(row)
     return _with_total(rows, result, cpu_clock)
+
+
+def _row(
+    layer: Mapping[str, Any], profile: LayerProfile, identity: LayerIdentity, parts: Parts | None
+) -> Row:
+    """Return the row of a layer, without what only the CPU has."""
+    on_cpu = profile.where == CPU
+    return Row(
+        owner="cpu step" if on_cpu else "layer",
+        name=layer["name"],
+        where=profile.where,
+        identity=identity,
+        kind="",
+        macs=profile.macs,
+        clock_cycles=profile.clock_cycles,
+        parts=parts,
+        register_reads=profile.register_reads,
+        register_writes=profile.register_writes,
+        moved_bytes=None if on_cpu else profile.moved_bytes,
+        seconds=profile.seconds if on_cpu else None,
+        instructions=profile.instructions if on_cpu else None,
+    )
 
 
 def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:
