@@ -111,6 +111,17 @@ ChooseOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
+CpuClockOption = Annotated[
+    float | None,
+    typer.Option(
+        "--cpu-clock",
+        min=1,
+        max=1e12,
+        help="Cycles a second of the CPU: steps on it count as their host time times this, marked "
+        "as scaled; default: they are unknown.",
+        show_default=False,
+    ),
+]
 ForceOption = Annotated[
     bool,
     typer.Option(

@@ -12,6 +12,7 @@ from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
+    CpuClockOption,
     ForceOption,
     JsonOption,
     KeepLayoutOption,
@@ -23,6 +24,7 @@ from umakit.cli.options import (
     find_backends,
     parse_shapes,
 )
+from umakit.cli.owner_tables import print_owners
 from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, new_table, offload_summary
 from umakit.cli.traces import say_trace
 
@@ -78,6 +80,7 @@ def report(
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
     trace: TraceOption = None,
+    cpu_clock: CpuClockOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -122,6 +125,7 @@ def report(
             options=ExportOptions(
                 records=records, keep_layout=keep_layout, choose=parse_choose(choose)
             ),
+            cpu_clock=cpu_clock,
             progress=tell,
             observe=observe,
         )
@@ -141,12 +145,11 @@ def report(
         console().print(bounds_table(bounds))
         for line in notes_on(bounds):
             say_wrapped(line)
-    if page.includes:
-        say_wrapped(f"total of cycles: {page.includes}")
+    print_owners(page.accounting)
+    say_wrapped(f"{offload_summary(page.offload)}; {page.accounting.cpu_summary}")
     for each in page.accelerators:
         if each.calibrated:
             say_wrapped(f"predicted for {each.name} from costs measured at {each.calibrated}")
-    say_wrapped(offload_summary(page.offload))
     say(f"Wrote {destination}")
     if written is not None:
         say_trace(trace, written)

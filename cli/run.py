@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import tables
-from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.console import console, print_json, progress, say, say_wrapped
 from umakit.cli.options import (
+    CpuClockOption,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -21,6 +22,7 @@ from umakit.cli.options import (
     find_designs,
     said_when_it_fails,
 )
+from umakit.cli.owner_tables import print_owners, profile_table
 from umakit.cli.traces import say_trace
 
 from umakit.devices import find_device
@@ -30,6 +32,7 @@ from umakit.errors import InputError
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
     from umakit.devices.waveforms import WrittenWave
+    from umakit.tools.accounting import Accounting
     from umakit.tools.trace import TraceSummary
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
@@ -110,11 +113,14 @@ def run(
     wave: WaveOption = None,
     wave_layer: WaveLayerOption = None,
     trace: TraceOption = None,
+    cpu_clock: CpuClockOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
     from umakit.devices.waveforms import WaveFile
+    from umakit.library.metadata import load_metadata
+    from umakit.tools.accounting import account
     from umakit.tools.runs import run_files
 
     if print_time and not find_device(device).has_time:
@@ -124,6 +130,8 @@ def run(
     check_wave(wave, bool(rtl))
     if wave_layer and wave is None:
         raise InputError("--wave-layer is of a waveform", fix="add --wave FILE.fst")
+    _check_cpu_clock(cpu_clock, profile, device)
+    designs = find_designs(rtl)
     file = None if wave is None else WaveFile(wave, wave_layer, force)
     traced: list[TraceSummary] = []
     with said_when_it_fails(file), progress() as tell:
@@ -135,16 +143,19 @@ def run(
             profile=profile,
             device=device,
             timeout=timeout,
-            rtl=find_designs(rtl),
+            rtl=designs,
             trace=trace,
             force=force,
             wave=file,
             progress=tell,
             traced=traced.append,
         )
-    written = None if file is None else file.written
+    accounting = None
+    if profile:
+        names = [design.backend for design in designs]
+        accounting = account(load_metadata(library)["umakit"], result, cpu_clock, names)
     if as_json:
-        shown = _run_json(result, written)
+        shown = _run_json(result, accounting, None if file is None else file.written)
         print_json(shown | ({"trace": traced[0].as_json()} if traced else {}))
         return
     for output_name, array in result.outputs.items():
@@ -155,24 +166,46 @@ def run(
         say(file.sentence)
     for each in traced:
         say_trace(trace, each)
-    if profile:
-        _print_profile(result.layers)
+    if accounting is not None:
+        _print_profile(result.layers, accounting)
     if print_time:
         console().print(tables.time_table(result.times))
 
 
-def _print_profile(layers: Sequence[LayerProfile]) -> None:
-    console().print(tables.profile_table(layers))
-    includes = tables.total_includes(layers)
-    if includes:
-        say(includes)
+def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:
+    """Refuse a clock of the CPU where no step is measured in host time.
+
+    Raises:
+        InputError: there is no profile, or the device is emulated.
+    """
+    if cpu_clock is not None and not profile:
+        raise InputError("--cpu-clock scales layers of a profile", fix="add --profile")
+    if cpu_clock is not None and not find_device(device).has_time:
+        raise InputError(
+            f"{device} is emulated and has no time of its own", fix="leave --cpu-clock out"
+        )
+
+
+def _print_profile(layers: Sequence[LayerProfile], accounting: Accounting) -> None:
+    console().print(profile_table(accounting, _host_figures(layers)))
+    print_owners(accounting)
+    say_wrapped(accounting.headline)
     predictions = tables.prediction_table(layers)
     if predictions is not None:
         say("")
         console().print(predictions)
 
 
-def _run_json(result: RunResult, wave: WrittenWave | None) -> dict[str, Any]:
+def _host_figures(layers: Sequence[LayerProfile]) -> list[float | int | None]:
+    """Return the instructions of each layer, or its host time."""
+    if any(layer.instructions is not None for layer in layers):
+        return [layer.instructions for layer in layers]
+    return [layer.seconds for layer in layers]
+
+
+def _run_json(
+    result: RunResult, accounting: Accounting | None, wave: WrittenWave | None
+) -> dict[str, Any]:
     report: dict[str, Any] = {
         "outputs": {
             n: {"shape": list(a.shape), "dtype": str(a.dtype)} for n, a in result.outputs.items()
@@ -187,6 +220,8 @@ def _run_json(result: RunResult, wave: WrittenWave | None) -> dict[str, Any]:
     if result.layers:
         cycles = [layer.measured_and_predicted for layer in result.layers]
         report["totals"] = CycleTotals.of(cycles).as_json()
+    if accounting is not None:
+        report["accounting"] = accounting.as_json()
     report["wave"] = None if wave is None else wave.as_json()
     return report
 
@@ -196,6 +231,7 @@ def _layer_json(layer: LayerProfile) -> dict[str, Any]:
     figures = {
         "name": layer.name,
         "where": layer.where,
+        "identity": None if layer.identity is None else layer.identity.as_json(),
         "macs": layer.macs,
         "device_macs": layer.device_macs,
         "clock_cycles": layer.clock_cycles,

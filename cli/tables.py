@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
 
-from umakit.devices.totals import CycleTotals, LayerCycles, included
+from umakit.devices.totals import CycleTotals, LayerCycles
 from umakit.partition.report import CPU
 from umakit.text.escaping import shown
 
@@ -115,82 +115,6 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
     return f"{pool['name']}: {used:,}{share}, {len(pool['tensors'])} tensors"
 
 
-def profile_table(layers: Sequence[LayerProfile]) -> Table:
-    """Return a table of MACs, cycles and other measurements of each layer, with totals.
-
-    If a device has a DMA engine, its cycles are shown in addition to the array's. Cycles are those
-    in which an engine works; where only the clock is known, as of RTL, they are the clock's. The
-    last column is the host's time, or the instructions of a device that counts them.
-    """
-    measured = _measured_column(layers)
-    has_dma = any(layer.dma_cycles for layer in layers)
-    engines = ["array", "DMA", "bytes moved"] if has_dma else []
-    clocks = _cycle_columns(layers)
-    columns = ["MACs", *clocks, *engines, "MACs/cycle", *([measured] if measured else [])]
-    table = new_table("layer", "where", *columns, right=columns)
-
-    own = [layer for layer in layers if layer.where != CPU]
-    counted = _counted(layers)
-
-    def sum_of(some: Sequence[LayerProfile], name: str) -> int | None:
-        """Return the sum over layers on accelerators whose cycles are known; None if there is none,
-        or this figure of one of them is not known."""
-        figures = [getattr(layer, name) for layer in some if layer in counted]
-        return sum(figures) if figures and None not in figures else None
-
-    def cell(some: Sequence[LayerProfile], name: str) -> str:
-        if len(some) == 1 and some[0] in own:
-            figure = getattr(some[0], name)
-            return UNKNOWN if figure is None else _count(figure)
-        figure = sum_of(some, name)
-        if figure is None and any(layer in own for layer in some):
-            return UNKNOWN
-        return _count(figure)
-
-    def cells(some: Sequence[LayerProfile], *, is_total: bool = False) -> list[str]:
-        macs, cycles = sum(layer.macs for layer in some), sum_of(some, next(iter(clocks.values())))
-        # MACs per cycle of the whole would mix work of the CPU with cycles of the accelerator.
-        rate = f"{macs / cycles:.1f}" if macs and cycles and not is_total else ""
-        figures = [_count(macs), *(cell(some, name) for name in clocks.values())]
-        if has_dma:
-            figures += [
-                cell(some, "array_cycles"),
-                cell(some, "dma_cycles"),
-                cell(some, "moved_bytes"),
-            ]
-        return [*figures, rate, *_measured_cells(some, measured)]
-
-    for layer in layers:
-        table.add_row(layer.name, layer.where, *cells([layer]))
-    table.add_section()
-    name = "total" if len(counted) == len(own) else f"total of {len(counted)} of {len(own)} layers"
-    table.add_row(name, "", *cells(layers, is_total=True), style="bold")
-    return table
-
-
-def _cycle_columns(layers: Sequence[LayerProfile]) -> dict[str, str]:
-    """Return the columns of cycles of a profile: the attribute of a layer by header."""
-    own = [layer for layer in layers if layer.where != CPU]
-    has_cycles = any(layer.cycles is not None for layer in own)
-    has_clock = any(layer.cycles is None and layer.clock_cycles is not None for layer in own)
-    found = {} if has_clock and not has_cycles else {"cycles": "cycles"}
-    return {**found, "clock": "clock_cycles"} if has_clock else found
-
-
-def _counted(layers: Sequence[LayerProfile]) -> list[LayerProfile]:
-    """Return the layers on accelerators whose cycles the first of these columns shows."""
-    name = next(iter(_cycle_columns(layers).values()))
-    return [each for each in layers if each.where != CPU and getattr(each, name) is not None]
-
-
-def total_includes(layers: Sequence[LayerProfile]) -> str:
-    """Return what the total of cycles of a profile includes; empty without accelerators."""
-    own = [layer for layer in layers if layer.where != CPU]
-    counted = len(_counted(layers))
-    text = included(counted, len(own), len(layers) - len(own))
-    return f"total of cycles: {text}" if text else ""
-
-
 def prediction_table(layers: Sequence[LayerProfile]) -> Table | None:
     """Return a table of measured and predicted cycles of the device's clock; None if no cost model
     predicted any."""
@@ -227,24 +151,6 @@ def known_count(value: int | None) -> str:
 def known_percent(value: float | None) -> str:
     """Return a deviation in percent as text."""
     return UNKNOWN if value is None else f"{value:+.2f} %"
-
-
-def _count(value: int | None) -> str:
-    return f"{value:,}" if value else ""
-
-
-def _measured_column(layers: Sequence[LayerProfile]) -> str:
-    if any(layer.instructions is not None for layer in layers):
-        return "instructions"
-    return "host us" if all(layer.seconds is not None for layer in layers) else ""
-
-
-def _measured_cells(layers: Sequence[LayerProfile], column: str) -> list[str]:
-    if column == "instructions":
-        return [f"{sum(layer.instructions or 0 for layer in layers):,}"]
-    if column == "host us":
-        return [f"{sum(layer.seconds or 0.0 for layer in layers) * 1e6:,.1f}"]
-    return []
 
 
 def time_table(times: Sequence[float]) -> Table:

@@ -20,6 +20,7 @@ from networks import Graph, fold_batch_norms, mobilenet_v1, normal, random_input
 from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
+import umakit
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import DeviceError, InputError
 from umakit.frontend import constant_folding
@@ -498,7 +499,12 @@ def test_the_command_says_that_all_agrees(uma: Uma, tmp_path: Path) -> None:
     code, output, _ = uma(path, "-b", "vanilla_accelerator")
     assert code == 0 and "layers agree" in output and "seeds 0 to 2" in output
     assert not (tmp_path / "network_diff").exists()
-    assert uma(path, "--most", "1", "--json")[0] == 0
+    code, printed, _ = uma(path, "--most", "1", "--json")
+    keys = [layer["identity"]["key"] for layer in json.loads(printed)["layers"]]
+    assert code == 0 and len(set(keys)) == len(keys) > 1
+    umakit.compile_model(path, [], tmp_path / "library")
+    layers = json.loads((tmp_path / "library" / "metadata.json").read_text())["umakit"]["layers"]
+    assert keys == [layer["identity"]["key"] for layer in layers]
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,14 @@ import numpy as np
 import onnxruntime
 import pytest
 from umakit.cli.main import run_command
-from umakit.cli.tables import profile_table
+from umakit.cli.owner_tables import profile_table
 
 import umakit
 from umakit import find_backend
 from umakit.errors import AcceleratorConfigError, BuildError, DeviceError
+from umakit.library.metadata import load_metadata
 from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.tools.accounting import account
 from umakit.tools.page import html, make_page
 from umakit.tools.size import library_size
 
@@ -181,16 +183,18 @@ def test_what_it_does_not_count_is_null(write: Write) -> None:
 def test_unknown_counters_leave_those_of_others(write: Write) -> None:
     without = {"machine.cc": ("functions.counters = counters;", "(void)counters;")}
     library = compiled(write(without), STRAWBERRY)
-    layers = profile(library).layers
+    result = profile(library)
+    layers = result.layers
     assert {layer.where for layer in layers} == {"cpu", "tiny_npu", STRAWBERRY}
     for layer in layers:
         for name in ("clock_cycles", "cycles", "device_macs", "moved_bytes"):
             figure = getattr(layer, name)
             assert figure is None if layer.where == "tiny_npu" else figure is not None
             assert layer.where != STRAWBERRY or figure > 0
-    column = next(each for each in profile_table(layers).columns if each.header == "cycles")
+    accounting = account(load_metadata(library)["umakit"], result)
+    column = next(each for each in profile_table(accounting).columns if each.header == "cycles")
     cells = list(column.cells)
-    counted = [layer.cycles for layer in layers if layer.where == STRAWBERRY]
+    counted = [layer.clock_cycles or 0 for layer in layers if layer.where == STRAWBERRY]
     assert "-" in cells[:-1] and cells[-1] == f"{sum(counted):,}"
 
 

@@ -172,8 +172,8 @@ def check_runs(place: Path, words: Sequence[str], capsys: pytest.CaptureFixture[
         assert any(re.search(sentence, err) for sentence in broken), (words, err)
         return
     assert code == 0, (words, err)
-    layers = json.loads(out)["layers"]
-    for layer in layers:
+    run_json = out
+    for layer in json.loads(run_json)["layers"]:
         for figure in SHOWN:
             wanted = expected(figure, words)
             if layer["where"] == "cpu":
@@ -181,21 +181,27 @@ def check_runs(place: Path, words: Sequence[str], capsys: pytest.CaptureFixture[
             assert layer[figure] == wanted, (words, layer["name"], figure)
     code, out, err = said(capsys, command)
     assert code == 0 and "total" in out
-    (total,) = [line for line in out.splitlines() if re.match("total(?! of cycles)", line)]
-    assert bool(re.search(" -(?= |$)", total)) == (
-        not all(is_known(figure, words) for figure in shown_figures(layers))
-    ), (words, out)
+    totals = [line for line in out.splitlines() if re.match("total(?!:)", line)]
+    assert len(totals) == 2, "of the layers, and of the owners of their cycles"
+    for total in totals:
+        known = is_known("clock_cycles", words)
+        assert bool(re.search(" -(?= |$)", total)) != known, (words, out)
+    check_accounting(json.loads(run_json)["accounting"], words)
 
 
-def shown_figures(layers: Sequence[Any]) -> list[str]:
-    """The figures that the table has columns for."""
-    engines = ["array_cycles", "dma_cycles", "moved_bytes"]
-    own = [layer for layer in layers if layer["where"] != "cpu"]
-    has_cycles = any(layer["cycles"] is not None for layer in own)
-    clocks = [each for each in own if each["cycles"] is None and each["clock_cycles"] is not None]
-    found = ["cycles"] if has_cycles or not clocks else []
-    found += ["clock_cycles"] if clocks else []
-    return [*found, *(engines if any(layer["dma_cycles"] for layer in layers) else [])]
+def check_accounting(view: dict[str, Any], words: Sequence[str]) -> None:
+    """All parts add up to the clock, whatever the counters are."""
+    rows = [row for row in view["rows"] if row["owner"] == "layer"]
+    if not is_known("clock_cycles", words):
+        assert view["clock_cycles"] is None and all(row["parts"] is None for row in rows)
+        return
+    assert sum(row["clock_cycles"] for row in view["rows"]) == view["clock_cycles"]
+    for row in rows:
+        parts = row["parts"]
+        cycles = [parts[name] for name in ("computing", "registers", "idle", "undivided")]
+        cycles += parts["waits"].values()
+        assert sum(cycles) == row["clock_cycles"] and min(cycles) >= 0, words
+        assert is_known("cycles", words) or parts["undivided"] == row["clock_cycles"], words
 
 
 def check_report(place: Path, words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -392,12 +392,17 @@ def test_the_command_prints_json(
     assert run_command(["size", str(exported.path), "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values == on_host.as_json()
+    described = json.loads((exported.path / "metadata.json").read_text())["umakit"]["layers"]
+    assert [layer["identity"] for layer in values["layers"]] == [
+        layer["identity"] for layer in described
+    ]
     assert {
         "arena_bytes", "live_set_bound_bytes", "constants_bytes", "text_bytes", "stack_bytes",
         "simulator_text_bytes", "stack_external_calls", "layers",
     } <= set(values)  # fmt: skip
     assert set(values["layers"][0]) == {
         "name", "where", "kernel", "text_bytes", "constants_bytes", "arena_bytes", "stack_bytes",
+        "identity",
     }  # fmt: skip
 
 

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from integer_backend import DRIVERS, Npu, conv, integers, network, pool
 from umakit.cli.main import run_command
+from umakit.cli.owner_tables import profile_table
 from umakit.cli.report import layer_table
-from umakit.cli.tables import profile_table, total_includes
 
 import umakit
 from umakit import find_backend, patterns
 from umakit.errors import RecordsError
 from umakit.machine import TilePlanner
 from umakit.pipeline import import_network
+from umakit.tools.accounting import account
 from umakit.tools.page import Page, html, make_page
 from umakit.tools.tuning import Effort, read_records, tune_model
 
@@ -106,16 +107,20 @@ def test_networks_on_measured_and_other_accelerators_have_no_total(tmp_path: Pat
     assert view["cycle_totals"]["clock_cycles"] == first + last
     assert (view["cycle_totals"]["measured_layers"], view["cycle_totals"]["layers"]) == (2, 3)
     library = umakit.compile_model(module(), backends, tmp_path / "library")
-    layers = umakit.run_library(library.path, DATA, profile=True).layers
+    result = umakit.run_library(library.path, DATA, profile=True)
+    layers, accounting = result.layers, account(library.metadata["umakit"], result)
     for layer in layers:
         known = [getattr(layer, name) is not None for name in FIGURES]
         assert known == [layer.where == STRAWBERRY] * len(FIGURES)
-    column = cells(profile_table(layers), "cycles")
+    column = cells(profile_table(accounting), "cycles")
     assert column[1] == "-"
-    sums = [layer.cycles for layer in layers if layer.where == STRAWBERRY]
-    assert column[-1] == f"{sum(sums):,}"
-    assert cells(profile_table(layers), "layer")[-1] == "total of 2 of 3 layers"
-    assert total_includes(layers) == "total of cycles: 2 of 3 layers on accelerators measured"
+    total = sum(layer.clock_cycles or 0 for layer in layers if layer.where == STRAWBERRY)
+    assert column[-1] == f"{total:,}"
+    assert cells(profile_table(accounting), "layer")[-1] == "total of 2 of 3 layers"
+    said = f"total: {total:,} cycles (2 of 3 layers on accelerators measured)"
+    assert accounting.total_text == said
+    assert accounting.clock_cycles == total and accounting.cycles is None
+    assert accounting.by_accelerator == {STRAWBERRY: total, npu.target_name: None}
 
 
 def test_networks_for_the_cpu_have_no_cycles(

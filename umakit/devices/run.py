@@ -18,14 +18,25 @@ from umakit.devices.build import build_runner
 from umakit.devices.designs import Design, check_designs
 from umakit.devices.execution import default_limit, stop_hint
 from umakit.devices.inputs import check_inputs
+from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
 from umakit.devices.statuses import stopped
-from umakit.devices.totals import LayerCycles
 from umakit.devices.waveforms import WaveFile, wave_of, written_wave
 from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
 from umakit.files.outputs import NPZ_RESULTS, check_parent
 from umakit.files.staging import temporary_folder, write_file
 from umakit.library.metadata import load_metadata, read_weights
+
+__all__ = [
+    "CommandTimes",
+    "InferenceProfile",
+    "LayerProfile",
+    "RunResult",
+    "load_inputs",
+    "run_library",
+    "save_outputs",
+    "select_inputs",
+]
 
 INPUTS, OUTPUTS = "inputs.bin", "outputs.bin"
 
@@ -34,85 +45,8 @@ MOST_REPEATS = 1_000_000
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-
-STREAMS = ("load", "array", "store")
-"""Engines of the commands of libraries that say them by number, as umakit wrote them until 0.1."""
-
 MOST_COMMANDS = 65_536
 """Maximum number of commands per layer that are recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommandTimes:
-    """The times of a command of a simulated accelerator, in cycles since the layer's begin.
-
-    Attributes:
-        stream: name of its engine, for example `load`.
-        start: its first cycle.
-        busy_end: the cycle after the last one in which it occupied its engine.
-        completion: the cycle from which its effect is visible.
-        label: what the engine did, in the words of the simulator; may be empty.
-    """
-
-    stream: str
-    start: int
-    busy_end: int
-    completion: int
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class LayerProfile:
-    """Measurements of one layer in one inference.
-
-    Figures of accelerators are None if they are not measured, because no simulator answers for the
-    layer's accelerator, or for any accelerator of the network, or because it does not count them.
-    For layers on the CPU they are what the simulated accelerators count meanwhile, mostly 0.
-
-    Attributes:
-        name: name of the layer.
-        where: `cpu` or the name of the backend.
-        macs: multiply-accumulates computed from the shapes.
-        device_macs: multiply-accumulates that the device counted.
-        clock_cycles: cycles of the device's clock from the layer's begin to its end, including
-            those in which the device waited for the driver.
-        cycles: cycles in which an engine of the device was busy.
-        array_cycles: cycles in which the array was busy.
-        dma_cycles: cycles in which a DMA engine was busy; 0 without a DMA engine.
-        moved_bytes: bytes that the device moved over the bus.
-        seconds: processor time, for offloaded layers that of the simulator; None on devices
-            without meaningful times.
-        instructions: instructions that the processor executed, including those of the simulator;
-            None on devices that do not count them.
-        commands: commands of the device in the first inference; empty unless recorded.
-        commands_left_out: number of commands that were not recorded.
-        predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
-            the library was compiled; None if it has none for the layer.
-        register_reads, register_writes: accesses of the driver to registers of the device; None if
-            they are not counted, as by libraries that umakit exported before it counted them.
-    """
-
-    name: str
-    where: str
-    macs: int
-    device_macs: int | None
-    clock_cycles: int | None
-    cycles: int | None
-    array_cycles: int | None
-    dma_cycles: int | None
-    moved_bytes: int | None
-    seconds: float | None
-    instructions: int | None
-    commands: tuple[CommandTimes, ...] = ()
-    commands_left_out: int = 0
-    predicted_cycles: int | None = None
-    register_reads: int | None = None
-    register_writes: int | None = None
-
-    @property
-    def measured_and_predicted(self) -> LayerCycles:
-        """Its cycles of the device's clock."""
-        return LayerCycles(self.where == "cpu", self.clock_cycles, self.predicted_cycles)
 
 
 @dataclass(frozen=True)
@@ -125,6 +59,7 @@ class RunResult:
         layers: measurements per layer, averaged over the inferences; empty without profiling.
         instructions: instructions of each inference, in order; empty if they are not counted.
         runs: number of inferences, including repetitions.
+        whole: measurements of an inference from its begin to its end; None without profiling.
     """
 
     outputs: dict[str, npt.NDArray[Any]]
@@ -132,6 +67,7 @@ class RunResult:
     layers: tuple[LayerProfile, ...]
     instructions: tuple[int, ...]
     runs: int
+    whole: InferenceProfile | None = None
 
 
 def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -251,14 +187,17 @@ def run_library(
         data = (folder / OUTPUTS).read_bytes()
         outputs = _read_outputs(description["outputs"], data, count, batched)
     runs = [line.split() for line in lines if line.startswith("run ")]
+    layers: tuple[LayerProfile, ...] = ()
+    whole = None
+    if profile:
+        layers, whole = profiles_of(machine, description, report, count * repeat, lines)
     return RunResult(
         outputs,
         times=tuple(int(run[1]) / 1e9 for run in runs) if machine.has_time else (),
-        layers=_profiles(machine, description, report, count * repeat, _recorded(lines))
-        if profile
-        else (),
+        layers=layers,
         instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
         runs=len(runs),
+        whole=whole,
     )
 
 
@@ -327,70 +266,3 @@ def _read_outputs(
         outputs[item["name"]] = array if batched else array[0]
         start = end
     return outputs
-
-
-def _profiles(
-    device: Device,
-    description: Mapping[str, Any],
-    report: Mapping[str, Any],
-    runs: int,
-    recorded: Mapping[int, tuple[tuple[CommandTimes, ...], int]],
-) -> tuple[LayerProfile, ...]:
-    layers = description["layers"]
-    simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
-    commands = [recorded.get(number, ((), 0)) for number in range(len(layers))]
-
-    uncounted = report.get("unknown", {})
-
-    def counted(layer: Mapping[str, Any], figures: Mapping[str, Any], name: str) -> int | None:
-        counting = {target for target in simulated if name not in uncounted.get(target, ())}
-        is_known = layer["where"] in counting or (layer["where"] == "cpu" and counting)
-        return round(figures[name] / runs) if is_known and name in figures else None
-
-    return tuple(
-        LayerProfile(
-            name=layer["name"],
-            where=layer["where"],
-            macs=int(layer["macs"]),
-            device_macs=counted(layer, figures, "macs"),
-            clock_cycles=counted(layer, figures, "clock_cycles"),
-            cycles=counted(layer, figures, "cycles"),
-            array_cycles=counted(layer, figures, "array_cycles"),
-            dma_cycles=counted(layer, figures, "dma_cycles"),
-            moved_bytes=counted(layer, figures, "moved_bytes"),
-            seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
-            instructions=round(figures["instructions"] / runs)
-            if device.counts_instructions
-            else None,
-            commands=kept,
-            commands_left_out=left_out,
-            predicted_cycles=layer.get("predicted_cycles"),
-            register_reads=counted(layer, figures, "register_reads"),
-            register_writes=counted(layer, figures, "register_writes"),
-        )
-        for layer, figures, (kept, left_out) in zip(layers, report["layers"], commands, strict=True)
-    )
-
-
-def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...], int]]:
-    """Return by layer the recorded commands in order of their starts, and how many are missing."""
-    counts: dict[int, int] = {}
-    kept: dict[int, list[CommandTimes]] = {}
-    layer = 0
-    for line in lines:
-        word, _, rest = line.partition(" ")
-        if word in ("events", "commands"):
-            layer, count = map(int, rest.split())
-            counts[layer] = counts.get(layer, 0) + count
-        elif word == "event":
-            first, busy_end, last, texts = rest.split(" ", 3)
-            engine, _, label = texts.partition("\t")
-            times = CommandTimes(engine, int(first), int(busy_end), int(last), label)
-            kept.setdefault(layer, []).append(times)
-        elif word == "command":
-            stream, start, end, completion = map(int, rest.split())
-            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], start, end, completion))
-    return {
-        layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
-        for layer, commands in kept.items()
-    }

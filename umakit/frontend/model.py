@@ -17,6 +17,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.text.identities import SourceOperator
 
 InputShapes = Mapping[str, Sequence[int]]
 
@@ -94,6 +95,7 @@ class Model:
             name of the node; empty before quantized operators have become integer operators.
         weights: scales and zero points of the weights of quantized layers, by name of the node that
             yields the layer's result; empty likewise.
+        sources: operators of the file by their names here, which calls of `module` carry.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Model:
     path: str = ""
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
     weights: Mapping[str, WeightsQuantization] = field(default_factory=dict)
+    sources: Mapping[str, SourceOperator] = field(default_factory=dict)
 
 
 MOST_ELEMENTS = 2**31 - 1

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, Model, symbolic_notice, type_specification
+from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
 
@@ -28,7 +30,9 @@ def import_relax(
     fields = tvm_api.tuple_fields(main.ret_ty)
     labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
     outputs = tuple(type_specification(n, f, name) for n, f in zip(labels, fields, strict=True))
-    return Model(symbol_part(name), _name_operators(bound), inputs, outputs, tuple(notices))
+    named, sources = _name_operators(bound)
+    model = Model(symbol_part(name), named, inputs, outputs, tuple(notices))
+    return replace(model, sources=sources)
 
 
 def _check_inference(module: tvm_api.IRModule, where: str) -> None:
@@ -96,9 +100,33 @@ def _bind_symbolic_dimensions(
     return module, notices
 
 
-def _name_operators(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """Name every operator call after its variable, so that reports can point at it."""
-    return rename_operators(module, lambda binding: str(binding.var.name))
+def _name_operators(
+    module: tvm_api.IRModule,
+) -> tuple[tvm_api.IRModule, dict[str, SourceOperator]]:
+    """Name every operator call after its variable, so that reports can point at it.
+
+    Variables of one name are told apart by a number behind it.
+
+    Returns:
+        The module, and the operators of `main` by their names, in order.
+    """
+    names: dict[Any, str] = {}
+    sources: dict[str, SourceOperator] = {}
+    bindings = list(tvm_api.bindings_of(module["main"]))
+    given = {str(binding.var.name) for binding in bindings}
+    for binding in bindings:
+        kind = tvm_api.operator_name(binding.value)
+        if not isinstance(binding.value, tvm_api.Call) or not kind:
+            continue
+        own = name = str(binding.var.name)
+        number = 1
+        while name in sources or (name != own and name in given):
+            number += 1
+            name = f"{own}_{number}"
+        names[binding.var] = name
+        sources[name] = SourceOperator(name, own, len(sources), kind=kind)
+    named = rename_operators(module, lambda each: names.get(each.var) or str(each.var.name))
+    return named, sources
 
 
 def rename_operators(module: tvm_api.IRModule, name_of: Callable[[Any], str]) -> tvm_api.IRModule:

@@ -26,6 +26,7 @@ from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import Lifetime, live_set_bound
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
+from umakit.text.identities import NamedLayer, layer_identities
 from umakit.version import __version__
 
 CPU_DEVICE_TYPE = 1
@@ -66,7 +67,7 @@ def describe(
             ],
             "memory": _memory(program, plan),
             "tilings": _tilings(program),
-            "layers": _layers(program, plan, backends, code),
+            "layers": _layers(program, plan, report, backends, code),
             "operators": report.as_json(),
             "notices": list(program.notices),
             "index_checks": program.index_checks,
@@ -98,7 +99,20 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
         status_base: what is added to the statuses of its functions; None for nothing.
     """
     base = {} if status_base is None else {"status_base": status_base}
-    return {"name": backend.target_name, "simulated": is_simulated(backend), **base}
+    view = {"name": backend.target_name, "simulated": is_simulated(backend), **base}
+    computing = _computing(backend)
+    return {**view, "computing": computing} if computing else view
+
+
+def _computing(backend: Backend) -> list[str]:
+    """Return the names of the engines that compute of the machine that a backend describes."""
+    if backend.tiling is None:
+        return []
+    return [
+        engine.name
+        for engine in backend.tiling.described.machine.engines
+        if any(stream.does == "compute" for stream in engine.streams)
+    ]
 
 
 def _content_hash(program: Program, code: GeneratedCode) -> str:
@@ -210,8 +224,15 @@ def _pool(
 
 
 def _layers(
-    program: Program, plan: MemoryPlan, backends: Mapping[str, Backend], code: GeneratedCode
+    program: Program,
+    plan: MemoryPlan,
+    report: OffloadReport,
+    backends: Mapping[str, Backend],
+    code: GeneratedCode,
 ) -> list[dict[str, Any]]:
+    identities = layer_identities(
+        (_named_layer(call, report) for call in program.calls), program.sources
+    )
     alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
     return [
         {
@@ -231,9 +252,22 @@ def _layers(
                 if program.tensors[name].role is Role.CONSTANT
             ),
             "predicted_cycles": _predicted_cycles(program, call, backends.get(call.target)),
+            "identity": identities[step].as_json(),
         }
         for step, (call, function) in enumerate(zip(program.calls, code.functions, strict=True))
     ]
+
+
+def _named_layer(call: KernelCall, report: OffloadReport) -> NamedLayer:
+    """Return what a step is for, and the names of the operators of the model that it computes."""
+    rows = [report.placements[row] for row in call.rows]
+    if not rows:
+        return NamedLayer(call.label, "unknown" if call.kernel else "copy", ())
+    if all(row.changes_layout for row in rows):
+        return NamedLayer(call.label, "layout change", tuple(row.name for row in rows))
+    own = [row for row in rows if not row.changes_layout]
+    names = tuple(name for row in own for name in dict.fromkeys((row.name, row.yields)))
+    return NamedLayer(call.label, "operators", names)
 
 
 def _predicted_cycles(program: Program, call: KernelCall, backend: Backend | None) -> int | None:

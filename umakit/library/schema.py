@@ -88,11 +88,17 @@ class TensorView(Section):
 
 
 class BackendView(Section):
-    """An accelerator."""
+    """An accelerator.
+
+    Attributes:
+        computing: names of its engines that compute, as its simulator reports them; empty if the
+            backend describes no machine.
+    """
 
     name: Identifier
     simulated: bool
     status_base: int = 0
+    computing: list[Text] = []
 
 
 class PlacedTensor(Section):
@@ -164,8 +170,31 @@ class TilingsView(Section):
     tuned: Count
 
 
+class SourceOperatorView(Section):
+    """An operator of the model, as in `umakit.text.identities.SourceOperator`."""
+
+    name: Text
+    given: Text
+    index: Count | None
+    path: Text
+    kind: Text
+
+
+class IdentityView(Section):
+    """What a layer is in terms of the model, as in `umakit.text.identities.LayerIdentity`."""
+
+    key: Text
+    role: Literal["operators", "layout change", "copy", "unknown"]
+    operators: list[SourceOperatorView]
+    part: Count
+
+
 class LayerView(Section):
-    """A step of the program."""
+    """A step of the program.
+
+    Attributes:
+        identity: None in a library that was exported before there were identities.
+    """
 
     name: Text
     where: Identifier
@@ -179,6 +208,7 @@ class LayerView(Section):
     scratch_bytes: Count
     constants_bytes: Count
     predicted_cycles: Count | None = None
+    identity: IdentityView | None = None
 
 
 class OperatorView(Section):

@@ -89,6 +89,7 @@ class _Builder:
             planned=self._lowered.planned,
             notices=self._model.notices,
             quantizations=self._quantizations,
+            sources=self._model.sources,
         )
 
     def _layer_names(self) -> Iterable[str]:

@@ -16,6 +16,7 @@ from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
 from umakit.machine.tilings import PlannedLayers
+from umakit.text.identities import SourceOperator
 
 
 class Role(Enum):
@@ -200,6 +201,7 @@ class Program:
             sentence each.
         index_checks: whether kernels check indices that are computed at run time.
         quantizations: of intermediate tensors with one scale, by name.
+        sources: operators of the model file by name.
     """
 
     name: str
@@ -215,6 +217,7 @@ class Program:
     notices: tuple[str, ...] = ()
     index_checks: bool = True
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
+    sources: Mapping[str, SourceOperator] = field(default_factory=dict)
 
     def quantization_of(self, tensor: Tensor) -> Quantization | None:
         """Return scale and zero point of a tensor if it has one of each."""

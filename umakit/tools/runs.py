@@ -86,7 +86,7 @@ def run_files(
             arrays,
             repeat=repeat,
             profile=profile or trace is not None,
-            record_commands=trace is not None,
+            record_commands=trace is not None or (profile and device == HOST.name and not rtl),
             device=device,
             timeout=timeout,
             rtl=rtl,

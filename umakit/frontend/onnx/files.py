@@ -38,6 +38,7 @@ from umakit.frontend.onnx.quantization import edge_quantizations
 from umakit.frontend.onnx.rewriting import rewrite_nodes
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
 from umakit.frontend.onnx.structure import check_structure, write_out_constants
+from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
 
@@ -53,7 +54,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
         ModelError: no such file, no ONNX, an operator that TVM cannot import, a shape that does
             not fit; names the operator, the node and the file.
     """
-    proto = _load(path)
+    proto, sources = _load(path)
     write_out_constants(proto, path)
     rewrite_nodes(proto.graph, path, {})
     check_scales(proto, path)
@@ -88,10 +89,12 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
         outputs,
         tuple(notices),
         semantics=QuantizedSemantics.RUNTIME,
+        sources=sources,
     )
 
 
-def _load(path: Path) -> onnx.ModelProto:
+def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
+    """Return a checked model, whose nodes have unique names, and its operators by these names."""
     if not path.exists():
         raise ModelError("no such file", where=str(path))
     if not path.is_file():
@@ -105,7 +108,7 @@ def _load(path: Path) -> onnx.ModelProto:
         onnx.load_external_data_for_model(proto, str(path.parent))
         check_values(proto, path)
         check_operators(proto, path)
-        name_nodes(proto)
+        sources = name_nodes(proto)
         check_structure(proto, path)
         _check_by_onnx(proto)
     except DecodeError:
@@ -121,7 +124,7 @@ def _load(path: Path) -> onnx.ModelProto:
     except onnx.checker.ValidationError as error:
         first_line = str(error).strip().splitlines()[0]
         raise ModelError(f"is not a valid ONNX model: {first_line}", where=str(path)) from None
-    return proto
+    return proto, sources
 
 
 def _check_by_onnx(proto: onnx.ModelProto) -> None:
@@ -144,13 +147,23 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
     onnx.checker.check_model(checked)
 
 
-def name_nodes(proto: onnx.ModelProto) -> None:
-    """Name nodes that have no name, or a name that is taken, after their type and number."""
-    taken: set[str] = set()
-    for number, node in enumerate(all_nodes(proto.graph)):
-        if not node.name or node.name in taken:
-            node.name = f"{node.name or node.op_type}_{number}"
-        taken.add(node.name)
+def name_nodes(proto: onnx.ModelProto) -> dict[str, SourceOperator]:
+    """Name nodes that have no name, or a name that is taken, after their type and number.
+
+    Returns:
+        The operators of the file by their names, in its order.
+    """
+    nodes = list(all_nodes(proto.graph))
+    given = {node.name for node in nodes}
+    sources: dict[str, SourceOperator] = {}
+    for number, node in enumerate(nodes):
+        own = node.name
+        if not own or own in sources:
+            node.name = f"{own or node.op_type}_{number}"
+            while node.name in given or node.name in sources:
+                node.name += "_"
+        sources[node.name] = SourceOperator(node.name, own, number, kind=node.op_type)
+    return sources
 
 
 def name_blank_constants(proto: onnx.ModelProto) -> None:

@@ -29,6 +29,7 @@ from umakit.frontend.tflite.checks import check_operator, operator_label
 from umakit.frontend.tflite.converter import Converter
 from umakit.frontend.tflite.graph import TfliteGraph, read_graph
 from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
+from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part, unique
 
 
@@ -66,6 +67,7 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
         (*notices, *sentences),
         arithmetic="tflm",
         semantics=QuantizedSemantics.INTEGERS,
+        sources=_sources(graph),
     )
 
 
@@ -139,6 +141,21 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
     return {
         number: name if name and counts[name] == 1 else graph.tensors[number].name
         for number, name in first.items()
+    }
+
+
+def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
+    """Return the operators of the file by the names of their results."""
+    names = short_names(graph)
+    return {
+        names[number]: SourceOperator(
+            names[number],
+            graph.tensors[operator.outputs[0]].name,
+            position,
+            kind=operator.code,
+        )
+        for position, operator in enumerate(graph.operators)
+        for number in operator.outputs
     }
 
 

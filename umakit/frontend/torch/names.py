@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from umakit.errors import ModelError
+from umakit.text.identities import SourceOperator
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +29,7 @@ class Names:
     def __init__(self, program: torch.export.ExportedProgram, where: str) -> None:
         self._where = where
         nodes = [node for node in program.graph.nodes if node.op == "call_function"]
+        self._nodes = nodes
         self._paths = {node.name: _module_path(node) for node in nodes}
         self._counts = Counter(self._paths.values())
         self._parents = {
@@ -45,6 +47,15 @@ class Names:
             return origin
         alone = self._counts[path] == 1 and path not in self._parents
         return path if alone else f"{path}.{origin}"
+
+    def sources(self) -> dict[str, SourceOperator]:
+        """Return the operators of the program by their names, in its order."""
+        found: dict[str, SourceOperator] = {}
+        for number, node in enumerate(self._nodes):
+            name = self.label(node)
+            path, kind = self._paths[node.name], operator_of(node)
+            found.setdefault(name, SourceOperator(name, str(node.name), number, path, kind))
+        return found
 
     def error(self, node: torch.fx.Node, what: str, fix: str = "") -> ModelError:
         """An error about a node: operator, name, source line."""

@@ -69,7 +69,8 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
         )
     )
     stem = source.stem if isinstance(source, Path) else "default"
-    return Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
+    model = Model(symbol_part(name or stem), module, inputs, results, tuple(notices))
+    return replace(model, sources=names.sources())
 
 
 def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]:

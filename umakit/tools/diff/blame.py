@@ -52,6 +52,7 @@ def _layer_result(
         in_the_run=worst.in_the_run if worst else None,
         damaged=comparison.damaged.get(number, ()),
         not_compared="" if worst else tested.why_not_compared(number),
+        identity=tested.identities[number],
     )
 
 

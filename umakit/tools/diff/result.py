@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.testing.differences import TensorDifference
+from umakit.text.identities import LayerIdentity
 
 Array = npt.NDArray[Any]
 
@@ -38,6 +39,7 @@ class LayerResult:
         in_the_run: difference in a run of the whole library, including errors of earlier layers.
         damaged: description of memory that it modified but must not.
         not_compared: why it was not compared; empty if it was.
+        identity: what it is in terms of the model.
     """
 
     number: int
@@ -52,6 +54,7 @@ class LayerResult:
     in_the_run: TensorDifference | None
     damaged: tuple[str, ...] = ()
     not_compared: str = ""
+    identity: LayerIdentity | None = None
 
     @property
     def agrees(self) -> bool:
@@ -200,6 +203,7 @@ class DiffResult:
             "in_the_run": _difference_json(layer.in_the_run),
             "damaged": list(layer.damaged),
             "not_compared": layer.not_compared,
+            "identity": None if layer.identity is None else layer.identity.as_json(),
         }
 
 

@@ -24,6 +24,7 @@ from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
 from umakit.devices.waveforms import WaveFile
 from umakit.library.export import Library
+from umakit.library.identities import identities_of
 from umakit.partition.layouts.movement import OTHER_NAMES
 from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
@@ -241,6 +242,7 @@ class LibraryUnderTest:
         self.operators: tuple[OperatorPlacement, ...] = library.report.placements
         description = library.metadata["umakit"]
         self.layers: Sequence[Mapping[str, Any]] = description["layers"]
+        self.identities = identities_of(description)
         self.pools: Sequence[Mapping[str, Any]] = description["memory"]["pools"]
         self._reference = reference
         self._tolerance = tolerance

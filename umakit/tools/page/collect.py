@@ -18,12 +18,15 @@ from umakit.devices.run import LayerProfile, RunResult, run_library, select_inpu
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
+from umakit.library.identities import identities_of
 from umakit.machine import Prediction, TilePlanner
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.planner import prediction_of
 from umakit.patterns import Composite
 from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
+from umakit.text.identities import LayerIdentity
+from umakit.tools.accounting import account
 from umakit.tools.failed_layer import with_layer
 from umakit.tools.inputs import random_inference
 from umakit.tools.page.bounds import MeasuredLayer, accelerator_bounds, layer_bounds
@@ -49,6 +52,7 @@ def make_page(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
     options: ExportOptions | None = None,
+    cpu_clock: float | None = None,
     progress: Callable[[str], None] = lambda stage: None,
     observe: Callable[[Path, Library, Arrays, RunResult], None] = lambda *run: None,
 ) -> Page:
@@ -63,6 +67,8 @@ def make_page(
         seed: seed of the random numbers.
         input_shapes, rounding, options, progress: as in `umakit.compile_model`.
         observe: called with the folder of the library, the library, the inputs and the run.
+        cpu_clock: cycles a second of the CPU, by which host times of steps on it are scaled; None:
+            their cycles are unknown.
 
     Raises:
         DeviceError: the run failed; names the layer if it is found.
@@ -86,7 +92,7 @@ def make_page(
         observe(folder, library, arrays, result)
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
-    return page_of(file_name, library, backends, result, inputs_name)
+    return page_of(file_name, library, backends, result, inputs_name, cpu_clock)
 
 
 def page_of(
@@ -95,6 +101,7 @@ def page_of(
     backends: Sequence[UMABackend],
     result: RunResult,
     inputs_name: str,
+    cpu_clock: float | None = None,
 ) -> Page:
     """Collect the figures of a library that was compiled and run with a profile.
 
@@ -104,16 +111,17 @@ def page_of(
         backends: backends that it was compiled for.
         result: result of its run.
         inputs_name: description of the inputs.
+        cpu_clock: as in `umakit.tools.accounting.account`.
     """
     description, program = library.metadata["umakit"], library.program
     if program is None:
         raise ValueError("the library was read, not compiled")
     accelerators = {backend.target_name: _accelerator(backend) for backend in backends}
     planners = {backend.target_name: backend.tiling for backend in backends}
-    steps = zip(program.calls, result.layers, strict=True)
+    steps = zip(program.calls, result.layers, identities_of(description), strict=True)
     layers = tuple(
-        _layer(number, call, profile, library, planners)
-        for number, (call, profile) in enumerate(steps, start=1)
+        _layer(number, call, profile, identity, library, planners)
+        for number, (call, profile, identity) in enumerate(steps, start=1)
     )
     measured = [_measured(layer) for layer in layers if not layer.on_cpu]
     return Page(
@@ -127,6 +135,7 @@ def page_of(
         accelerators=tuple(accelerators.values()),
         offload=library.report,
         layers=layers,
+        accounting=account(description, result, cpu_clock),
         memory=description["memory"],
         buffers=_buffer_names(program),
         bounds=accelerator_bounds(program, library.report.total_macs, backends, measured),
@@ -181,6 +190,7 @@ def _layer(
     number: int,
     call: KernelCall,
     profile: LayerProfile,
+    identity: LayerIdentity,
     library: Library,
     planners: Mapping[str, TilePlanner | None],
 ) -> LayerFigures:
@@ -189,6 +199,7 @@ def _layer(
     layer = LayerFigures(
         number=number,
         name=call.label,
+        identity=identity,
         where=call.target,
         operators=tuple(library.report.placements[row].operator for row in call.rows),
         kind=layer_kind(composite),

@@ -10,6 +10,8 @@ from typing import Any
 from umakit.devices.run import CommandTimes
 from umakit.devices.totals import CycleTotals, LayerCycles, included
 from umakit.partition.report import CPU, OffloadReport
+from umakit.text.identities import LayerIdentity
+from umakit.tools.accounting import Accounting
 from umakit.tools.page.bounds import AcceleratorBounds, LayerBounds
 from umakit.tools.page.engines import Engines
 
@@ -152,6 +154,7 @@ class LayerFigures:
             when layers are not measured one by one, as they were for these figures.
         tiled: None for a layer that no planner cut into tiles.
         explanation: its bottleneck, if it takes more than `NEAR_THE_BOUND` times its bound.
+        identity: what it is in terms of the model.
     """
 
     number: int
@@ -167,6 +170,7 @@ class LayerFigures:
     concurrent_steps: tuple[int, ...]
     tiled: TiledLayer | None
     explanation: str = ""
+    identity: LayerIdentity | None = None
 
     @property
     def held_by(self) -> str:
@@ -207,6 +211,7 @@ class LayerFigures:
         view: dict[str, Any] = {
             "number": self.number,
             "name": self.name,
+            "identity": None if self.identity is None else self.identity.as_json(),
             "where": self.where,
             "operators": list(self.operators),
             "kind": self.kind,
@@ -334,6 +339,7 @@ class Page:
         accelerators: accelerators that the network was partitioned for, in order of priority.
         offload: the offload report.
         layers: steps of the program, in execution order.
+        accounting: the owners of all cycles of an inference.
         memory: the memory plan, as in `metadata.json` of a library.
         buffers: names of the buffers in scratchpads, such as `weights`, by the C names that
             `memory` has.
@@ -350,6 +356,7 @@ class Page:
     accelerators: tuple[Accelerator, ...]
     offload: OffloadReport
     layers: tuple[LayerFigures, ...]
+    accounting: Accounting
     memory: Mapping[str, Any]
     buffers: Mapping[str, str]
     bounds: tuple[AcceleratorBounds, ...] = ()
@@ -441,5 +448,6 @@ class Page:
             "layers": [layer.as_json() for layer in self.layers],
             "totals": [total.as_json() for total in self.totals],
             "bounds": [each.as_json() for each in self.bounds],
+            "accounting": self.accounting.as_json(),
             "memory": dict(self.memory),
         }

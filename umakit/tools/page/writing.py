@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from umakit.machine.bounds.losses import CAUSES, Loss
 from umakit.text.rendering import render_html
+from umakit.tools.accounting.columns import owner_table
 from umakit.tools.page import roofline, timeline
 from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Page, Spent
 from umakit.tools.page.memory import HEIGHT, panels_of
@@ -75,6 +76,7 @@ def html(page: Page) -> str:
     return render_html(
         "report/page.html.j2",
         page=page,
+        owners=owner_table(page.accounting),
         parts=parts_of(page),
         near=NEAR_THE_BOUND,
         causes=CAUSES,

@@ -21,11 +21,13 @@ from umakit.devices.libraries import libraries_of
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import is_compiled
 from umakit.files.staging import temporary_folder
+from umakit.library.identities import identities_of
 from umakit.library.metadata import read_description
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.schema import Description, LayerView
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
+from umakit.text.identities import LayerIdentity
 from umakit.tools.size.call_graph import (
     CALL_GRAPH_FLAG,
     RED_ZONE_BYTES,
@@ -53,6 +55,7 @@ class LayerSize:
         constants_bytes: constants that it reads; shared constants are counted in each layer.
         arena_bytes: live bytes in the arena while it runs.
         stack_bytes: worst-case stack of its kernel, None without a bound.
+        identity: what it is in terms of the model.
     """
 
     name: str
@@ -62,6 +65,7 @@ class LayerSize:
     constants_bytes: int
     arena_bytes: int
     stack_bytes: int | None
+    identity: LayerIdentity
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,12 @@ class LibrarySize:
 
     def as_json(self) -> dict[str, Any]:
         """Return all sizes as JSON values."""
-        values = asdict(self)
-        return {
+        values = {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in values.items()
+            for name, value in asdict(self).items()
         }
+        layers = [{**asdict(layer), "identity": layer.identity.as_json()} for layer in self.layers]
+        return {**values, "layers": layers}
 
 
 def library_size(
@@ -357,11 +362,16 @@ def _summarize(
         whole.stack(entry).size,
         stack.external_calls,
         stack.findings,
-        tuple(_layer_size(layer, product) for layer in description.layers),
+        tuple(
+            _layer_size(layer, identity, product)
+            for layer, identity in zip(
+                description.layers, identities_of(description.model_dump()), strict=True
+            )
+        ),
     )
 
 
-def _layer_size(layer: LayerView, product: _Program) -> LayerSize:
+def _layer_size(layer: LayerView, identity: LayerIdentity, product: _Program) -> LayerSize:
     text, stack = 0, Stack(0, (), ())
     if layer.function:
         text, stack = product.text_of([layer.function]), product.stack(layer.function)
@@ -373,4 +383,5 @@ def _layer_size(layer: LayerView, product: _Program) -> LayerSize:
         layer.constants_bytes,
         layer.arena_bytes,
         stack.size,
+        identity,
     )

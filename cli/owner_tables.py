@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of `uma run --profile` and `uma report`: cycles of an inference and who owns them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from umakit.cli.console import console, say, say_wrapped
+from umakit.cli.tables import Table, new_table
+
+from umakit.tools.accounting.columns import (
+    cycles_text,
+    owner_table,
+    shown_rows,
+    total_cycles_text,
+    total_name,
+)
+
+if TYPE_CHECKING:
+    from umakit.tools.accounting import Accounting, Row
+
+Host = Sequence[float | int | None]
+"""Of each layer and step its host time in seconds, or its instructions as integers."""
+
+
+def print_owners(accounting: Accounting) -> None:
+    """Print the table of parts behind an empty line; nothing without layers on accelerators."""
+    found = owner_table(accounting)
+    if found is None:
+        return
+    table = new_table("owner of cycles", *found.headers, right=found.headers)
+    for line in found.lines:
+        table.add_row(line.name, *line.cells)
+    table.add_section()
+    table.add_row(found.total.name, *found.total.cells, style="bold")
+    say("")
+    console().print(table)
+    say_wrapped(accounting.total_text)
+
+
+def profile_table(accounting: Accounting, host: Host = ()) -> Table:
+    """Return a table of multiply-accumulates, cycles and host times of each layer and step."""
+    measured = _host_column(host)
+    names = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else [])]
+    table = new_table("layer", "where", *names, right=names)
+    for number, row in enumerate(shown_rows(accounting)):
+        own = _host_cells(host[number : number + 1], measured)
+        cycles = cycles_text(row) if accounting.layers else ""
+        table.add_row(row.name, row.where, _count(row.macs), cycles, _rate(row), *own)
+    table.add_section()
+    table.add_row(
+        total_name(accounting),
+        "",
+        _count(sum(row.macs for row in accounting.rows)),
+        total_cycles_text(accounting),
+        "",  # work of the CPU over cycles of the accelerator
+        *_host_cells(host, measured),
+        style="bold",
+    )
+    return table
+
+
+def _count(value: int) -> str:
+    return f"{value:,}" if value else ""
+
+
+def _rate(row: Row) -> str:
+    has_rate = row.owner == "layer" and row.macs and row.cycles
+    return f"{row.macs / row.cycles:.1f}" if has_rate and row.cycles else ""
+
+
+def _host_column(host: Host) -> str:
+    if not host or None in host:
+        return ""
+    return "instructions" if all(isinstance(each, int) for each in host) else "host us"
+
+
+def _host_cells(host: Host, column: str) -> list[str]:
+    if not column:
+        return []
+    total = sum(each or 0 for each in host)
+    text = f"{total:,}" if column == "instructions" else f"{total * 1e6:,.1f}"
+    return [text if host else ""]

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measurements of layers and of whole inferences, from what the program of a library prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from umakit.devices.device import Device
+from umakit.devices.totals import LayerCycles
+from umakit.library.identities import identities_of
+from umakit.text.identities import LayerIdentity
+
+STREAMS = ("load", "array", "store")
+"""Engines of the commands of libraries that say them by number, as umakit wrote them until 0.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTimes:
+    """The times of a command of a simulated accelerator, in cycles since the layer's begin.
+
+    Attributes:
+        stream: name of its engine, for example `load`.
+        start: its first cycle.
+        busy_end: the cycle after the last one in which it occupied its engine.
+        completion: the cycle from which its effect is visible.
+        label: what the engine did, in the words of the simulator; may be empty.
+    """
+
+    stream: str
+    start: int
+    busy_end: int
+    completion: int
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class LayerProfile:
+    """Measurements of one layer in one inference.
+
+    Figures of accelerators are None if they are not measured, because no simulator answers for the
+    layer's accelerator, or for any accelerator of the network, or because it does not count them.
+    For layers on the CPU they are what the simulated accelerators count meanwhile, mostly 0.
+
+    Attributes:
+        name: name of the layer.
+        where: `cpu` or the name of the backend.
+        macs: multiply-accumulates computed from the shapes.
+        device_macs: multiply-accumulates that the device counted.
+        clock_cycles: cycles of the device's clock from the layer's begin to its end, including
+            those in which the device waited for the driver.
+        cycles: cycles in which an engine of the device was busy.
+        array_cycles: cycles in which the array was busy.
+        dma_cycles: cycles in which a DMA engine was busy; 0 without a DMA engine.
+        moved_bytes: bytes that the device moved over the bus.
+        seconds: processor time, for offloaded layers that of the simulator; None on devices
+            without meaningful times.
+        instructions: instructions that the processor executed, including those of the simulator;
+            None on devices that do not count them.
+        commands: commands of the device in the first inference; empty unless recorded.
+        commands_left_out: number of commands that were not recorded.
+        predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
+            the library was compiled; None if it has none for the layer.
+        register_reads, register_writes: accesses of the driver to registers of the device; None if
+            they are not counted, as by libraries that umakit exported before it counted them.
+        identity: what it is in terms of the model.
+    """
+
+    name: str
+    where: str
+    macs: int
+    device_macs: int | None
+    clock_cycles: int | None
+    cycles: int | None
+    array_cycles: int | None
+    dma_cycles: int | None
+    moved_bytes: int | None
+    seconds: float | None
+    instructions: int | None
+    commands: tuple[CommandTimes, ...] = ()
+    commands_left_out: int = 0
+    predicted_cycles: int | None = None
+    register_reads: int | None = None
+    register_writes: int | None = None
+    identity: LayerIdentity | None = None
+
+    @property
+    def measured_and_predicted(self) -> LayerCycles:
+        """Its cycles of the device's clock."""
+        return LayerCycles(self.where == "cpu", self.clock_cycles, self.predicted_cycles)
+
+
+@dataclass(frozen=True)
+class InferenceProfile:
+    """Measurements of a whole inference, the mean of all; None for what is not known.
+
+    Attributes:
+        clock_cycles: cycles of the clocks of all accelerators that count them, from the begin of
+            the inference to its end. Libraries of older versions of umakit do not count them.
+        between_cycles: those of them that passed in no layer.
+        runs: number of inferences.
+    """
+
+    clock_cycles: int | None
+    between_cycles: int | None
+    runs: int
+
+
+CHAIN = ("array_cycles", "cycles", "clock_cycles")
+"""Counters of which each counts the cycles of the one before and others."""
+
+
+class _Mean:
+    """Means of counts that add up to the mean of their sum: what rounding leaves goes on."""
+
+    def __init__(self, runs: int) -> None:
+        self._runs, self._sum, self._told = runs, 0, 0
+
+    def next(self, count: int) -> int:
+        """Return the mean of the next count, which is not negative."""
+        self._sum += count
+        mean = (2 * self._sum + self._runs) // (2 * self._runs) - self._told
+        self._told += mean
+        return mean
+
+
+def profiles_of(
+    device: Device,
+    description: Mapping[str, Any],
+    report: Mapping[str, Any],
+    runs: int,
+    lines: Sequence[str],
+) -> tuple[tuple[LayerProfile, ...], InferenceProfile]:
+    """Return the measurements of each layer and of the whole inference, as means.
+
+    The means of clock cycles of layers, and of cycles between them, add up to that of the
+    inference, also where inferences take different times.
+
+    Args:
+        device: what the program ran on.
+        description: section `umakit` of the library's `metadata.json`.
+        report: last line that the program printed.
+        runs: number of inferences.
+        lines: all lines.
+    """
+    layers, recorded = description["layers"], _recorded(lines)
+    simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
+    uncounted, identities = report.get("unknown", {}), identities_of(description)
+    mean, clock = _Mean(runs), 0
+    profiles = []
+    for number, (layer, figures) in enumerate(zip(layers, report["layers"], strict=True)):
+        known = {
+            name: value for name, value in figures.items()
+            if _is_counted(layer["where"], name, simulated, uncounted)
+        }  # fmt: skip
+        clock += known.get("clock_cycles", 0)
+        counted = _means(known, mean, runs)
+        profile = _profile(device, layer, figures, counted, runs)
+        commands, left_out = recorded.get(number, ((), 0))
+        profiles.append(
+            replace(
+                profile,
+                commands=commands,
+                commands_left_out=left_out,
+                identity=identities[number],
+            )
+        )
+    whole = report.get("inference", {}).get("clock_cycles")
+    is_known = any("clock_cycles" not in uncounted.get(name, ()) for name in simulated)
+    if whole is None or not is_known or whole < clock:
+        return tuple(profiles), InferenceProfile(None, None, runs)
+    told = sum(each.clock_cycles or 0 for each in profiles)
+    between = mean.next(whole - clock)
+    return tuple(profiles), InferenceProfile(told + between, between, runs)
+
+
+def _profile(
+    device: Device,
+    layer: Mapping[str, Any],
+    figures: Mapping[str, int],
+    counted: Mapping[str, int],
+    runs: int,
+) -> LayerProfile:
+    """Return the measurements of a layer without its commands.
+
+    Args:
+        device: what the program ran on.
+        layer: the layer in the library's metadata.
+        figures: sums over all inferences.
+        counted: means of those figures that a simulator counts.
+        runs: number of inferences.
+    """
+    return LayerProfile(
+        name=layer["name"],
+        where=layer["where"],
+        macs=int(layer["macs"]),
+        device_macs=counted.get("macs"),
+        clock_cycles=counted.get("clock_cycles"),
+        cycles=counted.get("cycles"),
+        array_cycles=counted.get("array_cycles"),
+        dma_cycles=counted.get("dma_cycles"),
+        moved_bytes=counted.get("moved_bytes"),
+        seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
+        instructions=round(figures["instructions"] / runs) if device.counts_instructions else None,
+        predicted_cycles=layer.get("predicted_cycles"),
+        register_reads=counted.get("register_reads"),
+        register_writes=counted.get("register_writes"),
+    )
+
+
+def _is_counted(
+    where: str, figure: str, simulated: set[str], uncounted: Mapping[str, Sequence[str]]
+) -> bool:
+    """Whether a simulator counts a figure of a layer; on the CPU, whether any does."""
+    counting = {target for target in simulated if figure not in uncounted.get(target, ())}
+    return where in counting or (where == "cpu" and bool(counting))
+
+
+def _means(sums: Mapping[str, int], mean: _Mean, runs: int) -> dict[str, int]:
+    """Return the mean of each figure of a layer.
+
+    Args:
+        sums: sums over all inferences, of known figures.
+        mean: that of all clock cycles.
+        runs: number of inferences.
+    """
+    found = {name: round(value / runs) for name, value in sums.items()}
+    chain = [name for name in CHAIN if name in sums]
+    values = [sums[name] for name in chain]
+    if values != sorted(values):
+        chain = ["clock_cycles"] if "clock_cycles" in sums else []
+    if "clock_cycles" not in chain:
+        return found
+    before = told = 0
+    for name in chain:
+        told += mean.next(sums[name] - before)
+        before, found[name] = sums[name], told
+    return found
+
+
+def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...], int]]:
+    """Return by layer the recorded commands in order of their starts, and how many are missing."""
+    counts: dict[int, int] = {}
+    kept: dict[int, list[CommandTimes]] = {}
+    layer = 0
+    for line in lines:
+        word, _, rest = line.partition(" ")
+        if word in ("events", "commands"):
+            layer, count = map(int, rest.split())
+            counts[layer] = counts.get(layer, 0) + count
+        elif word == "event":
+            first, busy_end, last, texts = rest.split(" ", 3)
+            engine, _, label = texts.partition("\t")
+            times = CommandTimes(engine, int(first), int(busy_end), int(last), label)
+            kept.setdefault(layer, []).append(times)
+        elif word == "command":
+            stream, start, end, completion = map(int, rest.split())
+            kept.setdefault(layer, []).append(CommandTimes(STREAMS[stream], start, end, completion))
+    return {
+        layer: (tuple(sorted(commands, key=lambda each: each.start)), counts[layer] - len(commands))
+        for layer, commands in kept.items()
+    }

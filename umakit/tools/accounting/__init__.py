@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every cycle of an inference has one owner: `uma run --profile` and `uma report` show the same.
+
+::
+
+    owners.py    Accounting, Row, Parts    the figures, as `--json` prints them
+    columns.py   owner_table               the same as a table of texts
+    waits.py     waits_of                  what the engines that compute wait for, by commands
+    account.py   account                   collects them of a run
+"""
+
+from umakit.tools.accounting.account import account
+from umakit.tools.accounting.owners import Accounting, Parts, Row
+
+__all__ = ["Accounting", "Parts", "Row", "account"]

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accounting of a run with a profile. Imports neither TVM nor the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from umakit.devices.run import LayerProfile, RunResult
+from umakit.errors import InputError
+from umakit.library.identities import cpu_step_kind, identities_of
+from umakit.text.identities import LayerIdentity
+from umakit.tools.accounting.owners import Accounting, Parts, Row
+from umakit.tools.accounting.waits import KIT_COMPUTING, waits_of
+
+CPU = "cpu"
+
+
+def account(
+    description: Mapping[str, Any],
+    result: RunResult,
+    cpu_clock: float | None = None,
+    designs: Collection[str] = (),
+) -> Accounting:
+    """Return the owners of all cycles of an inference.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+        result: a run of it with a profile; with commands, waits are told by engines.
+        cpu_clock: cycles a second of a CPU that takes as long as the host took, on the clock of the
+            accelerators; steps on the CPU are then their host time times this. None: they are
+            unknown.
+        designs: names of the backends whose RTL answered in place of their simulators.
+
+    Raises:
+        InputError: steps are to be scaled, and the run has no host time.
+        ValueError: the run has no profile.
+    """
+    if result.whole is None:
+        raise ValueError("the run has no profile")
+    if cpu_clock is not None and any(each.seconds is None for each in result.layers):
+        raise InputError("a device without a time of its own cannot be scaled to a clock",
+                         fix="leave the clock of the CPU out, or run on host")  # fmt: skip
+    machines, sizes = _machines(description, designs), _tensor_sizes(description)
+    layers = zip(description["layers"], result.layers, identities_of(description), strict=True)
+    rows = []
+    for layer, profile, identity in layers:
+        row = _row(layer, profile, identity, _parts(profile, machines))
+        if row.owner == "cpu step":
+            read, written = _step_bytes(layer, sizes)
+            row = replace(
+                row,
+                kind=cpu_step_kind(layer, description["operators"]),
+                cpu_cycles=_scaled(profile, cpu_clock),
+                read_bytes=read,
+                written_bytes=written,
+            )
+        rows.append(row)
+    return _with_total(rows, result, cpu_clock)
+
+
+def _row(
+    layer: Mapping[str, Any], profile: LayerProfile, identity: LayerIdentity, parts: Parts | None
+) -> Row:
+    """Return the row of a layer, without what only the CPU has."""
+    on_cpu = profile.where == CPU
+    return Row(
+        owner="cpu step" if on_cpu else "layer",
+        name=layer["name"],
+        where=profile.where,
+        identity=identity,
+        kind="",
+        macs=profile.macs,
+        clock_cycles=profile.clock_cycles,
+        parts=parts,
+        register_reads=profile.register_reads,
+        register_writes=profile.register_writes,
+        moved_bytes=None if on_cpu else profile.moved_bytes,
+        seconds=profile.seconds if on_cpu else None,
+        instructions=profile.instructions if on_cpu else None,
+    )
+
+
+def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:
+    """Return the accounting of layers and steps, with what lies between them."""
+    whole = result.whole
+    assert whole is not None
+    measured = [row.clock_cycles for row in rows if row.owner == "layer"]
+    known = any(cycles is not None for cycles in measured)
+    total: int | None = sum(row.clock_cycles or 0 for row in rows) if known else None
+    between = whole.between_cycles if known else None
+    if total is not None and between is not None:
+        total += between
+    if measured:
+        parts = None if between is None else Parts(idle=between)
+        rows.append(
+            Row("between layers", "between layers", "", None, "", 0, between, parts),
+        )
+    return Accounting(tuple(rows), whole.runs, total, between is not None, cpu_clock)
+
+
+def _machines(
+    description: Mapping[str, Any], designs: Collection[str]
+) -> dict[str, tuple[tuple[str, ...], bool]]:
+    """Return by backend its engines that compute, and whether a register access takes a cycle."""
+    simulated_as = description["sources"]["simulated_as"]
+    return {
+        each["name"]: (
+            tuple(each.get("computing", KIT_COMPUTING)),
+            each["name"] in simulated_as and each["name"] not in designs,
+        )
+        for each in description["backends"]
+    }
+
+
+def _parts(
+    profile: LayerProfile, machines: Mapping[str, tuple[tuple[str, ...], bool]]
+) -> Parts | None:
+    """Return the cycles of the clock in a layer by the state of the engines."""
+    clock, busy, computing = profile.clock_cycles, profile.cycles, profile.array_cycles
+    if clock is None:
+        return None
+    if profile.where == CPU:
+        return Parts(idle=clock)
+    if busy is None or computing is None or not 0 <= computing <= busy <= clock:
+        return Parts(undivided=clock)
+    engines, counts_accesses = machines[profile.where]
+    waits = waits_of(profile, engines)
+    if waits is None:
+        waits = {"copies": busy - computing} if busy > computing else {}
+    accesses = (profile.register_reads or 0) + (profile.register_writes or 0)
+    registers = min(clock - busy, accesses) if counts_accesses else 0
+    return Parts(computing, waits, registers, clock - busy - registers)
+
+
+def _scaled(profile: LayerProfile, cpu_clock: float | None) -> int | None:
+    """Return the host time of a step as cycles, without those that the device counted meanwhile."""
+    if cpu_clock is None or profile.seconds is None:
+        return None
+    return max(round(profile.seconds * cpu_clock) - (profile.clock_cycles or 0), 0)
+
+
+def _tensor_sizes(description: Mapping[str, Any]) -> dict[str, int]:
+    """Return the size in bytes of each input, output and planned tensor, by C name."""
+    memory = description["memory"]
+    pools: Sequence[Mapping[str, Any]] = [*memory["pools"], *memory["scratchpads"]]
+    planned = [tensor for pool in pools for tensor in pool["tensors"]]
+    tensors = [*planned, *description["inputs"], *description["outputs"]]
+    return {tensor["c_name"]: int(tensor["size_bytes"]) for tensor in tensors}
+
+
+def _step_bytes(
+    layer: Mapping[str, Any], sizes: Mapping[str, int]
+) -> tuple[int | None, int | None]:
+    """Return the bytes that a step reads, constants among them, and that it writes."""
+    read, written = (
+        sum(sizes[name] for name in layer[key]) if all(n in sizes for n in layer[key]) else None
+        for key in ("inputs", "outputs")
+    )
+    return (None if read is None else read + int(layer["constants_bytes"])), written

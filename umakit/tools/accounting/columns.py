@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The accounting as a table of texts, for terminals and pages alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from umakit.tools.accounting.owners import Accounting, Row
+
+UNKNOWN = "-"
+"""Text for a figure that is not known."""
+
+Column = Callable[[Row], int | None]
+"""The figure of a row; None if it is not known, or the row has none of it."""
+
+CYCLES, BUS_BYTES, CPU_BYTES = "cycles", "bus B", "CPU B"
+
+
+@dataclass(frozen=True)
+class OwnerLine:
+    """A line of the table.
+
+    Attributes:
+        name: name of the layer, with `(CPU)` behind that of a step on it.
+        on_cpu: whether it is such a step.
+        cells: figures as texts, by column; empty for 0 and for what the owner has none of.
+    """
+
+    name: str
+    on_cpu: bool
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OwnerTable:
+    """A table of the cycles of an inference by owners.
+
+    Attributes:
+        headers: headers of the columns behind the owner's name.
+        lines: one for each owner.
+        total: the sums.
+    """
+
+    headers: tuple[str, ...]
+    lines: tuple[OwnerLine, ...]
+    total: OwnerLine
+
+
+def owner_table(accounting: Accounting) -> OwnerTable | None:
+    """Return the parts of the cycles of each owner, and the bytes that it moves.
+
+    `bus B` are the bytes that an accelerator moves over the bus, `CPU B` those of the tensors that
+    a step on the CPU reads and writes. Parts that no owner has are left out, as is what lies
+    between layers if no cycle passes there.
+
+    Returns:
+        None without layers on accelerators.
+    """
+    if not accounting.layers:
+        return None
+    columns: dict[str, Column] = {CYCLES: lambda row: row.cycles, **_parts(accounting)}
+    if any(row.moved_bytes for row in accounting.layers):
+        columns[BUS_BYTES] = lambda row: row.moved_bytes
+    if accounting.cpu_steps:
+        columns[CPU_BYTES] = _cpu_bytes
+    lines = []
+    for row in shown_rows(accounting):
+        on_cpu = row.owner == "cpu step"
+        cells = tuple(_cell(row, name, of) for name, of in columns.items())
+        lines.append(OwnerLine(f"{row.name} (CPU)" if on_cpu else row.name, on_cpu, cells))
+    totals = (_total(accounting, name, of) for name, of in columns.items())
+    total = OwnerLine(total_name(accounting), False, tuple(totals))
+    return OwnerTable(tuple(columns), tuple(lines), total)
+
+
+def shown_rows(accounting: Accounting) -> list[Row]:
+    """Return the rows without that between layers if no cycle passes there, or it is unknown."""
+    return [row for row in accounting.rows if row.owner != "between layers" or row.cycles]
+
+
+def cycles_text(row: Row) -> str:
+    """Return the cycles of a row as text; scaled ones say so."""
+    if row.cycles is None:
+        return UNKNOWN
+    return f"{row.cycles:,} scaled" if row.source == "scaled" else f"{row.cycles:,}"
+
+
+def total_cycles_text(accounting: Accounting) -> str:
+    """Return the known cycles of all rows as text; empty without any."""
+    if accounting.clock_cycles is None and accounting.layers:
+        return UNKNOWN
+    cycles = (accounting.clock_cycles or 0) + (accounting.cpu_cycles or 0)
+    return f"{cycles:,}" if cycles else ""
+
+
+def total_name(accounting: Accounting) -> str:
+    """Return the name of the line of totals, which says if layers are not measured."""
+    layers, unknown = len(accounting.layers), accounting.unknown_layers
+    return f"total of {layers - unknown} of {layers} layers" if unknown else "total"
+
+
+def _parts(accounting: Accounting) -> Mapping[str, Column]:
+    """Return the columns of parts that any row has cycles of, by header."""
+    known = [row.parts.named() for row in accounting.rows if row.parts is not None]
+    names = dict.fromkeys(name for parts in known for name, cycles in parts.items() if cycles)
+    if list(names) == ["undivided"]:
+        return {}
+    last = ("registers", "idle", "undivided")
+    waits = sorted(name for name in names if name not in ("computing", *last))
+    chosen = [name for name in ("computing", *waits, *last) if name in names]
+
+    def part(name: str) -> Column:
+        return lambda row: None if row.parts is None else row.parts.named().get(name, 0)
+
+    return {name.replace("waits: ", "wait: ", 1): part(name) for name in chosen}
+
+
+def _cpu_bytes(row: Row) -> int | None:
+    if row.read_bytes is None or row.written_bytes is None:
+        return None
+    return row.read_bytes + row.written_bytes
+
+
+def _cell(row: Row, name: str, of: Column) -> str:
+    if name == CYCLES:
+        return cycles_text(row)
+    figure = of(row)
+    if figure is None:
+        own = {"layer": name != CPU_BYTES, "cpu step": name == CPU_BYTES, "between layers": False}
+        return UNKNOWN if own[row.owner] else ""
+    return f"{figure:,}" if figure else ""
+
+
+def _total(accounting: Accounting, name: str, of: Column) -> str:
+    """Return the sum of a column over layers whose cycles are known, and steps on the CPU.
+
+    It is unknown if the figure of one of them is.
+    """
+    if name == CYCLES:
+        return total_cycles_text(accounting)
+    owner = "cpu step" if name == CPU_BYTES else "layer"
+    rows = [row for row in accounting.rows if row.owner != "layer" or row.clock_cycles is not None]
+    if any(of(row) is None for row in rows if row.owner == owner):
+        return UNKNOWN
+    total = sum(of(row) or 0 for row in rows)
+    return f"{total:,}" if total else ""

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cycles of an inference by their owners. All are integers, and each cycle is in one part only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from umakit.devices.totals import included
+from umakit.text.identities import LayerIdentity
+
+Owner = Literal["layer", "cpu step", "between layers"]
+"""What cycles belong to: a layer on an accelerator, a step on the CPU, or the run function, which
+calls one after the other."""
+
+Source = Literal["measured", "scaled", "unknown"]
+"""Where cycles come from: a simulator's clock, host time times `--cpu-clock`, or nowhere."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The cycles of an accelerator's clock in a row, by the state of its engines.
+
+    Attributes:
+        computing: an engine that computes is at work.
+        waits: no engine that computes is at work, and others are, by their names: `load`, or
+            `load + store` when both are; `copies` where it is not known which.
+        registers: no engine is at work, and the driver accesses registers. Only of umakit's
+            simulators, on which an access takes a cycle.
+        idle: no engine is at work, nor is it known what the device waits for.
+        undivided: the states of the engines are not known, only the clock is.
+    """
+
+    computing: int = 0
+    waits: Mapping[str, int] = field(default_factory=dict)
+    registers: int = 0
+    idle: int = 0
+    undivided: int = 0
+
+    @property
+    def cycles(self) -> int:
+        """The sum of all parts."""
+        named = self.computing + self.registers + self.idle + self.undivided
+        return named + sum(self.waits.values())
+
+    def named(self) -> dict[str, int]:
+        """Return all parts by name, those of waits as `waits: load`."""
+        return {
+            "computing": self.computing,
+            **{f"waits: {name}": cycles for name, cycles in self.waits.items()},
+            "registers": self.registers,
+            "idle": self.idle,
+            "undivided": self.undivided,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all parts by name."""
+        return {
+            "computing": self.computing,
+            "waits": dict(self.waits),
+            "registers": self.registers,
+            "idle": self.idle,
+            "undivided": self.undivided,
+        }
+
+    @classmethod
+    def total(cls, parts: Iterable[Parts]) -> Parts:
+        """Return the sum of each part."""
+        found, waits = list(parts), Counter[str]()
+        for each in found:
+            waits.update(each.waits)
+        return cls(
+            sum(each.computing for each in found),
+            dict(waits),
+            sum(each.registers for each in found),
+            sum(each.idle for each in found),
+            sum(each.undivided for each in found),
+        )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What belongs to one owner in an inference; None for figures that are not known.
+
+    Attributes:
+        owner: what it is.
+        name: name of the layer, as in all tables.
+        where: `cpu` or the backend.
+        identity: what the layer is in terms of the model; None between layers.
+        kind: what a step on the CPU does: its operators such as `quantize`, or `copy` or `layout
+            change`; empty for others.
+        macs: multiply-accumulates.
+        clock_cycles: cycles of the accelerators' clocks that passed in it, the sum of `parts`; on
+            the CPU those that passed meanwhile, mostly 0.
+        parts: these cycles by the state of the engines.
+        cpu_cycles: of a step on the CPU, its host time times `--cpu-clock`, without
+            `clock_cycles`; None without that option.
+        register_reads, register_writes: accesses of the driver to registers, also while engines
+            are at work.
+        moved_bytes: bytes that the accelerator moved over the bus.
+        read_bytes, written_bytes: of a step on the CPU, sizes of the tensors that it reads,
+            constants among them, and writes; else None.
+        seconds: host time of a step on the CPU.
+        instructions: of an emulated CPU, in a step on it.
+    """
+
+    owner: Owner
+    name: str
+    where: str
+    identity: LayerIdentity | None
+    kind: str
+    macs: int
+    clock_cycles: int | None
+    parts: Parts | None
+    cpu_cycles: int | None = None
+    register_reads: int | None = None
+    register_writes: int | None = None
+    moved_bytes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    seconds: float | None = None
+    instructions: int | None = None
+
+    @property
+    def cycles(self) -> int | None:
+        """All cycles that belong to it; None for a step on the CPU that is not scaled."""
+        if self.owner == "cpu step":
+            return None if self.cpu_cycles is None else self.cpu_cycles + (self.clock_cycles or 0)
+        return self.clock_cycles
+
+    @property
+    def source(self) -> Source:
+        """Where its cycles come from."""
+        if self.cycles is None:
+            return "unknown"
+        return "scaled" if self.owner == "cpu step" else "measured"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        return {
+            "owner": self.owner,
+            "name": self.name,
+            "where": self.where,
+            "identity": None if self.identity is None else self.identity.as_json(),
+            "kind": self.kind,
+            "macs": self.macs,
+            "cycles": self.cycles,
+            "source": self.source,
+            "clock_cycles": self.clock_cycles,
+            "parts": None if self.parts is None else self.parts.as_json(),
+            "cpu_cycles": self.cpu_cycles,
+            "register_reads": self.register_reads,
+            "register_writes": self.register_writes,
+            "moved_bytes": self.moved_bytes,
+            "read_bytes": self.read_bytes,
+            "written_bytes": self.written_bytes,
+            "seconds": self.seconds,
+            "instructions": self.instructions,
+        }
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """All cycles of an inference by their owners, as means of several inferences.
+
+    Attributes:
+        rows: layers and steps in the order of execution, then what lies between them.
+        inferences: number of inferences.
+        clock_cycles: cycles of the accelerators' clocks from the begin of the inference to its end,
+            as their simulators count them: the sum of the `clock_cycles` of `rows`. Where a library
+            of an older version does not say it, that sum. None if nothing was measured.
+        is_whole: whether `clock_cycles` was measured from begin to end.
+        cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
+    """
+
+    rows: tuple[Row, ...]
+    inferences: int
+    clock_cycles: int | None
+    is_whole: bool
+    cpu_clock: float | None = None
+
+    @property
+    def layers(self) -> tuple[Row, ...]:
+        """The layers on accelerators."""
+        return tuple(row for row in self.rows if row.owner == "layer")
+
+    @property
+    def cpu_steps(self) -> tuple[Row, ...]:
+        """The steps on the CPU."""
+        return tuple(row for row in self.rows if row.owner == "cpu step")
+
+    @property
+    def parts(self) -> Parts | None:
+        """The sums of the parts of all rows; None if nothing was measured."""
+        known = [row.parts for row in self.rows if row.parts is not None]
+        return None if self.clock_cycles is None else Parts.total(known)
+
+    @property
+    def cpu_cycles(self) -> int | None:
+        """The scaled cycles of all steps on the CPU; None if they are not known."""
+        cycles = [row.cpu_cycles for row in self.cpu_steps]
+        return None if None in cycles else sum(each or 0 for each in cycles)
+
+    @property
+    def unknown_layers(self) -> int:
+        """The number of layers on accelerators whose cycles nothing measured."""
+        return sum(row.clock_cycles is None for row in self.layers)
+
+    @property
+    def cycles(self) -> int | None:
+        """The cycles of the inference, those of the CPU included; None if one is not known."""
+        if self.clock_cycles is None or self.cpu_cycles is None or self.unknown_layers:
+            return None
+        return self.clock_cycles + self.cpu_cycles
+
+    @property
+    def by_accelerator(self) -> dict[str, int | None]:
+        """The clock cycles of the layers of each accelerator; None if one is not known."""
+        found: dict[str, int | None] = {}
+        for row in self.layers:
+            before = found.get(row.where, 0)
+            unknown = before is None or row.clock_cycles is None
+            found[row.where] = None if unknown else (before or 0) + (row.clock_cycles or 0)
+        return found
+
+    @property
+    def cpu_summary(self) -> str:
+        """What runs on the CPU, as `3 steps on the CPU: 2 x quantize, transpose`."""
+        steps = self.cpu_steps
+        if not steps:
+            return "no steps on the CPU"
+        kinds = Counter(row.kind for row in steps)
+        names = (f"{count} x {kind}" if count > 1 else kind for kind, count in kinds.items())
+        return f"{_counted(len(steps), 'step')} on the CPU: {', '.join(names)}"
+
+    @property
+    def headline(self) -> str:
+        """The share of multiply-accumulates on accelerators, and what is not on them."""
+        total = sum(row.macs for row in self.rows)
+        own = sum(row.macs for row in self.layers)
+        share = f"{100 * own / total:.1f} % of {total:,} MACs" if total else "no MACs"
+        return f"{share} on accelerators; {self.cpu_summary}"
+
+    @property
+    def total_text(self) -> str:
+        """The total of cycles and what it lacks; empty without layers on accelerators."""
+        layers, steps = len(self.layers), len(self.cpu_steps)
+        if not layers:
+            return ""
+        known = "unknown" if self.clock_cycles is None else f"{self.clock_cycles:,} cycles"
+        said = included(layers - self.unknown_layers, layers, 0)
+        text = f"total: {known} ({said})"
+        if not steps:
+            return text
+        if self.cpu_cycles is None or self.cpu_clock is None:
+            return f"{text} + {_counted(steps, 'CPU step')}, unknown"
+        whole = "" if self.cycles is None else f"; {self.cycles:,} cycles in all"
+        scaled = f"scaled from host time at {self.cpu_clock:,.0f} Hz"
+        own = f"{self.cpu_cycles:,} of {_counted(steps, 'CPU step')}, {scaled}"
+        return f"{text} + {own}{whole}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        return {
+            "inferences": self.inferences,
+            "clock_cycles": self.clock_cycles,
+            "measured_from_begin_to_end": self.is_whole,
+            "unknown_layers": self.unknown_layers,
+            "cpu_steps": len(self.cpu_steps),
+            "cpu_clock_hz": self.cpu_clock,
+            "cpu_cycles": self.cpu_cycles,
+            "cycles": self.cycles,
+            "by_accelerator": self.by_accelerator,
+            "headline": self.headline,
+            "parts": None if self.parts is None else self.parts.as_json(),
+            "rows": [row.as_json() for row in self.rows],
+        }
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
