@@ -515,7 +515,7 @@ def test_instructions_are_never_called_cycles_or_time(
     assert run_command([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert list(report) == [
-        "outputs", "mean_instructions", "runs", "layers", "totals", "accounting",
+        "outputs", "mean_instructions", "runs", "layers", "totals", "accounting", "wave",
     ]  # fmt: skip
     assert report["runs"] == 2
     pool = next(layer for layer in report["layers"] if layer["name"] == "pool1")
