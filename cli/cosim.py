@@ -185,6 +185,9 @@ def _print(result: CosimResult, context: typer.Context) -> None:
 NOT_REPEATED = ("inputs", "layers", "output", "jobs", "most", "force", "as_json")
 """Options that do not affect what is compared, or that a repetition has of its own."""
 
+NOT_OF_DIFF = ("sample", "corrupt", "pauses", "timeout")
+"""Options of which `uma diff` has none, or another one."""
+
 
 def _next(context: typer.Context, difference: CosimDifference) -> list[str]:
     """Return what repeats the difference, shows it, and tells which of both sides is wrong."""
@@ -193,6 +196,6 @@ def _next(context: typer.Context, difference: CosimDifference) -> list[str]:
     lines = [f"Again:  uma cosim {model} {shlex.join([*words, '--inputs', difference.inputs])}"]
     if difference.wave:
         lines.append(f"Signals:  gtkwave {shlex.quote(difference.wave)}")
-    words = [word for name in context.params["backend"] or [] for word in ("--backend", name)]
+    words = repeated_options(context, (*NOT_REPEATED, *NOT_OF_DIFF))
     words += ["--rtl", "--inputs", difference.inputs]
     return [*lines, f"Against the reference:  uma diff {model} {shlex.join(words)}"]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two devices that should be alike, for tests of varied programs: ID, START, OPERAND, RESULT and
  * ERROR. A start takes 20 cycles and adds 1 to the operand; an operand above 1000 is an error.
- * The second one forgets to when the operand is 7. */
+ * The second one forgets to when the operand is 7, and takes long when it is 6. */
 #include "umakit_programs.h"
 
 struct adder {
@@ -54,7 +54,7 @@ static void write32(void *simulator, uint32_t offset, uint32_t value)
     } else if (offset == 4u && adder->operand > 1000u) {
         adder->error = 3u;
     } else if (offset == 4u) {
-        adder->until = adder->clock + 20u;
+        adder->until = adder->clock + (adder->is_wrong && adder->operand == 6u ? 30000u : 20u);
     }
 }
 

@@ -7,6 +7,7 @@ import itertools
 import random
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ from umakit.testing.programs.variation import Program, drawn_program
 
 ROOT = Path(__file__).parents[1]
 BASE = (Write(8, 5), Write(4, 1), Wait(1000), Read(16, 0), Read(12, 6))
-KNOWN = Facts({}, frozenset({4}), 0, (16, ALL_BITS), {8: ALL_BITS}, {12: ALL_BITS}, frozenset())
+KNOWN = Facts(
+    {}, frozenset({4}), 0, (16, ALL_BITS), {8: ALL_BITS}, {12: ALL_BITS}, frozenset(), True
+)
 
 
 def program(*changes: Change) -> Program:
@@ -90,6 +93,19 @@ def test_equal_seeds_give_equal_programs() -> None:
     drawn = [drawn_program(recording, KNOWN, f"3/{each}") for each in range(50)]
     assert drawn == [drawn_program(recording, KNOWN, f"3/{each}") for each in range(50)]
     assert len({str(each.accesses()) for each in drawn}) > 30
+
+
+def test_nothing_is_done_while_an_engine_works_unless_the_map_says_what_that_does() -> None:
+    recording = Recording((BASE, BASE), {8: (5,)}, frozenset({12, 16}))
+    facts = replace(KNOWN, may_be_busy=False)
+    for number in range(200):
+        accesses = drawn_program(recording, facts, f"4/{number}").accesses()
+        for place, access in enumerate(accesses[:-1]):
+            if isinstance(access, Wait):
+                assert isinstance(accesses[place + 1], Rest)
+            if access == Write(4, 1):
+                assert not isinstance(accesses[place + 1], Write)
+        assert accesses.count(Write(4, 1)) <= 1
 
 
 def test_a_pair_differs_where_it_is_wrong_and_nowhere_else(pair: Path) -> None:

@@ -106,6 +106,7 @@ struct umakit_programs_run {
     const struct umakit_programs_program *program;
     umakit_device *device;
     bool is_rtl;
+    bool is_patient; /* the RTL may be far slower than the model */
     uint32_t delay;  /* cycles behind each access; at most, if `random` is not 0 */
     uint32_t random; /* state */
     bool is_at_rest;

@@ -26,6 +26,8 @@ class Access(BaseModel):
         wrong: answer to a write of what is read only, and to a read of what is write only.
         reserved: answer to a write of ones to bits that a write does not change. `ignored`: the
             others are written; `error`: none is.
+        busy: what registers do that are written while an engine works. `kept`: they keep what is
+            written, for the next command, and the work goes on with what they held before.
         error, clear: `REGISTER` or `REGISTER.FIELD`; empty: `error` and `stop` of `[job]`.
         size: bytes from the first register to the end of the last hole, or None: the size of all
             registers, rounded up to a power of two.
@@ -36,6 +38,7 @@ class Access(BaseModel):
     holes: Answer = ""
     wrong: Answer = ""
     reserved: Literal["", "ignored", "error"] = ""
+    busy: Literal["", "kept"] = ""
     error: str = ""
     clear: str = ""
     size: Annotated[int, Field(gt=0, le=1 << 20, multiple_of=4)] | None = None

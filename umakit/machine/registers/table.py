@@ -107,6 +107,8 @@ def _answers(registers: RegisterMap) -> Iterator[str]:
             f"nothing, and {of_error['error']} is not 0 until 1 is written to "
             f"{of_error['clear']}."
         )
+    if access.busy == "kept":
+        lines.append("- Registers may be written for the next command while an engine works.")
     if lines:
         yield "\n".join(lines)
 

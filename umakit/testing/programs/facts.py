@@ -26,6 +26,7 @@ class Facts:
         kept: bits that nothing but a write changes, by offset.
         shown: bits that are compared whenever a device is at rest, by offset.
         uncompared: offsets of registers that change by themselves.
+        may_be_busy: whether the map says what accesses do while an engine works.
     """
 
     registers: Mapping[int, Register]
@@ -35,6 +36,7 @@ class Facts:
     kept: Mapping[int, int]
     shown: Mapping[int, int]
     uncompared: frozenset[int]
+    may_be_busy: bool = False
 
     def name(self, offset: int) -> str:
         """Return the name of a register with its offset."""
@@ -74,4 +76,7 @@ def facts_of(backend: Backend, recording: Recording) -> Facts:
         and not (each.configured or each.offset == idle_register(backend))
     }
     starts = frozenset(doorbells_of(backend))
-    return Facts(registers, starts, idle_register(backend), error, kept, shown, uncompared)
+    return Facts(
+        registers, starts, idle_register(backend), error, kept, shown, uncompared,
+        found[0].access.busy == "kept",
+    )  # fmt: skip

@@ -86,7 +86,7 @@ def drawn_program(recording: Recording, facts: Facts, seed: str) -> Program:
     )
     drawing = _Drawing(draw, recording, facts, base)
     changes = drawing.changes()
-    rests = draw.random() < 0.8
+    rests = draw.random() < 0.8 or not facts.may_be_busy
     pauses = draw.getrandbits(31) | 1 if draw.random() < 0.25 else 0
     return Program(seed, layer, base, tuple(changes), rests, pauses)
 
@@ -128,7 +128,7 @@ class _Drawing:
     def changes(self) -> list[Change]:
         kinds = [self._value, self._group, self._fill, self._fills, self._borrowed]
         weights = [5, 5, 3, 4, 3]
-        if self._starts:
+        if self._starts and self._facts.may_be_busy:
             kinds += [self._busy_write, self._busy_read, self._no_wait, self._twice, self._start]
             weights += [2, 1, 1, 1, 1]
         kinds += [self._order, self._left_out]
@@ -325,11 +325,13 @@ class _Drawing:
         return [SetValue(position, value)]
 
     def _order(self) -> list[Change]:
-        if len(self._writes) < 2:
+        # Another write in place of a start is one while an engine works.
+        writes = self._writes if self._facts.may_be_busy else self._operands
+        if len(writes) < 2:
             return []
-        position = self._draw.randrange(len(self._writes) - 1)
-        other = min(len(self._writes) - 1, position + self._draw.choice((1, 1, 2, 5)))
-        return [Swap(self._writes[position], self._writes[other])]
+        position = self._draw.randrange(len(writes) - 1)
+        other = min(len(writes) - 1, position + self._draw.choice((1, 1, 2, 5)))
+        return [Swap(writes[position], writes[other])]
 
     def _left_out(self) -> list[Change]:
         return [Drop((self._draw.choice(self._writes),))] if self._writes else []

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
-from umakit.devices.designs import designs_for
+from umakit.devices.designs import Design, designs_for
 from umakit.devices.waveforms import WaveFile
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
@@ -135,6 +135,8 @@ def diff_model(
             made = compiled_library(model, partitioned, backends, folder / "library", options)
         else:
             made = written_library(library, model)
+        designs = designs_for(backends, machine)
+        _check_runs_on(made, designs)
         progress("compiling the reference")
         roundings = _own_roundings(made, library, integer_tolerance)
         every = every_value(model, roundings)
@@ -154,7 +156,7 @@ def diff_model(
             progress("building the library")
             session = LibraryUnderTest(
                 tested, truth, folder / program, allowed, machine,
-                designs_for(backends, machine), timeout,
+                designs, timeout,
             )  # fmt: skip
             with _wave_of_stop(session, wave, progress):
                 found = _run(session, truth, inferences, allowed, progress)
@@ -177,6 +179,18 @@ def diff_model(
         result, name=model.name, seeds=inputs is None, nodes=nodes_of(source, every.operators),
         notices=(*notices, *result.notices),
     )  # fmt: skip
+
+
+def _check_runs_on(library: Library, designs: Sequence[Design]) -> None:
+    """Refuse designs of which the library has no layer: nothing of them would be compared."""
+    places = {layer["where"] for layer in library.metadata["umakit"]["layers"]}
+    if designs and not any(design.backend in places for design in designs):
+        names = " or ".join(design.backend for design in designs)
+        raise InputError(
+            f"no layer runs on the design of {names}, so that there is nothing to compare",
+            where="--rtl",
+            fix="uma partition says why; --rounding changes which layers are taken",
+        )
 
 
 def _write_wave(
