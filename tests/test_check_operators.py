@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from umakit import find_backend, patterns
 from umakit.errors import BackendError, InputError
 from umakit.operators import registry
+from umakit.operators.drawing import NotDrawable
 from umakit.testing import check_backend, check_layer
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.drawing import Walk
@@ -71,6 +74,19 @@ def backend_of(folder: Path, name: str, body: str) -> Path:
     lines = "\n        ".join(body.strip("\n").splitlines())
     (folder / name / "backend.py").write_text(HEAD.format(lines, name))
     return folder / name
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED))
+def test_every_value_of_every_setting_is_drawn_or_refused(name: str) -> None:
+    drawing = OFFERED[name].drawing
+    assert drawing is not None
+    first = {key: values[0] for key, values in drawing.settings.items()}
+    roundings = drawing.settings.get("rounding", ("",))
+    for key, values in drawing.settings.items():
+        for value, rounding in itertools.product(values, roundings):
+            chosen = {**first, **({"rounding": rounding} if rounding else {}), key: value}
+            with contextlib.suppress(NotDrawable):
+                drawing.build(chosen, None, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("name", sorted(OFFERED))

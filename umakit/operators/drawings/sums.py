@@ -28,7 +28,9 @@ from umakit.operators.parameters import Parameters
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
 
-TOTALS = {"usual": 1.1, "tie": 1.0, "threshold": 0.5, "small": 0.1, "large": 1.9}
+TOTALS = {
+    "usual": 1.1, "tie": 1.0, "threshold": 0.5, "small": 0.1, "large": 1.9, "saturating": 1.1,
+}  # fmt: skip
 """Factors of sums by the setting `scale`."""
 
 _TFLM: Settings = {"rounding": Arithmetic.TFLM.value}
