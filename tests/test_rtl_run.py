@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -14,13 +15,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_npu import DESIGN, FILES, NETWORK, ONLY_RTL, PAGE, needs_verilator, write_backend
+from tiny_npu import (
+    DESIGN,
+    FILES,
+    NETWORK,
+    ONLY_RTL,
+    PAGE,
+    fast_compilers,
+    needs_verilator,
+    said_by_uma,
+    write_backend,
+)
 from trace_rules import read_trace
-from umakit.cli.main import run_command
 
 import umakit
 from umakit import find_backend
-from umakit.devices import designs, verilator
+from umakit.devices import verilator
 from umakit.devices.designs import design_of, wiring
 from umakit.errors import BuildError
 from umakit.tools.cosim import cosim_model
@@ -38,25 +48,15 @@ def flat(text: str) -> str:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def fast_compilers() -> Iterator[None]:
-    """Compiling a small design without optimization takes a third of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verilator, "CXX_FLAGS", ("-O0",))
-        patch.setattr(designs, "HARNESS_FLAGS", ("-std=c++17", "-O0"))
+def compiled_fast() -> Iterator[None]:
+    with fast_compilers():
         yield
 
 
 @pytest.fixture
 def uma(capsys: pytest.CaptureFixture[str]) -> Said:
     """Runs a command; returns its exit code, and what it printed and reported."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run_command([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, flat(said.err)
-
-    return run
+    return functools.partial(said_by_uma, capsys)
 
 
 def compiled(backend: Path, *more: str) -> Path:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -13,13 +14,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_npu import DESIGN, FILES, NETWORK, ONLY_RTL, PAGE, needs_verilator, write_backend
+from tiny_npu import (
+    DESIGN,
+    FILES,
+    NETWORK,
+    ONLY_RTL,
+    PAGE,
+    fast_compilers,
+    needs_verilator,
+    said_by_uma,
+    write_backend,
+)
 from umakit.cli.cosim_text import shortened
-from umakit.cli.main import run_command
 
 import umakit
 from umakit import find_backend
-from umakit.devices import designs, verilator
 
 pytestmark = needs_verilator
 
@@ -34,24 +43,15 @@ Said = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def fast_compilers() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verilator, "CXX_FLAGS", ("-O0",))
-        patch.setattr(designs, "HARNESS_FLAGS", ("-std=c++17", "-O0"))
+def compiled_fast() -> Iterator[None]:
+    with fast_compilers():
         yield
 
 
 @pytest.fixture
 def uma(capsys: pytest.CaptureFixture[str]) -> Said:
     """Runs a command; returns its exit code, and what it printed and reported."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = run_command([str(word) for word in words])
-        said = capsys.readouterr()
-        return code, said.out, " ".join(said.err.split())
-
-    return run
+    return functools.partial(said_by_uma, capsys)
 
 
 def compiled(backend: Path) -> Path:

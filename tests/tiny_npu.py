@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from umakit.cli.main import run_command
+
+from umakit.devices import designs, verilator
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "your-rtl.md").read_text(encoding="utf-8")
@@ -32,6 +36,23 @@ needs_verilator = pytest.mark.skipif(
     shutil.which("verilator") is None and not os.environ.get("UMAKIT_CI"),
     reason="Verilator is not installed",
 )
+
+
+@contextlib.contextmanager
+def fast_compilers() -> Iterator[None]:
+    """Compiling a small design without optimization takes a third of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verilator, "CXX_FLAGS", ("-O0",))
+        patch.setattr(designs, "HARNESS_FLAGS", ("-std=c++17", "-O0"))
+        yield
+
+
+def said_by_uma(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Run a command; return its exit code, and what it printed and reported, that on one line."""
+    capsys.readouterr()
+    code = run_command([str(word) for word in words])
+    said = capsys.readouterr()
+    return code, said.out, " ".join(said.err.split())
 
 
 def write_backend(folder: Path, changes: Mapping[str, Mapping[str, str]] | None = None) -> Path:

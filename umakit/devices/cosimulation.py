@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from umakit import sim
@@ -28,11 +27,12 @@ from umakit.devices.build import (
 )
 from umakit.devices.catalogue import HOST
 from umakit.devices.designs import Design, design_objects
+from umakit.devices.inputs import write_inputs
 from umakit.devices.libraries import libraries_of
 from umakit.devices.run import INPUTS, OUTPUTS
 from umakit.devices.simulators import Simulator, simulators_of
 from umakit.errors import DeviceError, InputError
-from umakit.library.metadata import load_metadata, read_description, read_weights
+from umakit.library.metadata import load_metadata, read_description
 from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.library.tar_files import library_folder
 from umakit.text.rendering import render
@@ -280,11 +280,8 @@ def run_cosimulation(
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="umakit-cosim-") as temporary:
         folder = Path(temporary)
-        with (folder / INPUTS).open("wb") as stream:
-            if load_metadata(library)["umakit"]["weights"] == "blob":
-                stream.write(read_weights(library))
-            for array in arrays.values():
-                stream.write(np.ascontiguousarray(array).tobytes())
+        description = load_metadata(library)["umakit"]
+        write_inputs(folder / INPUTS, library, description, arrays.values())
         environment = {**os.environ, **_environment(choice, folder / REPORT, wave)}
         with (folder / "said").open("w+") as said:
             process = subprocess.Popen(

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check of the inputs of a run: names, shapes and dtypes against the metadata of the library."""
+"""Inputs of a run: checked against the metadata of the library, and written for its program."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from umakit.errors import InputError
+from umakit.library.metadata import read_weights
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 Tensors = Sequence[Mapping[str, Any]]
@@ -119,3 +121,24 @@ def _check_array(
         f"input {name!r} has shape {array.shape}, the network wants {shape}",
         fix=f"or (N, {', '.join(map(str, shape))}) for N inferences",
     )
+
+
+def write_inputs(
+    path: Path,
+    library: Path,
+    description: Mapping[str, Any],
+    arrays: Iterable[npt.NDArray[Any]],
+) -> None:
+    """Write the file that `runtime/main.c` of a library reads.
+
+    Args:
+        path: the file.
+        library: folder or tar file of the library.
+        description: section `umakit` of its metadata.
+        arrays: inputs in the order of the interface, those of each inference behind each other.
+    """
+    with path.open("wb") as stream:
+        if description["weights"] == "blob":
+            stream.write(read_weights(library))
+        for array in arrays:
+            stream.write(np.ascontiguousarray(array).tobytes())

@@ -17,7 +17,7 @@ from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
 from umakit.devices.designs import Design, check_designs
 from umakit.devices.execution import default_limit, stop_hint
-from umakit.devices.inputs import check_inputs
+from umakit.devices.inputs import check_inputs, write_inputs
 from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
 from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import WaveFile, wave_of, written_wave
@@ -25,7 +25,7 @@ from umakit.errors import DeviceError, InputError, LibraryError
 from umakit.files.npz import npz_bytes, read_npz
 from umakit.files.outputs import NPZ_RESULTS, check_parent
 from umakit.files.staging import temporary_folder, write_file
-from umakit.library.metadata import load_metadata, read_weights
+from umakit.library.metadata import load_metadata
 
 __all__ = [
     "CommandTimes",
@@ -168,13 +168,9 @@ def run_library(
         library, interface, profile, machine, most_commands, rtl, is_traced=is_traced
     )
     with temporary_folder("umakit-run-") as folder:
-        with (folder / INPUTS).open("wb") as stream:
-            if description["weights"] == "blob":
-                stream.write(read_weights(library))
-            for index in range(count):
-                for array in arrays:
-                    # A state that is passed on is that of the first inference.
-                    stream.write(array[index : index + 1].tobytes())
+        # A state that is passed on is that of the first inference.
+        parts = (array[index : index + 1] for index in range(count) for array in arrays)
+        write_inputs(folder / INPUTS, library, description, parts)
         arguments = [INPUTS, OUTPUTS, str(count), str(repeat)]
         arguments += _states_argument(description["inputs"], arrays, count)
         with written_wave(wave, asked, folder) as environment:

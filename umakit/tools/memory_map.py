@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 import colorsys
-import io
-import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.errors import LibraryError
 from umakit.files.outputs import MEMORY_MAP, check_file, check_parent
-from umakit.files.staging import write_file
+from umakit.files.pictures import write_picture
 from umakit.text.escaping import shown
 
 if TYPE_CHECKING:
@@ -81,22 +79,7 @@ def draw_memory_map(
     """
     check_format(path)
     check_parent(path)
-    import matplotlib
-
-    figure = _figure(description)
-    kind = path.suffix.lower().removeprefix(".")
-    mark = MEMORY_MAP.mark.decode()
-    metadata = {"Date": None, "Creator": mark} if kind == "svg" else {"Software": mark}
-    buffer = io.BytesIO()
-    with (
-        matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}),
-        warnings.catch_warnings(),
-    ):
-        # A name in a script that the font lacks is drawn as boxes in a PNG file.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        figure.savefig(buffer, format=kind, dpi=120, metadata=metadata)
-    write_file(path, buffer.getvalue(), MEMORY_MAP, inputs, force=force)
+    write_picture(_figure(description), path, MEMORY_MAP, inputs, force=force)
 
 
 def _figure(description: Mapping[str, Any]) -> Figure:

@@ -68,7 +68,7 @@ def run_files(
     if wave is not None:
         wave.inputs = read
         wave.check()
-        check_distinct(outputs, wave.path, trace)
+    check_distinct(outputs, None if wave is None else wave.path, trace)
     if trace is not None:
         if device != HOST.name:
             raise InputError(
@@ -76,7 +76,6 @@ def run_files(
                 where="--trace",
                 fix="leave --device or --trace out",
             )
-        check_distinct(outputs, trace)
         check_trace(trace, read, force=force)
     progress("building and running" if wave is None else "building and running with a waveform")
     arrays = select_inputs(library, load_inputs(inputs))

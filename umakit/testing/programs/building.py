@@ -9,16 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from umakit import sim, tvm_api
 from umakit.devices.catalogue import RTL
 from umakit.devices.cosimulation import build_with_models
 from umakit.devices.designs import designs_for
+from umakit.devices.inputs import write_inputs
 from umakit.devices.simulators import simulators_of
 from umakit.errors import DeviceError
-from umakit.library.metadata import read_weights
 from umakit.pipeline import ExportOptions, compile_model
 from umakit.registration.backend import Backend
 from umakit.testing.programs.recording import Recording, read_recording
@@ -88,11 +87,8 @@ def _recorded(
     arrays: Mapping[str, npt.NDArray[Any]],
     folder: Path,
 ) -> Recording:
-    with (folder / "inputs").open("wb") as stream:
-        if description["weights"] == "blob":
-            stream.write(read_weights(library))
-        for each in description["inputs"]:
-            stream.write(np.ascontiguousarray(arrays[each["name"]]).tobytes())
+    ordered = [arrays[each["name"]] for each in description["inputs"]]
+    write_inputs(folder / "inputs", library, description, ordered)
     environment = {**os.environ, "UMAKIT_PROGRAMS_RECORD": str(folder / RECORDING)}
     try:
         ended = subprocess.run(

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-import io
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from umakit.errors import InputError
 from umakit.files.outputs import SWEEP_PLOT, check_file, check_parent
-from umakit.files.staging import write_file
+from umakit.files.pictures import write_picture
 from umakit.text.escaping import shortened, shown
 from umakit.tools.sweeps.settings import Settings
 from umakit.tools.sweeps.sweep import Cost, Sweep, SweptMachine, cost_of
@@ -66,24 +64,7 @@ def draw_sweep(
         InputError, OutputError: as in `check_plot`.
     """
     check_plot(path, inputs, force=force)
-    import matplotlib
-
-    figure = _figure(sweep)
-    kind = path.suffix.lower().removeprefix(".")
-    mark = SWEEP_PLOT.mark.decode()
-    metadata: dict[str, Any] = {"Software" if kind == "png" else "Creator": mark}
-    if kind != "png":
-        metadata["Date" if kind == "svg" else "CreationDate"] = None
-    buffer = io.BytesIO()
-    with (
-        matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}),
-        warnings.catch_warnings(),
-    ):
-        # A name in a script that the font lacks is drawn as boxes.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        figure.savefig(buffer, format=kind, dpi=120, metadata=metadata)
-    write_file(path, buffer.getvalue(), SWEEP_PLOT, inputs, force=force)
+    write_picture(_figure(sweep), path, SWEEP_PLOT, inputs, force=force)
 
 
 def _figure(sweep: Sweep) -> Figure:
