@@ -54,6 +54,12 @@ SECONDS_OF_A_PROCESS = 20.0
 
 NUMBERS = ("drawn", "ran", "refused", "failed")
 
+ACCESSES = (
+    "  predictions count a cycle for each register access, and the bus of the RTL may take more: "
+    "many small tiles take longer than predicted; `uma cosim` compares the engines alone"
+)
+"""Said when predicted cycles are not those of the RTL, which nothing calibrates."""
+
 EPILOG = "Example:  uma check strawberry_accelerator --draws 20"
 
 BackendArgument = Annotated[
@@ -131,8 +137,9 @@ def check(
         other = "--case" if case else "--operator" if operator else "--device"
         raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")
     check_wave(wave, rtl)
-    if wave is not None and case is None:
-        raise InputError("--wave is of one case", fix="add --case, as a report prints it")
+    if wave is not None and case is None and program is None:
+        fix = "add --case or --program, as a report prints it"
+        raise InputError("--wave is of one case or one varied program", fix=fix)
     if program is not None:
         _check_program(device, case, operator, registers)
     if junit is not None:
@@ -162,7 +169,7 @@ def check(
             report = check_only_registers(found, device=device)
         elif program is not None:
             tell(f"running varied program {program}")
-            report = check_only_program(found, program, seed=seed)
+            report = check_only_program(found, program, seed=seed, wave=file)
         elif case is not None:
             report = check_layer(found, case, device=device, wave=file)
         else:
@@ -176,7 +183,7 @@ def check(
         written = None if file is None or file.written is None else file.written.as_json()
         print_json({**report.as_json(), "wave": written})
     else:
-        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}")
+        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}", file is not None)
         if file is not None:
             say(file.sentence)
     return 0 if report.passed else 1
@@ -205,7 +212,7 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _print(report: CheckReport, words: str) -> None:
+def _print(report: CheckReport, words: str, has_wave: bool) -> None:
     """Print a report; `words` are the backend and what it ran on, as on the command line."""
     if report.registers:
         say(report.registers.summary)
@@ -222,28 +229,43 @@ def _print(report: CheckReport, words: str) -> None:
             say(f"  uma check {words} {failure.options}")
         if failure.fix:
             say(f"  {failure.fix}")
-    if words.endswith(" --rtl") and any(each.case is not None for each in report.failures):
-        say("with --wave FILE.fst a case also writes the waveform of the design")
+    _print_remarks(report, words)
+    is_repeated = any(each.case is not None or each.options for each in report.failures)
+    if words.endswith(" --rtl") and is_repeated and not has_wave:
+        say("with --wave FILE.fst each of these also writes the waveform of the design")
     if report.left_out:
         say(report.left_out)
-    _print_cycles(report, words.removesuffix(" --rtl"))
+    _print_cycles(report, words)
     if report.passed and layers_too:
         say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
 
 
-def _print_cycles(report: CheckReport, backend: str) -> None:
-    found = report.cycles
+def _print_remarks(report: CheckReport, words: str) -> None:
+    """Print differences that are no failures."""
+    for each in report.programs.remarks if report.programs else ():
+        say(f"varied programs, no failure: {each.sentence}")
+        say(f"  uma check {words} {each.options}")
+        say(f"  {each.fix}")
+
+
+def _print_cycles(report: CheckReport, words: str) -> None:
+    """Print how predicted cycles compare with those of what ran; `words` as in `_print`."""
+    found, is_rtl = report.cycles, words.endswith(" --rtl")
+    device = "RTL" if is_rtl else "simulator"
     if found.layers and found.worst is None:
-        say(f"predicted cycles are those of the simulator for all {found.layers} layers")
+        say(f"predicted cycles are those of the {device} for all {found.layers} layers")
     if found.worst is None:
         return
     case, predicted, simulated = found.worst
     percent = 100 * (predicted - simulated) / max(simulated, 1)
     say(
-        f"predicted cycles are those of the simulator for {found.exact} of {found.layers} layers; "
+        f"predicted cycles are those of the {device} for {found.exact} of {found.layers} layers; "
         f"the worst has {simulated:,}, predicted {predicted:,} ({percent:+.2f} %): {case}"
     )
-    say(f"  uma calibrate {backend} measures what commands cost")
+    if is_rtl:
+        say(ACCESSES)
+    else:
+        say(f"  uma calibrate {words} measures what commands cost")
 
 
 def _table(report: CheckReport) -> Any:

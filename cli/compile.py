@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from umakit.cli import tables
@@ -32,6 +33,12 @@ from umakit.cli.options import (
 from umakit.files.outputs import check_distinct
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
+
+if TYPE_CHECKING:
+    from umakit.library.cpu_steps import CpuStep
+
+MOST_STEPS = 12
+"""Maximum number of steps on the CPU that are printed; `--json` has all."""
 
 EPILOG = """Examples:  uma compile digits.onnx --backend vanilla_accelerator -o digits_library
 
@@ -83,6 +90,7 @@ def compile_(
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
+        from umakit.library.cpu_steps import cpu_steps
         from umakit.pipeline import compile_model
         from umakit.registration.inputs import input_files
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
@@ -111,9 +119,12 @@ def compile_(
     for notice in notices:
         say(f"note: {notice}", error=True)
     if as_json:
-        print_json({"output": str(output), **library.metadata["umakit"]})
+        steps = [each.as_json() for each in cpu_steps(library.metadata["umakit"])]
+        print_json({"output": str(output), **library.metadata["umakit"], "cpu_steps": steps})
         return
     say_wrapped(tables.offload_summary(library.report))
+    if library.report.offloaded:
+        _say_cpu_steps(cpu_steps(library.metadata["umakit"]))
     for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
         say_wrapped(line)
     if records is not None:
@@ -127,3 +138,13 @@ def compile_(
         if each.configuration.is_only_rtl
     ]
     say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile{''.join(designs)}")
+
+
+def _say_cpu_steps(steps: Sequence[CpuStep]) -> None:
+    """Print what runs on the CPU beside the layers on accelerators, and why."""
+    if steps:
+        say("1 step on the CPU:" if len(steps) == 1 else f"{len(steps)} steps on the CPU:")
+    for step in steps[:MOST_STEPS]:
+        say(f"  {step.text}")
+    if len(steps) > MOST_STEPS:
+        say(f"  and {len(steps) - MOST_STEPS} more, which --json lists")

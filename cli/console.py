@@ -60,9 +60,14 @@ def print_whole(table: Any) -> None:
 
     A narrower one would lack digits.
     """
+    from rich.cells import cell_len
     from rich.measure import Measurement
 
     out = console()
+    for column in table.columns:
+        if column.no_wrap:  # numbers, whose headers may have several words
+            lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
+            column.min_width = max([column.min_width or 0, *map(cell_len, lines)])
     out.width = max(
         out.width, Measurement.get(out, out.options.update(width=10_000), table).minimum
     )

@@ -127,6 +127,10 @@ def verdict(result: CosimResult) -> list[str]:
     lines = [f"First difference: {', '.join(place)}", f"  {difference.sentence}"]
     writes = facts.get("last_writes") or []
     if writes:
-        shown = ", ".join(f"0x{int(o):x} = 0x{int(v):x}" for o, v in writes[-4:])
+        names = facts.get("last_write_names") or [None] * len(writes)
+        shown = ", ".join(
+            f"{name or f'0x{int(offset):x}'} = 0x{int(value):x}"
+            for name, (offset, value) in [*zip(names, writes, strict=True)][-4:]
+        )
         lines.append(f"  last writes of registers: {shown}")
     return lines

@@ -223,7 +223,7 @@ def diff(
         of_wave = None if file is None or file.written is None else file.written.as_json()
         print_json({**result.as_json(), "files": written, "wave": of_wave})
     else:
-        _print(result, written, context)
+        _print(result, written, context, rtl)
         if file is not None and result.differs:
             say(file.sentence)
     return 1 if result.differs else 0 if result.agrees else NOT_COMPARED
@@ -253,7 +253,9 @@ def _options(
     return export_options(pool, *given, keep_layout=keep_layout, choose=choose)
 
 
-def _print(result: DiffResult, written: dict[str, str], context: typer.Context) -> None:
+def _print(
+    result: DiffResult, written: dict[str, str], context: typer.Context, is_rtl: bool
+) -> None:
     from umakit.tools.diff.files import CONTENTS
 
     for notice in result.notices:
@@ -264,7 +266,7 @@ def _print(result: DiffResult, written: dict[str, str], context: typer.Context) 
     if result.integer_tolerance:
         out.print(diff_text.histogram_table(result))
         out.print()
-    for line in diff_text.verdict(result):
+    for line in diff_text.verdict(result, is_rtl):
         say(line)
     for name, path in written.items():
         say(f"Wrote {path}: {CONTENTS[name]}")

@@ -16,6 +16,10 @@ MOST_NAMES = 6
 """Maximum number of layers that a sentence lists by name."""
 
 
+ON_RTL = "; accelerators ran on their RTL"
+"""End of the last sentence where designs answered in place of simulators."""
+
+
 def layer_table(result: DiffResult) -> Table:
     """Return a table of all layers with their own difference and that of the whole run.
 
@@ -69,15 +73,20 @@ def _class_name(difference: int, reach: int) -> str:
     return f"{difference:+d}" if difference else "exact"
 
 
-def verdict(result: DiffResult) -> list[str]:
-    """Return lines about the first difference, the outputs, and the comparison."""
+def verdict(result: DiffResult, is_rtl: bool = False) -> list[str]:
+    """Return lines about the first difference, the outputs, and the comparison.
+
+    Args:
+        result: the comparison.
+        is_rtl: whether accelerators ran on their designs, which the lines then name.
+    """
     lines = [_inferences(result)]
     if result.blame is not None:
-        lines += _blame(result, result.blame)
+        lines += _blame(result, result.blame, is_rtl)
     for name, item in result.outputs.items():
         lines.append(f"output {name}: {_output(item, in_lsb=result.integer_tolerance > 0)}")
     if result.blame is None:
-        lines.append(_no_blame(result))
+        lines.append(_no_blame(result) + (ON_RTL if is_rtl and not result.differs else ""))
     return lines
 
 
@@ -121,7 +130,7 @@ def _within(result: DiffResult) -> str:
     return f" within {result.integer_tolerance} LSB, {exact} exactly"
 
 
-def _blame(result: DiffResult, blame: Blame) -> list[str]:
+def _blame(result: DiffResult, blame: Blame, is_rtl: bool) -> list[str]:
     layer = blame.layer
     lines = [
         f"first difference: {_operators(result, blame.operators) or layer.name} on {layer.where} "
@@ -134,7 +143,7 @@ def _blame(result: DiffResult, blame: Blame) -> list[str]:
     if blame.overlap:
         lines.append(f"  memory plan   {blame.overlap}")
     lines.append(f"  before it     {_before(result, result.layers[: layer.number])}")
-    lines.append(f"  so            {_where_to_look(result, blame)}")
+    lines.append(f"  so            {_where_to_look(result, blame, is_rtl)}")
     if blame.also:
         lines.append(
             f"  not excluded  {_operators(result, blame.also)}: not known to {result.reference}"
@@ -163,7 +172,7 @@ def _before(result: DiffResult, layers: Sequence[LayerResult]) -> str:
     return f"{len(compared)} of {len(layers)} layers agree: {_names(compared)}"
 
 
-def _where_to_look(result: DiffResult, blame: Blame) -> str:
+def _where_to_look(result: DiffResult, blame: Blame, is_rtl: bool) -> str:
     from umakit.tools.diff import DISPLAY_NAMES
 
     if blame.overlap:
@@ -175,7 +184,8 @@ def _where_to_look(result: DiffResult, blame: Blame) -> str:
         )
     if blame.layer.where == "cpu":
         return "the operators one by one are right: look at fusion, scheduling or memory"
-    return f"the CPU is right here: look at {blame.layer.where}, its driver and its lowering"
+    parts = "its RTL, its driver and its lowering" if is_rtl else "its driver and its lowering"
+    return f"the CPU is right here: look at {blame.layer.where}, {parts}"
 
 
 def _output(item: TensorDifference, in_lsb: bool) -> str:

@@ -93,6 +93,9 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
         if fault is not None:
             return _refused_by_system(fault, fault)
         return error.code if isinstance(error.code, int) else 1
+    if isinstance(error, typer.BadParameter) and error.message:
+        _say(f"error: {_wrong_value(error)}")
+        return 2
     usage = getattr(error, "show", None)
     if usage is not None:
         usage()  # a mistake on the command line: it prints usage and the mistake
@@ -108,6 +111,15 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
         _say("error: there is not enough memory for this; give it more, or a smaller network")
         return 2
     return _bug(error)
+
+
+def _wrong_value(error: typer.BadParameter) -> str:
+    """Return the sentence of an option or argument that takes no such value."""
+    text = error.message.rstrip(".")
+    sentence = text[:1].lower() + text[1:]
+    if error.param is not None:
+        sentence = f"{(error.param.opts or [error.param.name])[0]}: {sentence}"
+    return f"{sentence}; `{error.ctx.command_path} --help` says more" if error.ctx else sentence
 
 
 def _refused_by_system(error: OSError, fault: OSError | None) -> int:

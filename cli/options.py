@@ -111,6 +111,16 @@ ChooseOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
 ]
+InferencesOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=10_000,
+        help="Number of inferences, one after the other, of which the first is told apart from "
+        "all later ones.",
+        show_default=False,
+    ),
+]
 CpuClockOption = Annotated[
     float | None,
     typer.Option(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from umakit.cli.console import console, say, say_wrapped
+from umakit.cli.console import print_whole, say, say_wrapped
 from umakit.cli.tables import Table, new_table
 
 from umakit.tools.accounting.columns import (
@@ -35,7 +35,7 @@ def print_owners(accounting: Accounting) -> None:
     table.add_section()
     table.add_row(found.total.name, *found.total.cells, style="bold")
     say("")
-    console().print(table)
+    print_whole(table)
     say_wrapped(accounting.total_text)
 
 

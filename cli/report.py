@@ -8,15 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.bounds_text import bounds_table, notes_on
-from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.compare import CompareOption, compare_networks
+from umakit.cli.console import print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.event_tables import print_energy
+from umakit.cli.inference_tables import print_inferences
+from umakit.cli.limits import (
+    BudgetOption,
+    FailIfOption,
+    SizeOption,
+    WriteBudgetOption,
+    check_options,
+    check_written,
+    read_checks,
+    size_of,
+    size_text,
+    write,
+)
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
     CpuClockOption,
     ForceOption,
+    InferencesOption,
     JsonOption,
     KeepLayoutOption,
-    ModelArgument,
     RecordsOption,
     RoundingOption,
     ShapesOption,
@@ -43,16 +58,26 @@ each layer loses to what, a timeline of DMA and array, a roofline and a memory m
 
 EPILOG = """Examples:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html
 
-           uma report digits_int8.onnx --backend strawberry_accelerator --trace trace.json"""
+           uma report digits_int8.onnx --backend strawberry_accelerator --trace trace.json
+
+           uma report digits_int8.onnx --backend chocolate_accelerator --inferences 10"""
 DEFAULT_OUTPUT = Path("report.html")
 
+OptionalModelArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        help="An ONNX (.onnx), TensorFlow Lite (.tflite) or PyTorch (.pt2) file, or a Relax module "
+        "(.json); may be left out with --compare.",
+        show_default=False,
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
-        help="The HTML file to write; default: report.html, none with --json. An earlier report is "
-        "replaced.",
+        help="The HTML file to write; default: report.html or comparison.html, none with --json. "
+        "An earlier one is replaced.",
         show_default=False,
     ),
 ]
@@ -69,11 +94,13 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Of the random inputs.")]
 
 
 def report(
-    model: ModelArgument,
+    context: typer.Context,
+    model: OptionalModelArgument = None,
     backend: BackendOption = None,
     output: OutputOption = None,
     inputs: InputsOption = None,
     seed: SeedOption = 0,
+    inferences: InferencesOption = None,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
     records: RecordsOption = None,
@@ -81,17 +108,28 @@ def report(
     choose: ChooseOption = "order",
     trace: TraceOption = None,
     cpu_clock: CpuClockOption = None,
+    compare: CompareOption = None,
+    fail_if: FailIfOption = None,
+    budget: BudgetOption = None,
+    write_budget: WriteBudgetOption = None,
+    size: SizeOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
-) -> None:
+) -> int:
     """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
+    check_options(model, compare, budget, write_budget, trace)
+    checks = read_checks(fail_if, budget, compares=compare is not None)
+    if compare is not None:
+        return compare_networks(context.params, compare, shapes, checks)
+    assert model is not None
     destination = output or (None if as_json else DEFAULT_OUTPUT)
-    check_distinct(destination, trace)
+    check_distinct(destination, trace, write_budget)
     for file in (destination, trace):
         if file is not None:
             check_parent(file)
     traces: list[Trace] = []
+    sizes: dict[str, Any] = {}
     with progress() as tell:
         tell("loading TVM")
         from umakit.devices.run import load_inputs
@@ -104,7 +142,8 @@ def report(
         from umakit.tools.trace.reported import trace_of_report
 
         found = find_backends(backend)
-        read = input_files(inputs, records, backends=found, model=model_files(model))
+        read = input_files(inputs, records, *checks.read, backends=found, model=model_files(model))
+        check_written(write_budget, read, force)
         if destination is not None:
             check_file(destination, PAGE, read, force=force)
         if trace is not None:
@@ -113,6 +152,8 @@ def report(
         def observe(*ran: Any) -> None:
             if trace is not None:
                 traces.append(trace_of_report(found, *ran))
+            if size:
+                sizes.update(size_of(ran[0], tell))
 
         page = make_page(
             model,
@@ -128,31 +169,44 @@ def report(
             cpu_clock=cpu_clock,
             progress=tell,
             observe=observe,
+            inferences=inferences,
         )
+        figures = page.as_json() | sizes
+        checks.check_limits(figures)
         if destination is not None:
             _write(page, destination, read, force)
+        saved = write(write_budget, figures, read, force)
         written = None
         if trace is not None:
             written = write_trace(trace, traces[0], read, force=force, progress=tell)
     if as_json:
-        print_json(page.as_json() | ({"trace": written.as_json()} if written else {}))
-        return
+        traced = {"trace": written.as_json()} if written else {}
+        print_json(figures | traced | checks.as_json())
+        return checks.said(as_json)
     for notice in page.notices:
         say(f"note: {notice}", error=True)
-    console().print(layer_table(page))
+    print_whole(layer_table(page))
     for bounds in page.bounds:
         say("")
-        console().print(bounds_table(bounds))
+        print_whole(bounds_table(bounds))
         for line in notes_on(bounds):
             say_wrapped(line)
     print_owners(page.accounting)
+    print_energy(page.events)
     say_wrapped(f"{offload_summary(page.offload)}; {page.accounting.cpu_summary}")
+    if page.inferences is not None:
+        print_inferences(page.inferences)
     for each in page.accelerators:
         if each.calibrated:
             say_wrapped(f"predicted for {each.name} from costs measured at {each.calibrated}")
-    say(f"Wrote {destination}")
+    if sizes:
+        say_wrapped(size_text(sizes["size"]))
+    code = checks.said(as_json)
+    for file in (destination, *saved):
+        say(f"Wrote {file}")
     if written is not None:
         say_trace(trace, written)
+    return code
 
 
 def _write(page: Page, destination: Path, inputs: list[Path], force: bool) -> None:

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import tables
-from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.console import print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.event_tables import print_energy
+from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import (
     CpuClockOption,
     DeviceOption,
     ForceOption,
+    InferencesOption,
     JsonOption,
     TraceOption,
     WaveOption,
@@ -33,9 +36,13 @@ if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
     from umakit.devices.waveforms import WrittenWave
     from umakit.tools.accounting import Accounting
+    from umakit.tools.energy import NetworkEvents
+    from umakit.tools.inferences.figures import SeveralInferences
     from umakit.tools.trace import TraceSummary
 
 EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
+
+           uma run digits_library --inputs held_out.npz --profile --inferences 10
 
            uma run digits_library --inputs held_out.npz --profile --rtl ./my_accelerator
 
@@ -107,6 +114,7 @@ def run(
     print_time: PrintTimeOption = False,
     repeat: RepeatOption = 1,
     profile: ProfileOption = False,
+    inferences: InferencesOption = None,
     device: DeviceOption = "host",
     timeout: TimeoutOption = None,
     rtl: RtlOption = None,
@@ -121,6 +129,8 @@ def run(
     from umakit.devices.waveforms import WaveFile
     from umakit.library.metadata import load_metadata
     from umakit.tools.accounting import account
+    from umakit.tools.energy import events_of_run
+    from umakit.tools.inferences.collect import measured_inferences
     from umakit.tools.runs import run_files
 
     if print_time and not find_device(device).has_time:
@@ -131,6 +141,7 @@ def run(
     if wave_layer and wave is None:
         raise InputError("--wave-layer is of a waveform", fix="add --wave FILE.fst")
     _check_cpu_clock(cpu_clock, profile, device)
+    _check_inferences(inferences, profile, repeat)
     designs = find_designs(rtl)
     file = None if wave is None else WaveFile(wave, wave_layer, force)
     traced: list[TraceSummary] = []
@@ -145,17 +156,22 @@ def run(
             timeout=timeout,
             rtl=designs,
             trace=trace,
+            inferences=inferences,
             force=force,
             wave=file,
             progress=tell,
             traced=traced.append,
         )
-    accounting = None
+    accounting, several, events = None, None, None
     if profile:
-        names = [design.backend for design in designs]
-        accounting = account(load_metadata(library)["umakit"], result, cpu_clock, names)
+        names, description = [each.backend for each in designs], load_metadata(library)["umakit"]
+        accounting = account(description, result, cpu_clock, names)
+        events = events_of_run(description, result.layers)
+        if inferences is not None:
+            several = measured_inferences(description, result, cpu_clock, names)
     if as_json:
-        shown = _run_json(result, accounting, None if file is None else file.written)
+        written = None if file is None else file.written
+        shown = _run_json(result, accounting, events, several, written)
         print_json(shown | ({"trace": traced[0].as_json()} if traced else {}))
         return
     for output_name, array in result.outputs.items():
@@ -168,8 +184,12 @@ def run(
         say_trace(trace, each)
     if accounting is not None:
         _print_profile(result.layers, accounting)
+    if several is not None:
+        print_inferences(several)
+    if events is not None:
+        print_energy(events)
     if print_time:
-        console().print(tables.time_table(result.times))
+        print_whole(tables.time_table(result.times))
 
 
 def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:
@@ -186,14 +206,29 @@ def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> Non
         )
 
 
+def _check_inferences(inferences: int | None, profile: bool, repeat: int) -> None:
+    """Refuse inferences that cannot be told apart.
+
+    Raises:
+        InputError: there is no profile, or each is repeated.
+    """
+    if inferences is not None and not profile:
+        raise InputError("--inferences tells inferences of a profile apart", fix="add --profile")
+    if inferences is not None and repeat != 1:
+        raise InputError(
+            "--repeat runs an inference again, --inferences the next one",
+            fix="leave one of them out",
+        )
+
+
 def _print_profile(layers: Sequence[LayerProfile], accounting: Accounting) -> None:
-    console().print(profile_table(accounting, _host_figures(layers)))
+    print_whole(profile_table(accounting, _host_figures(layers)))
     print_owners(accounting)
     say_wrapped(accounting.headline)
     predictions = tables.prediction_table(layers)
     if predictions is not None:
         say("")
-        console().print(predictions)
+        print_whole(predictions)
 
 
 def _host_figures(layers: Sequence[LayerProfile]) -> list[float | int | None]:
@@ -204,7 +239,11 @@ def _host_figures(layers: Sequence[LayerProfile]) -> list[float | int | None]:
 
 
 def _run_json(
-    result: RunResult, accounting: Accounting | None, wave: WrittenWave | None
+    result: RunResult,
+    accounting: Accounting | None,
+    events: NetworkEvents | None,
+    several: SeveralInferences | None,
+    wave: WrittenWave | None,
 ) -> dict[str, Any]:
     report: dict[str, Any] = {
         "outputs": {
@@ -222,6 +261,9 @@ def _run_json(
         report["totals"] = CycleTotals.of(cycles).as_json()
     if accounting is not None:
         report["accounting"] = accounting.as_json()
+    report["inferences"] = None if several is None else several.as_json()
+    if events is not None:
+        report["events"] = events.as_json()
     report["wave"] = None if wave is None else wave.as_json()
     return report
 

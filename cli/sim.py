@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 from umakit.cli.console import console, print_json
-from umakit.cli.options import ForceOption, KeepLayoutOption, RoundingOption, ShapesOption
+from umakit.cli.options import (
+    ForceOption,
+    InferencesOption,
+    KeepLayoutOption,
+    RoundingOption,
+    ShapesOption,
+)
 from umakit.cli.sim_network import SweepFiles, simulate_network
 from umakit.cli.tables import new_table
 
@@ -53,6 +59,8 @@ Exit code: 0; 1 if a run of --simulate failed, 130 after Ctrl-C, 2 for a mistake
 EPILOG = """Examples:  uma sim net.tflite -b chocolate_accelerator
 
 uma sim net.tflite -b ./my_npu --set array.rows=32 --json
+
+uma sim net.tflite -b chocolate_accelerator --inferences 10
 
 uma sim net.tflite -b ./my_npu --sweep scratchpad.size=32K,64K --sweep array.rows=8,16 \
 --records sweep.jsonl --plot sweep.svg --workers 4 --simulate
@@ -133,6 +141,7 @@ def sim(
     context: typer.Context,
     model: SimModelArgument = None,
     backend: SimBackendOption = None,
+    inferences: InferencesOption = None,
     set_: SetOption = None,
     sweep: SweepOption = None,
     cost: CostOption = "both",
@@ -184,6 +193,7 @@ def sim(
         set_ or [],
         sweep or [],
         SweepFiles(records, plot, force),
+        inferences=inferences,
         cost=cost,
         simulate=simulate,
         workers=workers,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.cli.console import console, print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import find_backends, parse_shapes
 from umakit.cli.sim_tables import (
     front_sentence,
@@ -77,6 +78,7 @@ def simulate_network(
     sweep: list[str],
     files: SweepFiles,
     *,
+    inferences: int | None,
     cost: str,
     simulate: bool,
     workers: int,
@@ -93,6 +95,7 @@ def simulate_network(
         backend: name or folder of the accelerator.
         set_, sweep: texts of `--set` and `--sweep`.
         files: what is written.
+        inferences: number of inferences to predict; None for one.
         cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
         as_json: whether JSON is printed instead of tables.
 
@@ -112,6 +115,10 @@ def simulate_network(
         files.check(read)
         if not sweep and (files.written or simulate):
             raise InputError("--records, --plot and --simulate go with --sweep only")
+        if sweep and inferences is not None:
+            raise InputError(
+                "--inferences is of one machine", fix="leave --sweep or --inferences out"
+            )
         configuration = read_configuration(found.folder)
         settings = parse_settings(set_, configuration)
         points = parse_sweeps(sweep, configuration, settings)
@@ -120,7 +127,7 @@ def simulate_network(
             others=files.written,
         )  # fmt: skip
         if not sweep:
-            return _one(source, found, settings, tell, as_json)
+            return _one(source, found, settings, inferences, tell, as_json)
         _check_predicts(found)
     return _many(source, points, costs, files, read, simulate, (workers, scheduler), as_json)
 
@@ -152,6 +159,7 @@ def _one(
     source: Source,
     backend: UMABackend,
     settings: Settings,
+    inferences: int | None,
     tell: Callable[[str], None],
     as_json: bool,
 ) -> int:
@@ -163,7 +171,7 @@ def _one(
     tell("importing the network")
     network = network_of(source)
     with machine_with(backend.folder, settings) as machine:
-        predicted = predict_network(network, machine, source.options, tell)
+        predicted = predict_network(network, machine, source.options, tell, inferences)
     missing = without_cost_model(backend)
     if as_json:
         view = {
@@ -180,6 +188,8 @@ def _one(
         say(f"note: {missing}", error=True)
     print_whole(network_table(predicted))
     say_wrapped(offload_summary(predicted.report))
+    if predicted.inferences is not None:
+        print_inferences(predicted.inferences)
     return 0
 
 

@@ -74,6 +74,8 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
     keys = [key for key in sweep.machines[0].machine.settings if key not in fixed]
     headers = [".\n".join(key.rsplit(".", 1)) for key in keys]
     right = [*headers, "cycles", "bytes", "offloaded", "cells", "scratchpad"]
+    has_energy = any(each.machine.picojoules is not None for each in sweep.machines)
+    right += ["nJ"] if has_energy else []
     right += ["simulated", "difference"] if simulate else []
     numbers = {text: number for number, text in enumerate(notes_of(sweep), start=1)}
     table = new_table("", *right, *(["note"] if numbers else []), right=right)
@@ -90,12 +92,21 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
             known_count(machine.cells),
             known_count(machine.scratchpad_bytes),
         ]
+        cells += [_nanojoules(each)] if has_energy else []
         cells += _simulated(each) if simulate else []
         style = "bold green" if each.on_front else ""
         number = numbers.get(_note(each, sweep))
         note = [f"({number})" if number else ""] if numbers else []
         table.add_row(FRONT if each.on_front else "", *cells, *note, style=style)
     return table
+
+
+def _nanojoules(each: SweptMachine) -> str:
+    """Return the energy of a machine; `>=` in front if something of it is not known."""
+    if each.machine.picojoules is None:
+        return UNKNOWN
+    text = f"{each.machine.picojoules / 1000:,.3f}"
+    return text if each.machine.energy_is_whole else f">= {text}"
 
 
 def fixed_settings(sweep: Sweep) -> dict[str, object]:

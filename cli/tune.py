@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.console import console, print_json, print_whole, progress, say
 from umakit.cli.options import (
     JsonOption,
     KeepLayoutOption,
@@ -145,7 +145,7 @@ def tune(
     if as_json:
         print_json(_view(records, finished))
         return 0
-    console().print(_table(finished))
+    print_whole(_table(finished))
     say(origin(finished, found.target_name))
     say(f"Wrote {records}" if any(each.seen for each in finished) else f"All is in {records}")
     options = f"--backend {shell_word(backend)} --records {shell_word(str(records))}"

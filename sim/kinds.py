@@ -25,6 +25,7 @@ class Kind:
         check: takes an `AcceleratorConfig`; raises ValueError for what the device cannot be, or
             would ignore.
         has_dma: whether it has the DMA engine of the section `[dma]`.
+        counts_accesses: whether it counts accesses to its memories as `umakit.machine.counts` does.
         board_defines: macros that `BOARD_SOURCES` need for its registers.
     """
 
@@ -33,6 +34,7 @@ class Kind:
     headers: tuple[str, ...]
     check: Callable[[Any], None]
     has_dma: bool = False
+    counts_accesses: bool = False
     board_defines: tuple[str, ...] = ()
 
 
@@ -101,6 +103,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "systolic_array": Kind(
         sources=(
+            "src/umakit_systolic_accesses.c",
             "src/umakit_systolic_array.c",
             "src/umakit_systolic_commands.c",
             "src/umakit_systolic_compute.c",
@@ -120,6 +123,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         driver_headers=("include/umakit/systolic_array_registers.h",),
         headers=(
+            "include/umakit/systolic_accesses.h",
             "include/umakit/systolic_array.h",
             "include/umakit/systolic_command.h",
             "include/umakit/systolic_commands.h",
@@ -142,6 +146,7 @@ KINDS: Mapping[str, Kind] = {
         ),
         check=_check_systolic_array,
         has_dma=True,
+        counts_accesses=True,
         board_defines=("UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY",),
     ),
 }

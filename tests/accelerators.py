@@ -15,10 +15,13 @@ import pytest
 from umakit import compile_model, run_library
 from umakit.backend import UMABackend
 from umakit.backend.registry import load_backend_folder
-from umakit.devices.run import RunResult
+from umakit.devices.run import LayerProfile, RunResult
 from umakit.library.export import Library
 from umakit.machine.commands import moved_bytes
+from umakit.machine.counts import EventCounts
 from umakit.testing.example_networks import QuantizedNetwork
+from umakit.tools.energy import counts_of
+from umakit.tools.energy.predicted import counts_of_tiles
 from umakit.tools.scaffold import new_backend
 
 Array = npt.NDArray[Any]
@@ -101,4 +104,21 @@ def check_predictions(
         assert prediction.cycles == pytest.approx(profile.clock_cycles, rel=rel), where
         assert prediction.bound.cycles <= (profile.clock_cycles or 0), where
         assert moved_bytes(tiles) == profile.moved_bytes, where
+        is_exact = prediction.cycles == profile.clock_cycles
+        counts = counts_of_tiles(backend, planner, tiles, prediction)
+        polls = backend.configuration.device.completion == "polling"
+        _check_counts(profile, counts, is_exact=is_exact, polls=polls)
     return count
+
+
+def _check_counts(
+    measured: LayerProfile, predicted: EventCounts, *, is_exact: bool, polls: bool
+) -> None:
+    """Predicted counts are those of the simulator, to the unit, as far as both are known."""
+    counted = counts_of(measured)
+    for name, value in predicted.plain.items():
+        if is_exact or name not in ("cycles", "idle_cycles", "register_accesses"):
+            is_unknown = name == "register_accesses" and (polls or value is None)
+            assert value == (None if is_unknown else counted.plain[name]), (measured.name, name)
+    if counted.memories:
+        assert predicted.memories == counted.memories, measured.name

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two devices that should be alike, for tests of varied programs: ID, START, OPERAND, RESULT and
  * ERROR. A start takes 20 cycles and adds 1 to the operand; an operand above 1000 is an error.
- * The second one forgets to when the operand is 7, and takes long when it is 6. */
+ * The second one forgets to when the operand is 7, and takes long when it is 6; it takes 1200,
+ * refuses 900, and calls 2000 another error. */
 #include "umakit_programs.h"
 
 struct adder {
@@ -44,6 +45,13 @@ static uint32_t read32(void *simulator, uint32_t offset)
     return offset / 4u < 5u ? values[offset / 4u] : 0u;
 }
 
+static bool refuses(const struct adder *adder)
+{
+    return adder->is_wrong && (adder->operand == 1200u || adder->operand == 900u)
+               ? adder->operand == 900u
+               : adder->operand > 1000u;
+}
+
 static void write32(void *simulator, uint32_t offset, uint32_t value)
 {
     struct adder *adder = simulator;
@@ -51,8 +59,8 @@ static void write32(void *simulator, uint32_t offset, uint32_t value)
     pass(adder, adder->is_wrong ? 3u : 1u);
     if (offset == 8u) {
         adder->operand = value;
-    } else if (offset == 4u && adder->operand > 1000u) {
-        adder->error = 3u;
+    } else if (offset == 4u && refuses(adder)) {
+        adder->error = adder->is_wrong && adder->operand == 2000u ? 4u : 3u;
     } else if (offset == 4u) {
         adder->until = adder->clock + (adder->is_wrong && adder->operand == 6u ? 30000u : 20u);
     }
@@ -108,5 +116,5 @@ int main(void)
     tables[1] = tables[0];
     tables[1].create = create_second;
     umakit_simulator_open(&model, &tables[0]);
-    return umakit_programs_replay(&model, &tables[1], randomize);
+    return umakit_programs_replay(&model, &tables[1], randomize, NULL);
 }

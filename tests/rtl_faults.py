@@ -178,14 +178,14 @@ def _why(mutant: rtl_mutator.Mutant, equivalents: Sequence[dict[str, str]]) -> s
 
 def _digits(copy: Path, pauses: int = 0) -> str:
     from umakit import find_backend
-    from umakit.errors import DeviceError
+    from umakit.errors import AcceleratorConfigError, DeviceError
     from umakit.tools.cosim import cosim_model
 
     limit = LIMIT["pauses" if pauses else "digits"]
     backends = [find_backend(str(copy))]
     try:
         difference = cosim_model(DIGITS, backends, pauses=pauses, timeout=limit).difference
-    except DeviceError as error:
+    except (AcceleratorConfigError, DeviceError) as error:
         return str(error)
     return "" if difference is None else f"{difference.layer}: {difference.sentence}"
 

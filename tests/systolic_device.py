@@ -85,7 +85,7 @@ def _record_fields() -> list[tuple[str, Any]]:
         if item.name in ("scratchpad_bytes", "accumulator_bytes"):
             members.append((item.name.removesuffix("_bytes"), ctypes.c_void_p))
         members.append((item.name, ctypes.c_bool if item.type == "bool" else ctypes.c_uint32))
-    return members
+    return [*members, ("scratchpad_name", ctypes.c_void_p)]  # NULL
 
 
 class _Config(ctypes.Structure):

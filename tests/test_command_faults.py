@@ -298,6 +298,7 @@ NUMBERS = ["9" * 4200, "9" * 5000, "-" + "9" * 5000]
         "compile model.onnx -o out --pool=sram=5,align=N", "sim --gemm=N,1,1", "sim --gemm=1,1,N",
         "sim --gemm=1,1,1 --rows=N", "report model.onnx --seed=N", "diff model.onnx --most=N",
         "compile model.onnx -o out --input-shapes=x:[1,N]", "run lib -i in.npz --timeout=N",
+        "run lib -i in.npz --profile --inferences=N",
     ],
 )  # fmt: skip
 def test_numbers_of_thousands_of_digits(

@@ -273,12 +273,33 @@ def test_compiling_a_network_of_another_format_does_not_import_torch(tmp_path: P
 
 @pytest.mark.parametrize(
     "arguments",
-    [["nonsense"], ["run"], ["compile", "m.onnx"], ["run", "x", "--inputs", "y", "--repeat", "0"]],
+    [["nonsense"], ["run"], ["compile", "m.onnx"], ["run", "--no"]],
 )
 def test_a_wrong_command_line_is_a_usage_error(arguments: list[str], uma: Uma) -> None:
     code, output, error = uma(*arguments)
     assert (code, output) == (2, "")
     assert "Usage: uma" in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["run", "x", "--inputs", "y", "--repeat", "0"], "--repeat: input should be greater than"),
+        (["cosim", "x", "--sample", "0"], "--sample: input should be greater than or equal to 1"),
+        (["cosim", "x", "--sample", "two"], "--sample: input should be a valid integer"),
+        (
+            ["check", "x", "--program", "-1"],
+            "--program: input should be greater than or",
+        ),
+        (["check", "x", "--seconds", "nan"], "--seconds: input should be greater than"),
+    ],
+)
+def test_a_wrong_value_is_one_sentence(arguments: list[str], sentence: str, uma: Uma) -> None:
+    code, output, error = uma(*arguments)
+    assert (code, output) == (2, "")
+    (line,) = error.splitlines()
+    assert line.startswith(f"error: {sentence}")
+    assert line.endswith(f"; `uma {arguments[0]} --help` says more")
 
 
 # --- backends -----------------------------------------------------------------------------------
@@ -716,8 +737,8 @@ def test_profile_counts_what_the_device_did(digits: Path, uma: Uma) -> None:
     code, text, _ = uma("run", digits, "--inputs", HELD_OUT, "--profile", "--json")
     report = json.loads(text)
     assert code == 0
-    named = ["outputs", "mean_seconds", "runs", "layers", "totals", "accounting", "wave"]
-    assert list(report) == named
+    named = ["outputs", "mean_seconds", "runs", "layers", "totals", "accounting", "inferences"]
+    assert list(report) == [*named, "events", "wave"] and report["inferences"] is None
     totals = report["totals"]
     own = [layer for layer in report["layers"] if layer["where"] == VANILLA]
     assert totals["clock_cycles"] == sum(layer["clock_cycles"] for layer in own)

@@ -34,7 +34,7 @@ from umakit.devices import DEVICES, HOST, Device, execute, find_device
 from umakit.devices.build import compile_c
 from umakit.devices.device import SUPPORT
 from umakit.devices.run import RunResult, load_inputs, run_library, select_inputs
-from umakit.errors import BuildError, DeviceError, InputError
+from umakit.errors import BuildError, DeviceError, InputError, MissingProgramError
 from umakit.library.layout import RUNTIME
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
@@ -488,8 +488,35 @@ def test_a_missing_toolchain_or_emulator_names_its_packages(
     (tmp_path / "bin" / device.emulator[0]).symlink_to(emulator)
     (error,) = _errors(command, capsys)
     assert f"{device.name} needs {device.command}, which is not installed" in error
-    with pytest.raises(BuildError, match=device.command):
+    with pytest.raises(MissingProgramError, match=device.command):
         device.compiler()
+
+
+@pytest.mark.parametrize("words", ["needs a program", "says nothing of what is not installed"])
+def test_tests_are_skipped_by_the_class_of_an_error(
+    words: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not by its words; on CI nothing is skipped."""
+    files = (Path(__file__).with_name("conftest.py"),)
+    (conftest,) = (
+        each
+        for each in request.config.pluginmanager.get_plugins()
+        if Path(str(getattr(each, "__file__", ""))) in files
+    )
+
+    def ended_by(error: BuildError) -> None:
+        call = conftest.pytest_pyfunc_call()
+        next(call)
+        call.throw(error)
+
+    monkeypatch.delenv("UMAKIT_CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=words):
+        ended_by(MissingProgramError(words))
+    with pytest.raises(BuildError):
+        ended_by(BuildError(f"the device needs a program, which is not installed: {words}"))
+    monkeypatch.setenv("UMAKIT_CI", "1")
+    with pytest.raises(MissingProgramError):
+        ended_by(MissingProgramError(words))
 
 
 def _errors(command: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -515,7 +542,8 @@ def test_instructions_are_never_called_cycles_or_time(
     assert run_command([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert list(report) == [
-        "outputs", "mean_instructions", "runs", "layers", "totals", "accounting", "wave",
+        "outputs", "mean_instructions", "runs", "layers", "totals", "accounting", "inferences",
+        "events", "wave",
     ]  # fmt: skip
     assert report["runs"] == 2
     pool = next(layer for layer in report["layers"] if layer["name"] == "pool1")

@@ -351,7 +351,7 @@ def test_beside_an_accelerator_and_without_an_operating_system(tmp_path: Path, d
     inputs = {"data": DATA, "rows_in": np.array([-4, 2])}
     umakit.run_library(library.path, inputs, device=device)
     inputs["rows_in"] = np.array([0, 2**32])
-    with pytest.raises(DeviceError, match=r"layer \d+, rows \(take\): an index is out of range"):
+    with pytest.raises(DeviceError, match=r"rows( #\d)? \(take\): an index is out of range"):
         umakit.run_library(library.path, inputs, device=device)
 
 

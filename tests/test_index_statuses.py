@@ -5,6 +5,7 @@ leaves in memory. PyTorch and ONNX Runtime say what is right."""
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ def test_quantized_gather(dtype: str, tmp_path: Path) -> None:
             wrong = right[name].copy()
             wrong[1, 1] = index
             text = refused(library, {**right, name: wrong})
-            assert f", {layers[name]} (take)" in text, (text, index)
+            assert re.search(rf", {layers[name]}( #\d)? \(take\)", text), (text, index)
 
 
 # --- memory of a run that stops -------------------------------------------------------------------
@@ -231,7 +232,7 @@ def test_runs_that_stop_leave_memory_alone(guarded: tuple[GuardedLibrary, Path])
                 wrong.reshape(-1)[place] = index
                 status, found = library.run({**right, name: wrong})
                 stopped = library.layers[-16 - status]
-                assert stopped["name"] == layer, (name, index, status)
+                assert stopped["name"].split(" #")[0] == layer, (name, index, status)
                 before, behind = library.outputs_around(-16 - status)
                 for output in before:
                     np.testing.assert_array_equal(found[output], results[output], output)

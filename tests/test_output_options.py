@@ -54,6 +54,7 @@ DECIDED: dict[str, dict[str, str]] = {
     },
     "report": {
         **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
+        "compare": NEITHER, "fail_if": NEITHER, "budget": NEITHER, "write_budget": WRITTEN,
     },
     # Records that exist are read as well, as those of tune are.
     "sim": {
@@ -72,7 +73,9 @@ DECIDED: dict[str, dict[str, str]] = {
 }  # fmt: skip
 """By command, every argument and option that is a path or a text."""
 
-PATHS_AND_TEXTS = (Path, Path | None, str, str | None, list[str] | None, list[Path] | None)
+PATHS_AND_TEXTS = (
+    Path, Path | None, str, str | None, list[str] | None, list[Path] | None, tuple[str, str] | None,
+)  # fmt: skip
 SUFFIXES = {
     ("compile", "memory_map"): ".svg",
     ("package", "output"): ".tar",
@@ -101,11 +104,11 @@ def test_every_path_and_text_is_decided_about() -> None:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """All files below a folder but for what a run built."""
+    """All files below a folder but for what a run built and the modules that Python compiled."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and "build" not in path.relative_to(folder).parts
+        if path.is_file() and not {"build", "__pycache__"} & set(path.relative_to(folder).parts)
     }
 
 

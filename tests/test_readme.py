@@ -80,6 +80,7 @@ def test_every_page_with_commands_is_run() -> None:
         "chocolate.md",
         "arithmetic.md",
         "check.md",
+        "compare.md",
         "kernel-library.md",
         "layouts.md",
         "new-layer.md",

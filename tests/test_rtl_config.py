@@ -121,8 +121,9 @@ def test_what_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_high"),
-    [("reset", True), ("rst", True), ("rst_n", False), ("aresetn", False), ("RST_NI", True),
-     ("rst_n_i", False), ("RESETN", False), ("rst_b", False)],
+    [("reset", True), ("rst", True), ("rst_n", False), ("aresetn", False), ("RST_NI", False),
+     ("reset_in", True), ("rst_n_in", False), ("rst_n_i", False), ("RESETN", False),
+     ("rst_b", False)],
 )  # fmt: skip
 def test_the_level_of_a_reset_follows_its_name(name: str, is_high: bool, tmp_path: Path) -> None:
     old = 'reset = "areset"\nreset_level = "high"\n'
@@ -236,6 +237,7 @@ def test_the_lines_that_uma_new_writes_describe_a_design(tmp_path: Path) -> None
     path = folder / "accel.toml"
     before, begin, lines = path.read_text().partition("# [rtl]\n")
     assert load_accelerator_config(path).rtl is None and begin
+    lines = lines.partition("# Picojoules")[0]  # the next commented section
     path.write_text(before + re.sub(r"^# ", "", begin + lines, flags=re.MULTILINE))
     section = load_accelerator_config(path).rtl
     assert section is not None and (section.top, section.interrupt) == ("my_npu", "irq")

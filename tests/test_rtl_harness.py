@@ -13,6 +13,7 @@ import re
 import shutil
 import struct
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -568,7 +569,16 @@ def test_an_answer_to_nothing(programs: Programs) -> None:
 
 def test_a_request_during_the_reset(programs: Programs) -> None:
     answers = programs(copier(64, 16, bad_reset=1))("read 20", "failure")
-    assert answers == [str(NOTHING), "m_axi_arvalid is 1 during the reset, in cycle 0"]
+    words = "by reset and reset_level of [rtl] in accel.toml, in cycle 0"
+    assert answers == [str(NOTHING), f"m_axi_arvalid is 1 during the reset, {words}"]
+
+
+def test_a_design_that_stays_in_reset(programs: Programs) -> None:
+    """The sentence is about the reset until an access to a register was answered."""
+    begin = "the design does not leave its reset, by reset and reset_level of [rtl] in accel.toml"
+    design = replace(COPIER, context={**COPIER.context, "reset_level": 1})
+    answers = programs(design)("read 20", "failure")
+    assert answers[1].startswith(f"{begin}: the register bus did not answer a read at offset 0x14")
 
 
 # ---- Bursts of every kind ----

@@ -13,11 +13,12 @@
     |   `-- RegisterMapError     a register map that is not sound
     |-- LoweringError            an operator or a TIR construct that cannot become C
     |-- MemoryPlanError          a memory plan that breaks its own promises
-    |-- RecordsError             tuning records that cannot be read, or of something else
+    |-- RecordsError             tuning records, saved reports and budgets that cannot be read
     |-- LibraryError             an exported folder that is missing, damaged or cannot be written
     |   `-- OutputError          a file or folder that a command must not or cannot write
     |-- StorageError             no room, no permission, or no folder for temporary files
     |-- BuildError               a compiler or emulator is missing, or refused the sources
+    |   `-- MissingProgramError      a program that a device needs is not installed
     `-- DeviceError              the run itself failed: a driver's status, a crash (exit code 1)
 
 Every message is one sentence, and every exception carries what a tool needs apart.
@@ -37,6 +38,7 @@ __all__ = [
     "LibraryError",
     "LoweringError",
     "MemoryPlanError",
+    "MissingProgramError",
     "ModelError",
     "OutputError",
     "RecordsError",
@@ -110,7 +112,7 @@ class MemoryPlanError(UmakitError):
 
 
 class RecordsError(UmakitError):
-    """Tuning records that cannot be read or written, or that are of something else."""
+    """Tuning records, saved reports or budgets that cannot be read, or are of something else."""
 
 
 class LibraryError(UmakitError):
@@ -127,6 +129,10 @@ class StorageError(UmakitError):
 
 class BuildError(UmakitError):
     """A compiler or emulator is missing, or the compiler refused the sources."""
+
+
+class MissingProgramError(BuildError):
+    """A program that a device needs is not installed: a compiler, an emulator or Verilator."""
 
 
 class DeviceError(UmakitError):

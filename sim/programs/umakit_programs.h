@@ -19,6 +19,7 @@
  *   x OFFSET MASK          is 0 unless there is an error
  *   q OFFSET MASK          bits that are compared whenever both sides have come to rest
  *   c OFFSET MASK          bits that are compared at the end of a program
+ *   o 1                    programs in which the model accesses what no buffer has are not compared
  *   b CYCLES               limit of a program on the model
  *   p NUMBER PAUSES        a program begins, with a seed of pauses of the memory bus
  *   w, i, m, u             as in the recording: i CYCLES, m ADDRESS BYTES DIRECTION DATA
@@ -33,10 +34,16 @@
  *   NUMBER error CYCLES           none, and both say the same error
  *   NUMBER time                   what the model does depends on when accesses come
  *   NUMBER long                   the model exceeds its limit, or the RTL is not done
+ *   NUMBER beyond                 the model accesses what no buffer has
  *   NUMBER model SENTENCE         the model cannot go on
- *   NUMBER differs ACCESS KIND ADDRESS EXPECTED FOUND SENTENCE
+ *   NUMBER differs ACCESS KIND REFUSED ADDRESS EXPECTED FOUND SENTENCE
  *
- * KIND is register, error, memory, interrupt or failure; ACCESS the index of the access.
+ * KIND is register, error, memory, interrupt or failure; ACCESS the index of the access. REFUSED is
+ * `model` or `rtl` if only that side says an error there, `both` if they say different ones, else
+ * `none`. Without a register of errors, that is a read that gives another value than EXPECTED.
+ *
+ * With UMAKIT_RTL_WAVE in the environment, the RTL's run of each program is repeated and written to
+ * this file, at most UMAKIT_RTL_WAVE_CYCLES of it.
  */
 #ifndef UMAKIT_PROGRAMS_H
 #define UMAKIT_PROGRAMS_H
@@ -50,6 +57,9 @@
 /* Seeds the state of a design at its next reset, and pauses of its memory bus. */
 typedef void umakit_programs_randomize(uint32_t state_seed, uint32_t pause_seed);
 
+/* Writes the waveform of these cycles of the design's clock to a file. */
+typedef int umakit_programs_trace(const char *file, uint64_t first_cycle, uint64_t last_cycle);
+
 /* The device that records what a driver does with `model`, into the file that the environment
  * variable UMAKIT_PROGRAMS_RECORD names. */
 umakit_device *umakit_programs_recorder(umakit_device *model);
@@ -57,8 +67,9 @@ umakit_device *umakit_programs_recorder(umakit_device *model);
 /* A layer of the network has ended. */
 void umakit_programs_after_layer(void);
 
-/* Run the programs of the standard input; the exit code of the process. */
+/* Run the programs of the standard input; the exit code of the process. `trace` is NULL if the
+ * design has no waveforms. */
 int umakit_programs_replay(umakit_device *model, const struct umakit_own_simulator *rtl,
-                           umakit_programs_randomize *randomize);
+                           umakit_programs_randomize *randomize, umakit_programs_trace *trace);
 
 #endif /* UMAKIT_PROGRAMS_H */

@@ -39,7 +39,8 @@ struct umakit_programs_setting {
     bool has_error;
     uint32_t error;
     uint32_t error_mask;
-    uint64_t limit; /* cycles of the model */
+    uint64_t limit;    /* cycles of the model */
+    bool stays_inside; /* programs that leave the buffers are not compared */
 };
 
 struct umakit_programs_program {
@@ -85,6 +86,7 @@ enum umakit_programs_end {
 struct umakit_programs_notes {
     enum umakit_programs_end end;
     char failure[UMAKIT_FAILURE_BYTES]; /* why the model cannot go on */
+    bool is_beyond; /* the model accessed what no buffer has */
     size_t count;
     size_t used; /* of `bytes` */
     struct umakit_programs_note notes[UMAKIT_PROGRAMS_NOTES];
@@ -95,6 +97,7 @@ struct umakit_programs_notes {
 struct umakit_programs_difference {
     size_t access;
     const char *kind;
+    const char *refused; /* by whom */
     uint32_t address;
     uint32_t expected;
     uint32_t found;

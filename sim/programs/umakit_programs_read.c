@@ -55,6 +55,9 @@ static bool read_setting(char kind, const char *line, struct umakit_programs_set
     case 'b':
         setting->limit = a;
         return true;
+    case 'o':
+        setting->stays_inside = true;
+        return true;
     default:
         return false;
     }

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -42,6 +44,7 @@ struct pair {
     umakit_device *model;
     umakit_device rtl;
     umakit_programs_randomize *randomize;
+    umakit_programs_trace *trace;
     FILE *answers;
     struct umakit_programs_notes *first;  /* of the model */
     struct umakit_programs_notes *second; /* of the model at another pace */
@@ -69,6 +72,7 @@ static void run_in_child(struct pair *pair, const struct umakit_programs_program
         return;
     }
     notes->end = umakit_programs_run(&run);
+    notes->is_beyond = pair->model->unresolved != 0u;
     (void)snprintf(notes->failure, sizeof(notes->failure), "%s",
                    umakit_simulator_failure(pair->model));
 }
@@ -82,6 +86,7 @@ static enum umakit_programs_end run_model(struct pair *pair,
 
     notes->end = UMAKIT_PROGRAMS_FAILED;
     notes->failure[0] = '\0';
+    notes->is_beyond = false;
     notes->count = 0u;
     notes->used = 0u;
     fflush(pair->answers);
@@ -143,23 +148,14 @@ static void answer_difference(struct pair *pair, const struct umakit_programs_pr
     const struct umakit_programs_difference *const found = &run->difference;
     const char *why = umakit_simulator_failure(&pair->rtl);
 
-    if (found->kind[0] != 'f') {
+    if (strcmp(found->kind, "failure") != 0) {
         why = "";
     } else if (why[0] == '\0') {
         why = "the RTL does not follow the program";
     }
-    fprintf(pair->answers, "%s differs %zu %s %" PRIx32 " %" PRIx32 " %" PRIx32 " %s\n",
-            program->number, found->access, found->kind, found->address, found->expected,
-            found->found, why);
-}
-
-/* Whether the difference is in bits that depend on time. */
-static bool is_left_out(const struct pair *pair, const struct umakit_programs_run *run)
-{
-    const struct umakit_programs_note *const note = &pair->first->notes[run->next - 1u];
-
-    return note->kind == UMAKIT_PROGRAMS_REGISTER &&
-           ((run->difference.expected ^ run->difference.found) & note->mask) == 0u;
+    fprintf(pair->answers, "%s differs %zu %s %s %" PRIx32 " %" PRIx32 " %" PRIx32 " %s\n",
+            program->number, found->access, found->kind, found->refused, found->address,
+            found->expected, found->found, why);
 }
 
 /* Whether the RTL is still at work on a command that the model has refused: a design may find out
@@ -175,7 +171,49 @@ static bool is_still_moving(struct umakit_programs_run *run)
 }
 
 /* How a program ended. */
-enum outcome { EQUAL, DEPENDS_ON_TIME, TOO_LONG, MODEL_FAILED, DIFFERENT };
+enum outcome { EQUAL, DEPENDS_ON_TIME, TOO_LONG, MODEL_FAILED, BEYOND, DIFFERENT };
+
+/* The error that the model says when it next comes to rest; 0 is none. */
+static uint32_t next_error_of_model(const struct pair *pair, size_t next)
+{
+    size_t i;
+
+    for (i = next == 0u ? 0u : next - 1u; i < pair->first->count; ++i) {
+        if (pair->first->notes[i].kind == UMAKIT_PROGRAMS_ERROR) {
+            return pair->first->notes[i].value;
+        }
+    }
+    return 0u;
+}
+
+/* Which side says an error where the other one says none. */
+static const char *refused_by(struct pair *pair, const struct umakit_programs_program *program,
+                              const struct umakit_programs_run *run)
+{
+    const struct umakit_programs_setting *const setting = &pair->setting;
+    const struct umakit_programs_difference *const found = &run->difference;
+    const bool is_failure = strcmp(found->kind, "failure") == 0;
+    bool model, rtl;
+
+    if (umakit_simulator_failure(&pair->rtl)[0] != '\0' || strcmp(found->kind, "memory") == 0) {
+        return "none";
+    }
+    if (setting->has_error) {
+        const uint32_t now = umakit_device_read32(&pair->rtl, setting->error) & setting->error_mask;
+
+        rtl = !is_failure && now != 0u;
+        model = !is_failure && next_error_of_model(pair, run->next) != 0u;
+    } else {
+        const struct umakit_programs_access *const access =
+            found->access < program->count ? &program->accesses[found->access] : NULL;
+
+        model = is_failure && pair->first->end == UMAKIT_PROGRAMS_ENDED;
+        rtl = !is_failure && access != NULL && access->kind == 'r' && access->has_expected &&
+              access->offset == found->address &&
+              ((found->expected ^ access->expected) & access->value) == 0u;
+    }
+    return model && rtl ? "both" : model ? "model" : rtl ? "rtl" : "none";
+}
 
 static enum outcome outcome_of(struct pair *pair, const struct umakit_programs_program *program,
                                struct umakit_programs_run *run)
@@ -187,26 +225,29 @@ static enum outcome outcome_of(struct pair *pair, const struct umakit_programs_p
     if (end == UMAKIT_PROGRAMS_LONG || end == UMAKIT_PROGRAMS_FAILED) {
         return end == UMAKIT_PROGRAMS_LONG ? TOO_LONG : MODEL_FAILED;
     }
+    if (pair->setting.stays_inside && pair->first->is_beyond) {
+        return BEYOND;
+    }
     if (!is_steady(pair, program, end, usual + 1, USUAL - 1u)) {
         return DEPENDS_ON_TIME;
     }
-    do { /* a design that differs may only be slower */
+    do { /* a design that differs may only be slower: that costs most, so it comes last */
         end_of_rtl = run_rtl(pair, program, run, tries != 0u);
         if (end_of_rtl == end && run->next == pair->first->count) {
             return EQUAL;
         }
+        if (tries == 0u && !is_steady(pair, program, end, further, FURTHER)) {
+            return DEPENDS_ON_TIME;
+        }
     } while (++tries < 2u && umakit_simulator_failure(&pair->rtl)[0] == '\0');
-    if (end_of_rtl != UMAKIT_PROGRAMS_DIFFERS) {
+    if (end_of_rtl != UMAKIT_PROGRAMS_DIFFERS || run->difference.kind == NULL) {
         run->difference.kind = "failure";
         run->difference.access = run->access;
     }
     if (end == UMAKIT_PROGRAMS_ENDED && is_still_moving(run)) {
         return TOO_LONG;
     }
-    if (!is_steady(pair, program, end, further, FURTHER) ||
-        (end_of_rtl == UMAKIT_PROGRAMS_DIFFERS && is_left_out(pair, run))) {
-        return DEPENDS_ON_TIME;
-    }
+    run->difference.refused = refused_by(pair, program, run);
     return DIFFERENT;
 }
 
@@ -218,7 +259,7 @@ static bool has_other_mistake(struct pair *pair, const struct umakit_programs_pr
     struct umakit_programs_program alone = *program;
     struct umakit_programs_run again;
 
-    if (run->difference.kind[0] != 'e' || run->difference.expected == 0u ||
+    if (strcmp(run->difference.kind, "error") != 0 || run->difference.expected == 0u ||
         run->difference.found == 0u) {
         return false;
     }
@@ -226,10 +267,33 @@ static bool has_other_mistake(struct pair *pair, const struct umakit_programs_pr
     return outcome_of(pair, &alone, &again) != DIFFERENT;
 }
 
+/* Repeat the RTL's run with a waveform. */
+static void write_wave(struct pair *pair, const struct umakit_programs_program *program,
+                       bool is_patient)
+{
+    const char *const file = getenv("UMAKIT_RTL_WAVE");
+    const char *const most = getenv("UMAKIT_RTL_WAVE_CYCLES");
+    const uint64_t last = most == NULL ? UINT64_MAX : (uint64_t)strtoull(most, NULL, 10);
+    struct umakit_programs_run run;
+    uint64_t clock;
+
+    if (file == NULL || pair->trace == NULL) {
+        return;
+    }
+    (void)run_model(pair, program, pair->first, usual[0]); /* its notes, if another run had them */
+    (void)pair->trace(file, 0u, last - 1u);
+    (void)run_rtl(pair, program, &run, is_patient);
+    clock = umakit_programs_clock(&run);
+    (void)pair->trace(file, 0u, clock == UMAKIT_UNKNOWN || clock == 0u ? 0u : clock - 1u);
+    umakit_programs_pass(&run, 2u); /* closes the file */
+}
+
 static void run_program(struct pair *pair, const struct umakit_programs_program *program)
 {
     struct umakit_programs_run run = {.is_rtl = true};
     enum outcome outcome = outcome_of(pair, program, &run);
+    const uint64_t cycles = outcome == EQUAL ? umakit_programs_clock(&run) : 0u;
+    const bool has_error = pair->first->end != UMAKIT_PROGRAMS_OK;
 
     if (outcome == DIFFERENT && has_other_mistake(pair, program, &run)) {
         outcome = DEPENDS_ON_TIME;
@@ -237,8 +301,7 @@ static void run_program(struct pair *pair, const struct umakit_programs_program 
     switch (outcome) {
     case EQUAL:
         fprintf(pair->answers, "%s %s %" PRIu64 "\n", program->number,
-                pair->first->end == UMAKIT_PROGRAMS_OK ? "ok" : "error",
-                umakit_programs_clock(&run));
+                has_error ? "error" : "ok", cycles);
         break;
     case DEPENDS_ON_TIME:
         fprintf(pair->answers, "%s time\n", program->number);
@@ -246,12 +309,18 @@ static void run_program(struct pair *pair, const struct umakit_programs_program 
     case TOO_LONG:
         fprintf(pair->answers, "%s long\n", program->number);
         break;
+    case BEYOND:
+        fprintf(pair->answers, "%s beyond\n", program->number);
+        break;
     case MODEL_FAILED:
         fprintf(pair->answers, "%s model %s\n", program->number, pair->first->failure);
         break;
     case DIFFERENT:
         answer_difference(pair, program, &run);
         break;
+    }
+    if (outcome == EQUAL || outcome == DIFFERENT) {
+        write_wave(pair, program, run.is_patient);
     }
 }
 
@@ -275,7 +344,7 @@ static bool can_go_on(const struct pair *pair)
 }
 
 int umakit_programs_replay(umakit_device *model, const struct umakit_own_simulator *rtl,
-                           umakit_programs_randomize *randomize)
+                           umakit_programs_randomize *randomize, umakit_programs_trace *trace)
 {
     static struct pair pair;
     struct umakit_programs_program program;
@@ -284,6 +353,7 @@ int umakit_programs_replay(umakit_device *model, const struct umakit_own_simulat
     pair.setting.limit = UINT64_MAX;
     pair.model = model;
     pair.randomize = randomize;
+    pair.trace = trace;
     pair.first = shared_notes();
     pair.second = shared_notes();
     pair.answers = fdopen(dup(STDOUT_FILENO), "w");

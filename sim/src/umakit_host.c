@@ -25,6 +25,7 @@ int umakit_host_read(umakit_host *host, uint32_t address, size_t bytes, void *to
     const void *memory = NULL;
     int status = umakit_simulator_resolve(host, address, bytes, UMAKIT_TO_DEVICE, &memory);
 
+    host->unresolved += status == UMAKIT_OK ? 0u : 1u;
     if (status == UMAKIT_OK && is_refused(host, address, bytes)) {
         status = UMAKIT_BUS_ERROR;
     }
@@ -39,6 +40,7 @@ int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const v
     const void *memory = NULL;
     int status = umakit_simulator_resolve(host, address, bytes, UMAKIT_FROM_DEVICE, &memory);
 
+    host->unresolved += status == UMAKIT_OK ? 0u : 1u;
     if (status == UMAKIT_OK && is_refused(host, address, bytes)) {
         status = UMAKIT_BUS_ERROR;
     }
@@ -78,6 +80,59 @@ void umakit_host_event(umakit_host *host, const struct umakit_event *event)
         entry->end = event->end - events->first_cycle;
     }
     ++events->count;
+}
+
+/* Whether two names are the same: arrays that end with zeros. */
+static bool are_equal(const char *one, const char *other)
+{
+    size_t i;
+
+    for (i = 0u; i < UMAKIT_ENGINE_BYTES; ++i) {
+        if (one[i] != other[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The counters of a memory, new ones if it has none yet; NULL if all are taken. */
+static struct umakit_memory_counters *counters_of(umakit_host *host, const char *name)
+{
+    char wanted[UMAKIT_ENGINE_BYTES] = "";
+    size_t i;
+
+    copy_text(wanted, sizeof(wanted), name == NULL || name[0] == '\0' ? "memory" : name);
+    for (i = 0u; i < UMAKIT_MEMORY_COUNT; ++i) {
+        struct umakit_memory_counters *counters = &host->memories[i];
+
+        if (counters->name[0] == '\0') {
+            memcpy(counters->name, wanted, sizeof(wanted));
+        }
+        if (are_equal(counters->name, wanted)) {
+            return counters;
+        }
+    }
+    return NULL;
+}
+
+/* Unknown once is unknown for good. */
+static void add_count(uint64_t *sum, uint64_t count)
+{
+    *sum = *sum == UMAKIT_UNKNOWN || count >= UMAKIT_UNKNOWN - *sum ? UMAKIT_UNKNOWN : *sum + count;
+}
+
+void umakit_host_access(umakit_host *host, const struct umakit_memory_access *access)
+{
+    struct umakit_memory_counters *counters = counters_of(host, access->memory);
+
+    if (counters == NULL) {
+        umakit_host_fail(host, "the simulator counts accesses to more than 8 memories");
+        return;
+    }
+    add_count(&counters->reads, access->reads);
+    add_count(&counters->read_bytes, access->read_bytes);
+    add_count(&counters->writes, access->writes);
+    add_count(&counters->written_bytes, access->written_bytes);
 }
 
 void umakit_host_fail(umakit_host *host, const char *sentence)

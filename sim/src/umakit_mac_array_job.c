@@ -134,6 +134,7 @@ static void set_cycles(const struct umakit_mac_array *array, struct umakit_mac_a
                                    array->config.drain_cycles_per_fold});
 
     job->macs = size.m * size.n * size.k;
+    job->slots = cycles.slots;
     job->compute_cycles = cycles.compute;
     job->drain_cycles = cycles.drain;
     job->remaining_cycles = cycles.compute + cycles.drain;
@@ -206,7 +207,7 @@ static void count_job(struct umakit_mac_array *array)
     array->cycles += job->compute_cycles + job->drain_cycles;
     array->macs += job->macs;
     ++counters->jobs;
-    counters->macs += job->macs;
+    counters->macs += job->slots;
     counters->useful_macs += job->macs;
     counters->compute_cycles += job->compute_cycles;
     counters->drain_cycles += job->drain_cycles;

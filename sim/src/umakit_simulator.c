@@ -74,6 +74,18 @@ void umakit_simulator_measure(const umakit_device *device,
     }
 }
 
+void umakit_simulator_memories(const umakit_device *device,
+                               struct umakit_memory_counters counters[UMAKIT_MEMORY_COUNT])
+{
+    static const struct umakit_memory_counters none = {.reads = 0u};
+    const bool is_known = is_present(device) && !has_failed(device);
+    size_t i;
+
+    for (i = 0u; counters != NULL && i < UMAKIT_MEMORY_COUNT; ++i) {
+        counters[i] = is_known ? device->memories[i] : none;
+    }
+}
+
 /* ---- Events ---- */
 
 void umakit_simulator_record_events(umakit_device *device, struct umakit_event_entry *entries,

@@ -9,6 +9,7 @@
 #include "umakit/own_simulator.h"
 #include "umakit/simulator_faults.h"
 #include "umakit/static_assert.h"
+#include "umakit/systolic_accesses.h"
 #include "umakit/systolic_commands.h"
 #include "umakit/systolic_engines.h"
 #include "umakit/systolic_read.h"
@@ -204,5 +205,6 @@ int umakit_systolic_array_init(struct umakit_systolic_array *array,
     for (i = 0u; i < sizeof(ones) / sizeof(ones[0]); ++i) {
         array->registers[ones[i] / 4u] = 1u;
     }
+    umakit_systolic_name_memories(array);
     return UMAKIT_OK;
 }

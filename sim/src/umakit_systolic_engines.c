@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "umakit/simulator_faults.h"
+#include "umakit/systolic_accesses.h"
 #include "umakit/systolic_array.h"
 #include "umakit/systolic_command.h"
 #include "umakit/systolic_commands.h"
@@ -106,6 +107,7 @@ static void complete_transfer(struct umakit_systolic_array *array, uint32_t inde
     uint32_t address = 0u;
     int status = umakit_systolic_move(array, transfer, &address);
 
+    umakit_systolic_count_transfer(array, transfer);
     if (status == UMAKIT_OK && transfer->moved < transfer->bytes) {
         if (transfer->ending == UMAKIT_FAULT_ENDS_BUSY) {
             halt(array, &array->commands[index]);
@@ -140,6 +142,7 @@ static void complete_job(struct umakit_systolic_array *array, uint32_t index)
     ++counters->jobs;
     counters->macs += job->macs;
     counters->useful_macs += job->useful_macs;
+    umakit_systolic_count_job(array, job);
     end(array, index);
 }
 

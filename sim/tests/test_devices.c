@@ -59,8 +59,8 @@ static void test_two_devices(void)
 
     umakit_simulator_read_counters(&devices[0].device, &counters[0]);
     umakit_simulator_read_counters(&devices[1].device, &counters[1]);
-    CHECK_EQUAL(counters[0].macs, 30u * 3u * 18u);
-    CHECK_EQUAL(counters[1].macs, 28u * 2u * 30u);
+    CHECK_EQUAL(counters[0].useful_macs, 30u * 3u * 18u);
+    CHECK_EQUAL(counters[1].useful_macs, 28u * 2u * 30u);
     CHECK_EQUAL(counters[0].compute_cycles, 15u * 2u * (2u + 2u + 18u - 2u));
     CHECK_EQUAL(counters[1].compute_cycles, 2u * 1u * (16u + 16u + 30u - 2u));
 }

@@ -309,6 +309,7 @@ def build_runner(
     designs: Sequence[Design] = (),
     *,
     is_traced: bool = False,
+    each_inference: bool = False,
 ) -> Path:
     """Build the program that runs a library on a device; it is reused until the sources change.
 
@@ -320,6 +321,7 @@ def build_runner(
         most_commands: maximum number of commands per layer that are recorded with `profile`.
         designs: designs that answer in place of the simulators of their backends.
         is_traced: whether they can write waveforms; layers are measured one by one then.
+        each_inference: whether each inference is told on its own, with `profile`.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
@@ -333,6 +335,7 @@ def build_runner(
     runtime = library / "runtime"
     flags = [f"-D{interface.upper()}_PROFILE"] if profile or is_traced else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
+    flags += [f"-D{interface.upper()}_EACH_INFERENCE"] if each_inference else []
     flags += device.program_flags()
     simulators, libraries = simulators_of(library), libraries_of(library)
     answering = {each.backend for each in designs}

@@ -27,6 +27,7 @@ from umakit.devices.build import (
 )
 from umakit.devices.catalogue import HOST
 from umakit.devices.designs import Design, design_objects
+from umakit.devices.execution import DESCRIBED, stop_error
 from umakit.devices.inputs import write_inputs
 from umakit.devices.libraries import libraries_of
 from umakit.devices.run import INPUTS, OUTPUTS
@@ -276,6 +277,7 @@ def run_cosimulation(
 
     Raises:
         DeviceError: the program crashed, the driver failed without a difference, or the time is up.
+        AcceleratorConfigError: the design contradicts its description, such as the reset's level.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="umakit-cosim-") as temporary:
@@ -300,11 +302,11 @@ def run_cosimulation(
             said.seek(0)
             text = said.read()
     difference = next((each["difference"] for each in records if "difference" in each), None)
+    if difference is not None and DESCRIBED in difference["sentence"]:
+        raise stop_error(difference["sentence"])
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
-        what = _failure(process.returncode, text)
-        fix = "check reset and reset_level in [rtl]" if "during the reset" in what else ""
-        raise DeviceError(what, fix=fix)
+        raise stop_error(_failure(process.returncode, text))
     return CosimulationRun(layers, difference, time.monotonic() - started)
 
 

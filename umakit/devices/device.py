@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from umakit.errors import BuildError
+from umakit.errors import BuildError, MissingProgramError
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 
@@ -75,7 +75,8 @@ class Device:
         """The C compiler and its flags for the processor.
 
         Raises:
-            BuildError: the compiler is not installed, or `$CC` cannot be parsed.
+            MissingProgramError: the compiler is not installed.
+            BuildError: `$CC` cannot be parsed.
         """
         if not self.command:
             return host_compiler()
@@ -101,7 +102,7 @@ class Device:
         command = f"{self.command.removesuffix('gcc')}g++"
         if shutil.which(command) is None:
             package = next((f"g++{name[3:]}" for name in self.packages if name[:4] == "gcc-"), "")
-            raise BuildError(
+            raise MissingProgramError(
                 f"{what} is in C++, and {command} for {self.name} is not installed",
                 fix=f"on Debian: apt-get install {package}, or run it on the host",
             )
@@ -111,7 +112,7 @@ class Device:
         """Check that the emulator is installed.
 
         Raises:
-            BuildError: the emulator is not installed.
+            MissingProgramError: the emulator is not installed.
         """
         if self.emulator:
             self._require(self.emulator[0])
@@ -148,7 +149,7 @@ class Device:
 
     def _require(self, program: str) -> None:
         if shutil.which(program) is None:
-            raise BuildError(
+            raise MissingProgramError(
                 f"the device {self.name} needs {program}, which is not installed",
                 fix=f"on Debian: apt-get install {' '.join(self.packages)}",
             )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from umakit.devices.device import Device
-from umakit.errors import BuildError, DeviceError
+from umakit.errors import AcceleratorConfigError, BuildError, DeviceError, UmakitError
 
 DEFAULT_TIMEOUT = 600.0
 """Time limit in seconds of emulated programs, and on the host of each inference with an
@@ -41,6 +41,14 @@ LATE_HINT = "if it is only slow, give it more time with --timeout"
 GRACE_SECONDS = 5.0
 """Maximum of the seconds that a program with designs has after its time limit, to say what its
 driver waits for."""
+
+DESCRIBED = "of [rtl] in accel.toml"
+"""In sentences on what contradicts the description of a design; see rtl_bench.h."""
+DESCRIBED_HINTS = {
+    "reset_level": "set reset_level to the level that resets, or correct the design",
+    "interrupt_level": "set interrupt_level to the level that interrupts, or correct the design",
+}
+"""What to do about it, by the key that the sentence has."""
 
 SILENT = "([simulator] timeout in accel.toml)"
 """In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
@@ -154,6 +162,23 @@ def stop_hint(status: int, text: str) -> str:
     if LATE_DESIGN in text:
         return LATE_HINT
     return SILENT_HINT if SILENT in text else ""
+
+
+def stop_error(what: str, **facts: Any) -> UmakitError:
+    """Return the error of a run that a driver, a simulator or a design stopped.
+
+    Args:
+        what: the sentence.
+        facts: further arguments of `DeviceError`.
+
+    Returns:
+        An `AcceleratorConfigError` if the run contradicts the description of a design, which is the
+        user's mistake, else a `DeviceError`.
+    """
+    if DESCRIBED in what:
+        fix = next((fix for key, fix in DESCRIBED_HINTS.items() if key in what), "")
+        return AcceleratorConfigError(what, fix=fix)
+    return DeviceError(what, **facts)
 
 
 def check_memory(needed: int) -> None:

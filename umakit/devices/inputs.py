@@ -58,6 +58,37 @@ def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.
     return counts.pop(), decisive[0][1], [array for array, _ in checked]
 
 
+def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
+    """Return the input arrays of the first inferences.
+
+    Args:
+        expected: `inputs` of the library's metadata.
+        given: arrays by name, as `check_inputs` takes them.
+        count: number of inferences.
+
+    Raises:
+        InputError: an array has a wrong name, shape or dtype, or there are fewer inferences.
+    """
+    known, batched, arrays = check_inputs(expected, given)
+    if count > known:
+        raise InputError(
+            f"{count:,} inferences need as many inputs, and there {_are(known)}",
+            where="--inferences",
+            fix="give arrays with one more leading dimension, or fewer inferences",
+        )
+    if not batched:
+        return given
+    # A state of the first inference only has no leading dimension.
+    return {
+        item["name"]: array[0] if item.get("next_state") and len(array) == 1 else array[:count]
+        for item, array in zip(expected, arrays, strict=True)
+    }
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count:,}"
+
+
 def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:
     """Return the arrays by the network's names, for names in C and any name of a single input."""
     data = [item["name"] for item in expected if not item.get("next_state")]

@@ -21,7 +21,13 @@ from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, what_answers
 from umakit.devices.designs import Design
-from umakit.devices.execution import CRASH_HINT, LINE_HINT, default_limit, stop_hint
+from umakit.devices.execution import (
+    CRASH_HINT,
+    LINE_HINT,
+    default_limit,
+    stop_error,
+    stop_hint,
+)
 from umakit.devices.libraries import libraries_of
 from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import traced_main
@@ -225,7 +231,7 @@ class Probe:
         if status != 0:
             meaning = ended.stdout.strip()
             sentence, own = self._ending(status, meaning)
-            raise DeviceError(
+            raise stop_error(
                 sentence,
                 where=self._place(traces),
                 fix=stop_hint(status, meaning),

@@ -10,6 +10,7 @@ from typing import Any
 from umakit.devices.device import Device
 from umakit.devices.totals import LayerCycles
 from umakit.library.identities import identities_of
+from umakit.machine.counts.events import MemoryCounts
 from umakit.text.identities import LayerIdentity
 
 STREAMS = ("load", "array", "store")
@@ -65,6 +66,10 @@ class LayerProfile:
         register_reads, register_writes: accesses of the driver to registers of the device; None if
             they are not counted, as by libraries that umakit exported before it counted them.
         identity: what it is in terms of the model.
+        written_bytes: those of `moved_bytes` that the device wrote.
+        array_macs: multiply-accumulates that the array had room for; only of umakit's simulators.
+        memories: accesses to memories of the layer's accelerator that its simulator counts, by
+            name; empty if it has none, None if that is not known.
     """
 
     name: str
@@ -84,6 +89,9 @@ class LayerProfile:
     register_reads: int | None = None
     register_writes: int | None = None
     identity: LayerIdentity | None = None
+    written_bytes: int | None = None
+    array_macs: int | None = None
+    memories: Mapping[str, MemoryCounts] | None = None
 
     @property
     def measured_and_predicted(self) -> LayerCycles:
@@ -152,11 +160,13 @@ def profiles_of(
     for number, (layer, figures) in enumerate(zip(layers, report["layers"], strict=True)):
         known = {
             name: value for name, value in figures.items()
-            if _is_counted(layer["where"], name, simulated, uncounted)
+            if isinstance(value, int)
+            and _is_counted(layer["where"], name, simulated, uncounted)
         }  # fmt: skip
         clock += known.get("clock_cycles", 0)
         counted = _means(known, mean, runs)
-        profile = _profile(device, layer, figures, counted, runs)
+        is_kits = layer["where"] in description["sources"]["simulated_as"]
+        profile = _profile(device, layer, figures, counted, runs, is_kits=is_kits)
         commands, left_out = recorded.get(number, ((), 0))
         profiles.append(
             replace(
@@ -164,6 +174,7 @@ def profiles_of(
                 commands=commands,
                 commands_left_out=left_out,
                 identity=identities[number],
+                memories=_memories(figures, layer["where"], runs, is_kits=is_kits),
             )
         )
     whole = report.get("inference", {}).get("clock_cycles")
@@ -178,9 +189,11 @@ def profiles_of(
 def _profile(
     device: Device,
     layer: Mapping[str, Any],
-    figures: Mapping[str, int],
+    figures: Mapping[str, Any],
     counted: Mapping[str, int],
     runs: int,
+    *,
+    is_kits: bool,
 ) -> LayerProfile:
     """Return the measurements of a layer without its commands.
 
@@ -190,6 +203,7 @@ def _profile(
         figures: sums over all inferences.
         counted: means of those figures that a simulator counts.
         runs: number of inferences.
+        is_kits: whether a simulator of umakit is of the layer's accelerator.
     """
     return LayerProfile(
         name=layer["name"],
@@ -206,7 +220,31 @@ def _profile(
         predicted_cycles=layer.get("predicted_cycles"),
         register_reads=counted.get("register_reads"),
         register_writes=counted.get("register_writes"),
+        written_bytes=counted.get("written_bytes"),
+        array_macs=_array_macs(counted) if is_kits else None,
     )
+
+
+def _array_macs(counted: Mapping[str, int]) -> int | None:
+    """Return the multiply-accumulates that the array had room for; None where RTL answers."""
+    room, macs = counted.get("array_macs"), counted.get("macs")
+    return None if room is None or macs is None or room < macs else room
+
+
+def _memories(
+    figures: Mapping[str, Any], where: str, runs: int, *, is_kits: bool
+) -> dict[str, MemoryCounts] | None:
+    """Return the mean accesses to the memories of a layer's accelerator, by name.
+
+    A simulator of umakit counts all that there are; another may have more than it counts.
+    """
+    counted: Mapping[str, Sequence[int | None]] | None = figures.get("memories", {}).get(where)
+    if counted is None or (not counted and not is_kits):
+        return None
+    return {
+        name: MemoryCounts(*(None if each is None else round(each / runs) for each in sums))
+        for name, sums in counted.items()
+    }
 
 
 def _is_counted(

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
 from umakit.devices.designs import Design, check_designs
-from umakit.devices.execution import default_limit, stop_hint
+from umakit.devices.execution import default_limit, stop_error, stop_hint
+from umakit.devices.inferences import MOST_INFERENCES, Inferences, inferences_of
 from umakit.devices.inputs import check_inputs, write_inputs
 from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
 from umakit.devices.statuses import stopped
@@ -60,6 +61,7 @@ class RunResult:
         instructions: instructions of each inference, in order; empty if they are not counted.
         runs: number of inferences, including repetitions.
         whole: measurements of an inference from its begin to its end; None without profiling.
+        inferences: the same of the first inference and of all later ones; None if nobody asked.
     """
 
     outputs: dict[str, npt.NDArray[Any]]
@@ -68,6 +70,7 @@ class RunResult:
     instructions: tuple[int, ...]
     runs: int
     whole: InferenceProfile | None = None
+    inferences: Inferences | None = None
 
 
 def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -123,6 +126,7 @@ def run_library(
     timeout: float | None = None,
     rtl: Sequence[Design] = (),
     wave: WaveFile | None = None,
+    each_inference: bool = False,
 ) -> RunResult:
     """Run inferences on a device; accelerators are simulated.
 
@@ -140,9 +144,12 @@ def run_library(
             host 600 for each inference of a library with an accelerator.
         rtl: designs that answer in place of the simulators of their backends, on the host.
         wave: where the waveform of a design is written, also of a run that fails.
+        each_inference: whether the first inference is measured apart from all later ones; needs
+            `profile`, and inputs that are not repeated.
 
     Raises:
-        LibraryError: the library is missing or damaged.
+        LibraryError: the library is missing or damaged, or an older version of umakit wrote it and
+            its program does not tell inferences apart.
         InputError: a design is of no accelerator of the library, an input has a wrong name, shape
             or dtype, or there is no such device.
         BuildError: the C compiler or emulator is missing, the compiler reported an error, or the
@@ -154,6 +161,8 @@ def run_library(
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
     description = load_metadata(library)["umakit"]
     count, batched, arrays = check_inputs(description["inputs"], inputs)
+    if each_inference:
+        _check_each(profile, repeat, count)
     machine.check_emulator()
     if machine.is_host:
         check_memory(_memory_of(description))
@@ -165,8 +174,9 @@ def run_library(
         timeout = default_limit(machine, description, count * repeat)
     interface, is_traced = description["interface"], asked is not None
     runner = build_runner(
-        library, interface, profile, machine, most_commands, rtl, is_traced=is_traced
-    )
+        library, interface, profile, machine, most_commands, rtl, is_traced=is_traced,
+        each_inference=each_inference,
+    )  # fmt: skip
     with temporary_folder("umakit-run-") as folder:
         # A state that is passed on is that of the first inference.
         parts = (array[index : index + 1] for index in range(count) for array in arrays)
@@ -194,7 +204,27 @@ def run_library(
         instructions=tuple(int(run[2]) for run in runs) if machine.counts_instructions else (),
         runs=len(runs),
         whole=whole,
+        inferences=inferences_of(machine, description, report, lines) if each_inference else None,
     )
+
+
+def _check_each(profile: bool, repeat: int, count: int) -> None:
+    """Refuse to tell inferences apart where it cannot be done.
+
+    Raises:
+        InputError: there is no profile, inferences are repeated, or there are too many.
+    """
+    if not profile:
+        raise InputError("inferences are told apart in a profile only", fix="profile the run")
+    if repeat != 1:
+        raise InputError(
+            f"repeat is {repeat}, inferences that are told apart have inputs of their own",
+            fix="leave repeat out",
+        )
+    if count > MOST_INFERENCES:
+        raise InputError(
+            f"{count:,} inferences cannot be told apart", fix=f"run at most {MOST_INFERENCES:,}"
+        )
 
 
 def _states_argument(
@@ -227,7 +257,7 @@ def _report(
         detail = messages.strip() or "it printed nothing"
         raise DeviceError(f"the program failed: {detail}", where=where) from None
     if report["status"] != 0 and "simulator" in report:
-        raise DeviceError(
+        raise stop_error(
             f"the simulator of {report['simulator']} failed: {report['message']}",
             where=f"inference {report['inference']}",
             fix=stop_hint(int(report["status"]), report["message"]),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from umakit import sim
-from umakit.errors import BuildError
+from umakit.errors import BuildError, MissingProgramError
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import cache_folder
 from umakit.machine.rtl_ports import Direction, Port
@@ -128,10 +128,11 @@ def verilator() -> tuple[str, Path]:
     """Return the version of Verilator and its folder of headers.
 
     Raises:
-        BuildError: it is not installed, or too old.
+        MissingProgramError: it is not installed.
+        BuildError: it is too old.
     """
     if shutil.which("verilator") is None:
-        raise BuildError(
+        raise MissingProgramError(
             "Verilator is not installed, which compiles the design of [rtl]",
             fix="on Debian: apt-get install verilator g++ make zlib1g-dev, version 5.0 or later",
         )

@@ -66,6 +66,8 @@ class FolderKind:
 NPZ_RESULTS = FileKind("file of results of umakit", b"umakit results")
 PAGE = FileKind("report of umakit", b'<meta name="generator" content="umakit')
 JUNIT = FileKind("JUnit report of umakit", b'<testsuite name="uma check ')
+BUDGET = FileKind("budget of umakit", b'format = "umakit budget"')
+REPORT = FileKind("report of umakit", b'"format": "umakit report"')
 WAVEFORM = FileKind("waveform of umakit", b"fstWriter")
 TRACE = FileKind("trace of umakit", b'"written_by": "umakit trace"')
 MEMORY_MAP = FileKind("memory map of umakit", b"umakit memory map")

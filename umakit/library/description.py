@@ -99,9 +99,13 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
         status_base: what is added to the statuses of its functions; None for nothing.
     """
     base = {} if status_base is None else {"status_base": status_base}
-    view = {"name": backend.target_name, "simulated": is_simulated(backend), **base}
-    computing = _computing(backend)
-    return {**view, "computing": computing} if computing else view
+    view: dict[str, Any] = {"name": backend.target_name, "simulated": is_simulated(backend), **base}
+    computing, energy = _computing(backend), backend.configuration.energy
+    if computing:
+        view["computing"] = computing
+    if energy is not None:
+        view["energy"] = energy.model_dump(exclude_none=True)
+    return view
 
 
 def _computing(backend: Backend) -> list[str]:

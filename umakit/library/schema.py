@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from umakit.machine.energy_config import EnergySection
 from umakit.machine.sources_config import check_flag, check_library
 from umakit.text.names import INTERFACE_PREFIX
 
@@ -93,12 +94,14 @@ class BackendView(Section):
     Attributes:
         computing: names of its engines that compute, as its simulator reports them; empty if the
             backend describes no machine.
+        energy: picojoules of events, of its `accel.toml`; None if that has none.
     """
 
     name: Identifier
     simulated: bool
     status_base: int = 0
     computing: list[Text] = []
+    energy: EnergySection | None = None
 
 
 class PlacedTensor(Section):

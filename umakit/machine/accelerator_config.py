@@ -23,6 +23,7 @@ from umakit import sim
 from umakit.errors import AcceleratorConfigError
 from umakit.files.inputs import is_special
 from umakit.machine.config_faults import fault_in_file
+from umakit.machine.energy_config import ACCUMULATOR, EnergySection, check_memories
 from umakit.machine.machine_config import MachineSection, Tensor
 from umakit.machine.rtl_config import RtlSection
 from umakit.machine.simulator_config import SimulatorSection, simulator_files
@@ -210,6 +211,7 @@ class AcceleratorConfig(_Section):
     rtl: RtlSection | None = None
     sources: SourcesSection | None = None
     machine: MachineSection | None = None
+    energy: EnergySection | None = None
     memory: list[MemorySection] = Field(default=[])
     statuses: dict[StatusNumber, Meaning] = Field(default={})
 
@@ -278,7 +280,7 @@ class AcceleratorConfig(_Section):
         is_own = self.device.simulator == "own"
         is_simulated = self.device.simulator in sim.KINDS
         if self.is_library:
-            for key in ("array", "dma", "device", "simulator", "rtl", "machine"):
+            for key in ("array", "dma", "device", "simulator", "rtl", "machine", "energy"):
                 if key in self.model_fields_set:
                     raise ValueError(f'kind = "library" runs on the CPU and has no section [{key}]')
             return self
@@ -303,6 +305,15 @@ class AcceleratorConfig(_Section):
             names = ", ".join(sorted(FOR_MACHINES))
             raise ValueError(f"memory: {names} need a section [machine]")
         _ = self.filled_simulator, self.filled_rtl  # refuse what has no figure
+        return self
+
+    @model_validator(mode="after")
+    def _energy(self) -> Self:
+        # A simulator of the backend's own may count accesses to memories that only it knows.
+        knows_memories = self.device.simulator in sim.KINDS or self.machine is not None
+        if self.energy is not None and knows_memories:
+            sums = [ACCUMULATOR] if self.array.accumulator_bytes else []
+            check_memories(self.energy, [*(each.name for each in self.scratchpads), *sums])
         return self
 
 

@@ -39,6 +39,13 @@ def commands_of(tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> list
     return list(_Commands(tiles, machine, driver).all())
 
 
+def commands_without_constants(
+    tiles: Tiles, machine: TileMachine, driver: DriverCosts
+) -> list[Command]:
+    """Return the commands of a layer whose weights and parameters are in their places already."""
+    return list(_WithoutConstants(tiles, machine, driver).all())
+
+
 @dataclass(frozen=True, slots=True)
 class CommandDetails:
     """What a command of a tiled layer does.
@@ -75,6 +82,9 @@ def command_details(
 class _Commands:
     """Generates commands by iterating over the tiles like the generated code."""
 
+    loaded: tuple[str, ...] = ("data", "weights", "addend")
+    """Tensors that are loaded, beside parameters."""
+
     def __init__(self, tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> None:
         self._tiles = tiles
         self._machine = machine
@@ -104,7 +114,7 @@ class _Commands:
 
     def _tiles_in_order(self) -> Iterator[Command]:
         tiles = self._tiles
-        loads = [name for name in ("data", "weights", "addend") if name in tiles.buffers]
+        loads = [name for name in self.loaded if name in tiles.buffers]
         depths = {name: tiles.depth(name) for name in (*loads, "result")}
         loads.sort(key=lambda name: depths[name])  # of an outer loop: before those of inner ones
         loops = [range(tiles.extents[axis]) for axis in tiles.loops]
@@ -195,6 +205,15 @@ class _Commands:
             layer, dataflow = self._tiles.layer, self._tiles.tiling.dataflow
             self._jobs[key] = self._machine.job(TileSizes(layer, dataflow, *key))
         return self._jobs[key]
+
+
+class _WithoutConstants(_Commands):
+    """Generates the same commands but those that load constants of the network."""
+
+    loaded = ("data", "addend")
+
+    def _parameters(self) -> Iterator[Command]:
+        return iter(())
 
 
 class _Described(_Commands):

@@ -136,7 +136,8 @@ class RtlSection(_Section):
         defines: macros of the preprocessor, `true` for one without a value.
         clock: the port of the clock.
         reset: the port of the reset; empty if there is none.
-        reset_level: the level that resets; default: `low` if the port's name ends in `n`.
+        reset_level: the level that resets; default: `low` if the port's name ends in `n` or `b`,
+            in front of `_i` or `_in`, or in `_ni`.
         reset_cycles: cycles for which the reset is held.
         interrupt: the port of the interrupt; empty if there is none.
         interrupt_level: the level that interrupts.
@@ -165,7 +166,9 @@ class RtlSection(_Section):
         """Whether the reset's active level is 1."""
         if self.reset_level is not None:
             return self.reset_level == "high"
-        return not self.reset.lower().endswith(("n", "n_i", "b"))
+        name = self.reset.lower()
+        bare = name.removesuffix("_i").removesuffix("_in")
+        return not (bare.endswith(("n", "b")) or name.endswith("_ni"))
 
     def filled(self, figures: Mapping[str, int]) -> Self:
         """Return the section with figures in the place of their names in `parameters`.

@@ -19,6 +19,7 @@ from umakit.partition.constant_roles import UNKNOWN
 from umakit.partition.report import CPU, OffloadReport
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.program.symbols import LayerSymbols
+from umakit.text.identities import unique_labels
 from umakit.text.names import INTERFACE_NAMES, c_identifier, unique
 
 QUANTIZED = ("int8", "uint8", "int16", "uint16")
@@ -75,13 +76,17 @@ class _Builder:
             self._values[binding.var] = self._evaluate(binding)
         results = self._value(main.body.body)
         self._write_outputs(outputs, results if isinstance(results, list) else [results])
-        used = {call.kernel for call in self._calls}
+        labels = unique_labels(call.label for call in self._calls)
+        calls = tuple(
+            replace(call, label=label) for call, label in zip(self._calls, labels, strict=True)
+        )
+        used = {call.kernel for call in calls}
         kernels = {name: k for name, k in self._lowered.kernels.items() if name in used}
         return Program(
             self._model.name,
             self._tensors,
             self._constants,
-            tuple(self._calls),
+            calls,
             kernels,
             tuple(inputs),
             tuple(outputs),

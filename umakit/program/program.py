@@ -102,7 +102,8 @@ class KernelCall:
         kept: scratch tensors that hold an earlier step's result in a scratchpad.
         completion: the driver call that waits for the accelerator, if it comes after later steps;
             None if the kernel returns when all work is done.
-        label: name of the step for users, for example in profiles: `conv1 + relu1`.
+        label: name of the step for users, for example in profiles: `conv1 + relu1`; no other step
+            of the program has it.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
         rows: rows of the offload report that the step computes, in order.

@@ -94,21 +94,32 @@ def layer_identities(
         layers: all layers in the order of execution.
         sources: operators of the model by name; one that is not among them has no index.
     """
-    taken: set[str] = set()
+    layers = list(layers)
+    keys = unique_labels(layer.label for layer in layers)
     parts: dict[tuple[Role, tuple[str, ...]], int] = {}
     found = []
-    for layer in layers:
+    for layer, key in zip(layers, keys, strict=True):
         names = tuple(dict.fromkeys(layer.names))
         same = (layer.role, names or (layer.label,))
         part = parts.get(same, 0)
         parts[same] = part + 1
-        key, number = layer.label, 2
-        while key in taken:
-            key, number = f"{layer.label} #{number}", number + 1
-        taken.add(key)
         operators = tuple(sources.get(name) or SourceOperator(name) for name in names)
         found.append(LayerIdentity(key, layer.role, operators, part))
     return found
+
+
+def unique_labels(labels: Iterable[str]) -> list[str]:
+    """Return labels with a number behind those that earlier ones have, such as `softmax #2`."""
+    numbers: dict[str, int] = {}
+    unique: dict[str, None] = {}
+    for label in labels:
+        key, number = label, numbers.get(label, 1)
+        while key in unique:
+            number += 1
+            key = f"{label} #{number}"
+        numbers[label] = number
+        unique[key] = None
+    return list(unique)
 
 
 Match = tuple[tuple[int, ...], tuple[int, ...]]

@@ -93,6 +93,21 @@ def random_inference(model: Model, seed: int) -> dict[str, Array]:
     }
 
 
+def random_inputs(model: Model, seed: int, count: int) -> tuple[dict[str, Array], str]:
+    """Return random inputs of several inferences, and a description of them.
+
+    Args:
+        model: the network.
+        seed: of the first inference; each further one has the next.
+        count: number of inferences, at least 1; a single one has no leading dimension.
+    """
+    if count == 1:
+        return random_inference(model, seed), f"random, seed {seed}"
+    each = [random_inference(model, seed + number) for number in range(count)]
+    arrays = {name: np.stack([one[name] for one in each]) for name in each[0]}
+    return arrays, f"random, seeds {seed} to {seed + count - 1}"
+
+
 def _random(
     item: TensorSpecification,
     random: np.random.Generator,

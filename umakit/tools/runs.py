@@ -9,6 +9,7 @@ from pathlib import Path
 
 from umakit.devices import HOST
 from umakit.devices.designs import Design
+from umakit.devices.inputs import first_inferences
 from umakit.devices.run import (
     Arrays,
     RunResult,
@@ -39,6 +40,7 @@ def run_files(
     rtl: Sequence[Design] = (),
     wave: WaveFile | None = None,
     trace: Path | None = None,
+    inferences: int | None = None,
     progress: Callable[[str], None] = lambda stage: None,
     traced: Callable[[TraceSummary], None] = lambda summary: None,
 ) -> RunResult:
@@ -52,6 +54,8 @@ def run_files(
         repeat, profile, device, timeout, rtl, wave: as in `umakit.run_library`.
         force: whether a file that umakit did not write is replaced too.
         trace: file for a trace of the first inference, on the host only; None for none.
+        inferences: number of inferences to run, each told on its own, with a profile; None for all
+            of the file together.
         progress: callback with a description of each stage.
         traced: callback with what the trace shows, and what not.
 
@@ -78,7 +82,10 @@ def run_files(
             )
         check_trace(trace, read, force=force)
     progress("building and running" if wave is None else "building and running with a waveform")
-    arrays = select_inputs(library, load_inputs(inputs))
+    arrays: Arrays = select_inputs(library, load_inputs(inputs))
+    if inferences is not None:
+        expected = load_metadata(library)["umakit"]["inputs"]
+        arrays = first_inferences(expected, arrays, inferences)
     try:
         result = run_library(
             library,
@@ -90,6 +97,7 @@ def run_files(
             timeout=timeout,
             rtl=rtl,
             wave=wave,
+            each_inference=inferences is not None,
         )
     except DeviceError as error:
         if rtl:

@@ -267,7 +267,8 @@ package systolic_array_registers_pkg;
     localparam logic [31:0] DMA_BUS_ADDRESS_RESET = 32'h0000_0000;
     localparam logic [31:0] DMA_BUS_ADDRESS_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // DMA_SCRATCHPAD_START, read and write. First byte in the scratchpad.
+    // DMA_SCRATCHPAD_START, read and write. First byte in the scratchpad. Driver: not above
+    // SCRATCHPAD_BYTES - 1.
     localparam logic [31:0] DMA_SCRATCHPAD_START_OFFSET = 32'h0000_0064;
     localparam logic [31:0] DMA_SCRATCHPAD_START_RESET = 32'h0000_0000;
     localparam logic [31:0] DMA_SCRATCHPAD_START_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -282,17 +283,18 @@ package systolic_array_registers_pkg;
     localparam logic [31:0] DMA_DIRECTION_OUT = 32'h0000_0001;
 
     // DMA_ROW_BYTES, read and write. Bytes that follow each other without a gap, at least 1.
+    // Driver: at least 1.
     localparam logic [31:0] DMA_ROW_BYTES_OFFSET = 32'h0000_006C;
     localparam logic [31:0] DMA_ROW_BYTES_RESET = 32'h0000_0000;
     localparam logic [31:0] DMA_ROW_BYTES_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // DMA_ROWS, read and write. Rows in a plane, at least 1. A 1-D transfer has one row and one
-    // plane.
+    // plane. Driver: at least 1.
     localparam logic [31:0] DMA_ROWS_OFFSET = 32'h0000_0070;
     localparam logic [31:0] DMA_ROWS_RESET = 32'h0000_0001;
     localparam logic [31:0] DMA_ROWS_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // DMA_PLANES, read and write. Planes, at least 1.
+    // DMA_PLANES, read and write. Planes, at least 1. Driver: at least 1.
     localparam logic [31:0] DMA_PLANES_OFFSET = 32'h0000_0074;
     localparam logic [31:0] DMA_PLANES_RESET = 32'h0000_0001;
     localparam logic [31:0] DMA_PLANES_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -354,6 +356,7 @@ package systolic_array_registers_pkg;
     localparam logic [31:0] DATAFLOW_INPUT_STATIONARY = 32'h0000_0002;
 
     // IFMAP_START, read and write. Scratchpad offset of input row 0, column 0, channel 0; int8.
+    // Driver: not above SCRATCHPAD_BYTES - 1.
     localparam logic [31:0] IFMAP_START_OFFSET = 32'h0000_00A8;
     localparam logic [31:0] IFMAP_START_RESET = 32'h0000_0000;
     localparam logic [31:0] IFMAP_START_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -361,96 +364,102 @@ package systolic_array_registers_pkg;
     // WEIGHTS_START, read and write. Scratchpad offset of the weights; int8. Convolution:
     // ceil(OUTPUT_CHANNELS / ARRAY_COLUMNS) blocks of KERNEL_HEIGHT x KERNEL_WIDTH x INPUT_CHANNELS
     // x ARRAY_COLUMNS, the last one padded with anything. Depthwise: KERNEL_HEIGHT x KERNEL_WIDTH x
-    // OUTPUT_CHANNELS.
+    // OUTPUT_CHANNELS. Driver: not above SCRATCHPAD_BYTES - 1.
     localparam logic [31:0] WEIGHTS_START_OFFSET = 32'h0000_00AC;
     localparam logic [31:0] WEIGHTS_START_RESET = 32'h0000_0000;
     localparam logic [31:0] WEIGHTS_START_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // BIAS_START, read and write. Scratchpad offset of the bias, OUTPUT_CHANNELS x int32; a
-    // multiple of 4.
+    // multiple of 4. Driver: a multiple of 4, not above SCRATCHPAD_BYTES - 4.
     localparam logic [31:0] BIAS_START_OFFSET = 32'h0000_00B0;
     localparam logic [31:0] BIAS_START_RESET = 32'h0000_0000;
     localparam logic [31:0] BIAS_START_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // MULTIPLIERS_START, read and write. Scratchpad offset of the multipliers, SCALE_COUNT x int32;
-    // a multiple of 4.
+    // a multiple of 4. Driver: a multiple of 4, not above SCRATCHPAD_BYTES - 4.
     localparam logic [31:0] MULTIPLIERS_START_OFFSET = 32'h0000_00B4;
     localparam logic [31:0] MULTIPLIERS_START_RESET = 32'h0000_0000;
     localparam logic [31:0] MULTIPLIERS_START_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // SHIFTS_START, read and write. Scratchpad offset of the shifts, SCALE_COUNT x int8: -31 to 30,
-    // negative ones shift right.
+    // negative ones shift right. Driver: not above SCRATCHPAD_BYTES - 1.
     localparam logic [31:0] SHIFTS_START_OFFSET = 32'h0000_00B8;
     localparam logic [31:0] SHIFTS_START_RESET = 32'h0000_0000;
     localparam logic [31:0] SHIFTS_START_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // OFMAP_START, read and write. Scratchpad offset of output row 0, column 0, channel 0; int8.
-    // From its first to its last byte the result may not overlap an operand.
+    // From its first to its last byte the result may not overlap an operand. Driver: not above
+    // SCRATCHPAD_BYTES - 1.
     localparam logic [31:0] OFMAP_START_OFFSET = 32'h0000_00BC;
     localparam logic [31:0] OFMAP_START_RESET = 32'h0000_0000;
     localparam logic [31:0] OFMAP_START_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // INPUT_HEIGHT, read and write. Rows of the input in the scratchpad, at least 1; outside them
-    // is padding.
+    // is padding. Driver: at least 1.
     localparam logic [31:0] INPUT_HEIGHT_OFFSET = 32'h0000_00C0;
     localparam logic [31:0] INPUT_HEIGHT_RESET = 32'h0000_0000;
     localparam logic [31:0] INPUT_HEIGHT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // INPUT_WIDTH, read and write. Columns of the input in the scratchpad, at least 1; outside them
-    // is padding.
+    // is padding. Driver: at least 1.
     localparam logic [31:0] INPUT_WIDTH_OFFSET = 32'h0000_00C4;
     localparam logic [31:0] INPUT_WIDTH_RESET = 32'h0000_0000;
     localparam logic [31:0] INPUT_WIDTH_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // INPUT_CHANNELS, read and write. Channels of the input, at least 1. Depthwise: OUTPUT_CHANNELS
     // is a multiple of it, and output channel o reads input channel o / (OUTPUT_CHANNELS /
-    // INPUT_CHANNELS).
+    // INPUT_CHANNELS). Driver: at least 1.
     localparam logic [31:0] INPUT_CHANNELS_OFFSET = 32'h0000_00C8;
     localparam logic [31:0] INPUT_CHANNELS_RESET = 32'h0000_0000;
     localparam logic [31:0] INPUT_CHANNELS_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // OUTPUT_HEIGHT, read and write. Rows of the result, at least 1.
+    // OUTPUT_HEIGHT, read and write. Rows of the result, at least 1. Driver: at least 1.
     localparam logic [31:0] OUTPUT_HEIGHT_OFFSET = 32'h0000_00CC;
     localparam logic [31:0] OUTPUT_HEIGHT_RESET = 32'h0000_0000;
     localparam logic [31:0] OUTPUT_HEIGHT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // OUTPUT_WIDTH, read and write. Columns of the result, at least 1.
+    // OUTPUT_WIDTH, read and write. Columns of the result, at least 1. Driver: at least 1.
     localparam logic [31:0] OUTPUT_WIDTH_OFFSET = 32'h0000_00D0;
     localparam logic [31:0] OUTPUT_WIDTH_RESET = 32'h0000_0000;
     localparam logic [31:0] OUTPUT_WIDTH_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // OUTPUT_CHANNELS, read and write. Channels of the result, at least 1; of pools equal to
-    // INPUT_CHANNELS.
+    // INPUT_CHANNELS. Driver: at least 1.
     localparam logic [31:0] OUTPUT_CHANNELS_OFFSET = 32'h0000_00D4;
     localparam logic [31:0] OUTPUT_CHANNELS_RESET = 32'h0000_0000;
     localparam logic [31:0] OUTPUT_CHANNELS_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // KERNEL_HEIGHT, read and write. Rows of the kernel or window, at least 1.
+    // KERNEL_HEIGHT, read and write. Rows of the kernel or window, at least 1. Driver: at least 1.
     localparam logic [31:0] KERNEL_HEIGHT_OFFSET = 32'h0000_00D8;
     localparam logic [31:0] KERNEL_HEIGHT_RESET = 32'h0000_0000;
     localparam logic [31:0] KERNEL_HEIGHT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // KERNEL_WIDTH, read and write. Columns of the kernel or window, at least 1.
+    // KERNEL_WIDTH, read and write. Columns of the kernel or window, at least 1. Driver: at least
+    // 1.
     localparam logic [31:0] KERNEL_WIDTH_OFFSET = 32'h0000_00DC;
     localparam logic [31:0] KERNEL_WIDTH_RESET = 32'h0000_0000;
     localparam logic [31:0] KERNEL_WIDTH_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // STRIDE_HEIGHT, read and write. Input rows from an output row to the next, at least 1.
+    // STRIDE_HEIGHT, read and write. Input rows from an output row to the next, at least 1. Driver:
+    // at least 1.
     localparam logic [31:0] STRIDE_HEIGHT_OFFSET = 32'h0000_00E0;
     localparam logic [31:0] STRIDE_HEIGHT_RESET = 32'h0000_0001;
     localparam logic [31:0] STRIDE_HEIGHT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // STRIDE_WIDTH, read and write. Input columns from an output column to the next, at least 1.
+    // Driver: at least 1.
     localparam logic [31:0] STRIDE_WIDTH_OFFSET = 32'h0000_00E4;
     localparam logic [31:0] STRIDE_WIDTH_RESET = 32'h0000_0001;
     localparam logic [31:0] STRIDE_WIDTH_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // DILATION_HEIGHT, read and write. Input rows from a kernel row to the next, at least 1.
+    // Driver: at least 1.
     localparam logic [31:0] DILATION_HEIGHT_OFFSET = 32'h0000_00E8;
     localparam logic [31:0] DILATION_HEIGHT_RESET = 32'h0000_0001;
     localparam logic [31:0] DILATION_HEIGHT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // DILATION_WIDTH, read and write. Input columns from a kernel column to the next, at least 1.
+    // Driver: at least 1.
     localparam logic [31:0] DILATION_WIDTH_OFFSET = 32'h0000_00EC;
     localparam logic [31:0] DILATION_WIDTH_RESET = 32'h0000_0001;
     localparam logic [31:0] DILATION_WIDTH_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -497,23 +506,25 @@ package systolic_array_registers_pkg;
     localparam logic [31:0] OFMAP_CHANNEL_STRIDE_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // INPUT_ZERO_POINT, read and write. Subtracted from each input; -128 to 127 in two's
-    // complement. Not used by pools.
+    // complement. Not used by pools. Driver: -128 to 127.
     localparam logic [31:0] INPUT_ZERO_POINT_OFFSET = 32'h0000_0110;
     localparam logic [31:0] INPUT_ZERO_POINT_RESET = 32'h0000_0000;
     localparam logic [31:0] INPUT_ZERO_POINT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // OUTPUT_ZERO_POINT, read and write. Added to each scaled sum; -128 to 127 in two's complement.
-    // Not used by pools.
+    // Not used by pools. Driver: -128 to 127.
     localparam logic [31:0] OUTPUT_ZERO_POINT_OFFSET = 32'h0000_0114;
     localparam logic [31:0] OUTPUT_ZERO_POINT_RESET = 32'h0000_0000;
     localparam logic [31:0] OUTPUT_ZERO_POINT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // CLIP_LOWEST, read and write. Least result, -128 to CLIP_HIGHEST in two's complement.
+    // CLIP_LOWEST, read and write. Least result, -128 to CLIP_HIGHEST in two's complement. Driver:
+    // at least -128, not above CLIP_HIGHEST.
     localparam logic [31:0] CLIP_LOWEST_OFFSET = 32'h0000_0118;
     localparam logic [31:0] CLIP_LOWEST_RESET = 32'h0000_0000;
     localparam logic [31:0] CLIP_LOWEST_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // CLIP_HIGHEST, read and write. Largest result, at most 127 in two's complement.
+    // CLIP_HIGHEST, read and write. Largest result, at most 127 in two's complement. Driver: -128
+    // to 127.
     localparam logic [31:0] CLIP_HIGHEST_OFFSET = 32'h0000_011C;
     localparam logic [31:0] CLIP_HIGHEST_RESET = 32'h0000_0000;
     localparam logic [31:0] CLIP_HIGHEST_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -528,6 +539,7 @@ package systolic_array_registers_pkg;
     localparam logic [31:0] ROUNDING_ORT = 32'h0000_0001;
 
     // SCALE_COUNT, read and write. Multipliers and shifts: 1, or one for each output channel.
+    // Driver: 1 or OUTPUT_CHANNELS.
     localparam logic [31:0] SCALE_COUNT_OFFSET = 32'h0000_0124;
     localparam logic [31:0] SCALE_COUNT_RESET = 32'h0000_0001;
     localparam logic [31:0] SCALE_COUNT_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -556,7 +568,7 @@ package systolic_array_registers_pkg;
 
     // ACCUMULATOR_START, read and write. Offset in the accumulator of the sum of output row 0,
     // column 0, channel 0; a multiple of 4. OUTPUT_HEIGHT x OUTPUT_WIDTH x OUTPUT_CHANNELS x int32
-    // without gaps. Used with CONTINUE or KEEP.
+    // without gaps. Used with CONTINUE or KEEP. Driver: a multiple of 4.
     localparam logic [31:0] ACCUMULATOR_START_OFFSET = 32'h0000_0130;
     localparam logic [31:0] ACCUMULATOR_START_RESET = 32'h0000_0000;
     localparam logic [31:0] ACCUMULATOR_START_WRITABLE_MASK = 32'hFFFF_FFFF;
@@ -677,72 +689,79 @@ package systolic_array_registers_pkg;
     // scaled by ADD_RESULT) + (((addend - ADDEND_ZERO_POINT) << ADD_LEFT_SHIFT) scaled by
     // ADD_ADDEND)) scaled by ADD_MULTIPLIER and ADD_SHIFT, + SUM_ZERO_POINT, limited to
     // SUM_CLIP_LOWEST to SUM_CLIP_HIGHEST. ROUNDING says how all three are scaled. Takes no time of
-    // its own. CLEAR sets it to 0. Not used by pools.
+    // its own. CLEAR sets it to 0. Not used by pools. Driver: at most 1.
     localparam logic [31:0] ADD_OFFSET = 32'h0000_01A0;
     localparam logic [31:0] ADD_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // ADDEND_START, read and write. Scratchpad offset of the addend for output row 0, column 0,
     // channel 0; int8, with the strides of the result. It may be OFMAP_START; else the two may not
-    // overlap.
+    // overlap. Driver: not above SCRATCHPAD_BYTES - 1.
     localparam logic [31:0] ADDEND_START_OFFSET = 32'h0000_01A4;
     localparam logic [31:0] ADDEND_START_RESET = 32'h0000_0000;
     localparam logic [31:0] ADDEND_START_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // ADDEND_ZERO_POINT, read and write. Subtracted from each addend; -128 to 127 in two's
-    // complement.
+    // complement. Driver: -128 to 127.
     localparam logic [31:0] ADDEND_ZERO_POINT_OFFSET = 32'h0000_01A8;
     localparam logic [31:0] ADDEND_ZERO_POINT_RESET = 32'h0000_0000;
     localparam logic [31:0] ADDEND_ZERO_POINT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // ADD_LEFT_SHIFT, read and write. Bits that both summands are shifted left by before they are
-    // scaled, 0 to 22.
+    // scaled, 0 to 22. Driver: at most 22.
     localparam logic [31:0] ADD_LEFT_SHIFT_OFFSET = 32'h0000_01AC;
     localparam logic [31:0] ADD_LEFT_SHIFT_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_LEFT_SHIFT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // ADD_RESULT_MULTIPLIER, read and write. Multiplier of the result, 0 to 2^31 - 1.
+    // ADD_RESULT_MULTIPLIER, read and write. Multiplier of the result, 0 to 2^31 - 1. Driver: at
+    // most 2147483647.
     localparam logic [31:0] ADD_RESULT_MULTIPLIER_OFFSET = 32'h0000_01B0;
     localparam logic [31:0] ADD_RESULT_MULTIPLIER_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_RESULT_MULTIPLIER_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // ADD_RESULT_SHIFT, read and write. Shift of the result, -31 to 30 in two's complement,
-    // negative ones shift right.
+    // negative ones shift right. Driver: -31 to 30.
     localparam logic [31:0] ADD_RESULT_SHIFT_OFFSET = 32'h0000_01B4;
     localparam logic [31:0] ADD_RESULT_SHIFT_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_RESULT_SHIFT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // ADD_ADDEND_MULTIPLIER, read and write. Multiplier of the addend, 0 to 2^31 - 1.
+    // ADD_ADDEND_MULTIPLIER, read and write. Multiplier of the addend, 0 to 2^31 - 1. Driver: at
+    // most 2147483647.
     localparam logic [31:0] ADD_ADDEND_MULTIPLIER_OFFSET = 32'h0000_01B8;
     localparam logic [31:0] ADD_ADDEND_MULTIPLIER_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_ADDEND_MULTIPLIER_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // ADD_ADDEND_SHIFT, read and write. Shift of the addend, as ADD_RESULT_SHIFT.
+    // ADD_ADDEND_SHIFT, read and write. Shift of the addend, as ADD_RESULT_SHIFT. Driver: -31 to
+    // 30.
     localparam logic [31:0] ADD_ADDEND_SHIFT_OFFSET = 32'h0000_01BC;
     localparam logic [31:0] ADD_ADDEND_SHIFT_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_ADDEND_SHIFT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // ADD_MULTIPLIER, read and write. Multiplier of the sum of both, 0 to 2^31 - 1.
+    // ADD_MULTIPLIER, read and write. Multiplier of the sum of both, 0 to 2^31 - 1. Driver: at most
+    // 2147483647.
     localparam logic [31:0] ADD_MULTIPLIER_OFFSET = 32'h0000_01C0;
     localparam logic [31:0] ADD_MULTIPLIER_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_MULTIPLIER_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // ADD_SHIFT, read and write. Shift of the sum of both, as ADD_RESULT_SHIFT.
+    // ADD_SHIFT, read and write. Shift of the sum of both, as ADD_RESULT_SHIFT. Driver: -31 to 30.
     localparam logic [31:0] ADD_SHIFT_OFFSET = 32'h0000_01C4;
     localparam logic [31:0] ADD_SHIFT_RESET = 32'h0000_0000;
     localparam logic [31:0] ADD_SHIFT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // SUM_ZERO_POINT, read and write. Added to the scaled sum; -128 to 127 in two's complement.
+    // Driver: -128 to 127.
     localparam logic [31:0] SUM_ZERO_POINT_OFFSET = 32'h0000_01C8;
     localparam logic [31:0] SUM_ZERO_POINT_RESET = 32'h0000_0000;
     localparam logic [31:0] SUM_ZERO_POINT_WRITABLE_MASK = 32'hFFFF_FFFF;
 
     // SUM_CLIP_LOWEST, read and write. Least sum, -128 to SUM_CLIP_HIGHEST in two's complement.
+    // Driver: at least -128, not above SUM_CLIP_HIGHEST.
     localparam logic [31:0] SUM_CLIP_LOWEST_OFFSET = 32'h0000_01CC;
     localparam logic [31:0] SUM_CLIP_LOWEST_RESET = 32'h0000_0000;
     localparam logic [31:0] SUM_CLIP_LOWEST_WRITABLE_MASK = 32'hFFFF_FFFF;
 
-    // SUM_CLIP_HIGHEST, read and write. Largest sum, at most 127 in two's complement.
+    // SUM_CLIP_HIGHEST, read and write. Largest sum, at most 127 in two's complement. Driver: -128
+    // to 127.
     localparam logic [31:0] SUM_CLIP_HIGHEST_OFFSET = 32'h0000_01D0;
     localparam logic [31:0] SUM_CLIP_HIGHEST_RESET = 32'h0000_0000;
     localparam logic [31:0] SUM_CLIP_HIGHEST_WRITABLE_MASK = 32'hFFFF_FFFF;

@@ -48,6 +48,7 @@ struct umakit_mac_array_register_file {
 struct umakit_mac_array_job {
     struct umakit_mac_array_convolution convolution;
     uint64_t macs;
+    uint64_t slots; /* multiply-accumulates that its folds have room for */
     uint64_t compute_cycles;
     uint64_t drain_cycles;
     uint64_t remaining_cycles; /* 0: no job is running */

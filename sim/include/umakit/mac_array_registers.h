@@ -78,71 +78,81 @@
 
 /*
  * IFMAP_ADDRESS, read and write. Bus address of the input, INPUT_CHANNELS x
- * INPUT_HEIGHT x INPUT_WIDTH.
+ * INPUT_HEIGHT x INPUT_WIDTH. Driver: a multiple of 4.
  */
 #define UMAKIT_MAC_ARRAY_IFMAP_ADDRESS_OFFSET 0x0014u
 #define UMAKIT_MAC_ARRAY_IFMAP_ADDRESS_RESET 0x00000000u
 
 /*
  * WEIGHTS_ADDRESS, read and write. Bus address of the weights,
- * OUTPUT_CHANNELS x INPUT_CHANNELS x KERNEL_HEIGHT x KERNEL_WIDTH.
+ * OUTPUT_CHANNELS x INPUT_CHANNELS x KERNEL_HEIGHT x KERNEL_WIDTH. Driver: a
+ * multiple of 4.
  */
 #define UMAKIT_MAC_ARRAY_WEIGHTS_ADDRESS_OFFSET 0x0018u
 #define UMAKIT_MAC_ARRAY_WEIGHTS_ADDRESS_RESET 0x00000000u
 
 /*
  * RESULT_ADDRESS, read and write. Bus address of the result, OUTPUT_CHANNELS
- * x INPUT_HEIGHT x INPUT_WIDTH; may not overlap an operand.
+ * x INPUT_HEIGHT x INPUT_WIDTH; may not overlap an operand. Driver: a
+ * multiple of 4.
  */
 #define UMAKIT_MAC_ARRAY_RESULT_ADDRESS_OFFSET 0x001Cu
 #define UMAKIT_MAC_ARRAY_RESULT_ADDRESS_RESET 0x00000000u
 
-/* INPUT_CHANNELS, read and write. Channels of the input, at least 1. */
+/*
+ * INPUT_CHANNELS, read and write. Channels of the input, at least 1. Driver:
+ * at least 1.
+ */
 #define UMAKIT_MAC_ARRAY_INPUT_CHANNELS_OFFSET 0x0020u
 #define UMAKIT_MAC_ARRAY_INPUT_CHANNELS_RESET 0x00000000u
 
 /*
  * INPUT_HEIGHT, read and write. Rows of the input and of the result, at least
- * 1.
+ * 1. Driver: at least 1.
  */
 #define UMAKIT_MAC_ARRAY_INPUT_HEIGHT_OFFSET 0x0024u
 #define UMAKIT_MAC_ARRAY_INPUT_HEIGHT_RESET 0x00000000u
 
 /*
  * INPUT_WIDTH, read and write. Columns of the input and of the result, at
- * least 1.
+ * least 1. Driver: at least 1.
  */
 #define UMAKIT_MAC_ARRAY_INPUT_WIDTH_OFFSET 0x0028u
 #define UMAKIT_MAC_ARRAY_INPUT_WIDTH_RESET 0x00000000u
 
-/* OUTPUT_CHANNELS, read and write. Channels of the result, at least 1. */
+/*
+ * OUTPUT_CHANNELS, read and write. Channels of the result, at least 1.
+ * Driver: at least 1.
+ */
 #define UMAKIT_MAC_ARRAY_OUTPUT_CHANNELS_OFFSET 0x002Cu
 #define UMAKIT_MAC_ARRAY_OUTPUT_CHANNELS_RESET 0x00000000u
 
 /*
  * KERNEL_HEIGHT, read and write. Rows of the kernel, at least 1; may exceed
- * the input's.
+ * the input's. Driver: at least 1.
  */
 #define UMAKIT_MAC_ARRAY_KERNEL_HEIGHT_OFFSET 0x0030u
 #define UMAKIT_MAC_ARRAY_KERNEL_HEIGHT_RESET 0x00000000u
 
 /*
  * KERNEL_WIDTH, read and write. Columns of the kernel, at least 1; may exceed
- * the input's.
+ * the input's. Driver: at least 1.
  */
 #define UMAKIT_MAC_ARRAY_KERNEL_WIDTH_OFFSET 0x0034u
 #define UMAKIT_MAC_ARRAY_KERNEL_WIDTH_RESET 0x00000000u
 
 /*
  * PAD_TOP, read and write. Rows of zeros above the input, less than
- * KERNEL_HEIGHT; below it are KERNEL_HEIGHT - 1 - PAD_TOP.
+ * KERNEL_HEIGHT; below it are KERNEL_HEIGHT - 1 - PAD_TOP. Driver: not above
+ * KERNEL_HEIGHT - 1.
  */
 #define UMAKIT_MAC_ARRAY_PAD_TOP_OFFSET 0x0038u
 #define UMAKIT_MAC_ARRAY_PAD_TOP_RESET 0x00000000u
 
 /*
  * PAD_LEFT, read and write. Columns of zeros left of the input, less than
- * KERNEL_WIDTH; right of it are KERNEL_WIDTH - 1 - PAD_LEFT.
+ * KERNEL_WIDTH; right of it are KERNEL_WIDTH - 1 - PAD_LEFT. Driver: not
+ * above KERNEL_WIDTH - 1.
  */
 #define UMAKIT_MAC_ARRAY_PAD_LEFT_OFFSET 0x003Cu
 #define UMAKIT_MAC_ARRAY_PAD_LEFT_RESET 0x00000000u

@@ -127,6 +127,20 @@ struct umakit_event {
 /* Report an event that has ended; it is dropped while nothing is recorded. */
 void umakit_host_event(umakit_host *host, const struct umakit_event *event);
 
+/* Accesses to a memory of the device. Each figure may be UMAKIT_UNKNOWN. */
+struct umakit_memory_access {
+    const char *memory;     /* its name in accel.toml, at most 23 bytes */
+    uint64_t reads;         /* accesses, each of at most the memory's width */
+    uint64_t read_bytes;    /* of these, the bytes that were asked for */
+    uint64_t writes;
+    uint64_t written_bytes;
+};
+
+/* Report accesses, which are added to those of the memory that were reported before. At most 8
+ * memories have names; accesses to one that is never named are unknown. All may be 0, which says
+ * that the memory is counted. */
+void umakit_host_access(umakit_host *host, const struct umakit_memory_access *access);
+
 /* The simulator itself cannot go on: say why in one sentence without a full stop, of at
  * most 511 bytes. The first one counts. From then on registers read as all ones, waits
  * fail with UMAKIT_DEVICE_ERROR, the table's functions are not called any more, and `uma run`

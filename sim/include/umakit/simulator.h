@@ -47,7 +47,7 @@ struct umakit_simulator_counters {
     uint64_t clock;          /* cycles */
     uint64_t jobs;           /* of the array, ran to their end */
     uint64_t failed_jobs;    /* of the array, refused, stopped or cut off */
-    uint64_t macs;           /* that folds had room for */
+    uint64_t macs;           /* that folds had room for; 0 of a simulator of your own */
     uint64_t useful_macs;    /* without those that only fill up folds */
     uint64_t compute_cycles; /* the array or the pooling stage works */
     uint64_t drain_cycles;   /* results move out of the array */
@@ -104,6 +104,24 @@ void umakit_simulator_record_events(umakit_device *device, struct umakit_event_e
                                     size_t capacity);
 size_t umakit_simulator_events(const umakit_device *device);
 
+/* Memories whose accesses are counted. */
+#define UMAKIT_MEMORY_COUNT 8u
+
+/* Accesses to a memory since the last reset, see umakit_memory_access; what is not known is
+ * UMAKIT_UNKNOWN. */
+struct umakit_memory_counters {
+    char name[UMAKIT_ENGINE_BYTES]; /* empty: not used */
+    uint64_t reads;
+    uint64_t read_bytes;
+    uint64_t writes;
+    uint64_t written_bytes;
+};
+
+/* Copy out the counters of all memories in the order in which they were named first, and what
+ * follows them empty. Of a device that is NULL or has failed all are empty. */
+void umakit_simulator_memories(const umakit_device *device,
+                               struct umakit_memory_counters counters[UMAKIT_MEMORY_COUNT]);
+
 /* Create a simulator of your own and bring it into its state after power-on. If that fails,
  * the device answers as one that has failed, and umakit_simulator_failure says why. */
 void umakit_simulator_open(umakit_device *device, const struct umakit_own_simulator *table);
@@ -151,11 +169,13 @@ struct umakit_device {
     void *simulator; /* first argument of its functions */
     struct umakit_simulator_counters counters;
     struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
+    uint64_t unresolved; /* accesses of the simulator that no window has, or of another direction */
     uint32_t map_alignment; /* what mapped memory is a multiple of */
     uint32_t scatter; /* seed of the places of buffers in their slots; 0: at the begin */
     struct umakit_fault_slot faults[UMAKIT_FAULT_COUNT];
     struct umakit_simulator_trace trace;
     struct umakit_simulator_event_record events;
+    struct umakit_memory_counters memories[UMAKIT_MEMORY_COUNT];
     char failure[UMAKIT_FAILURE_BYTES]; /* empty: it did not fail */
 };
 

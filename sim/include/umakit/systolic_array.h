@@ -133,6 +133,10 @@ struct umakit_systolic_array_config {
     void *accumulator;
     uint32_t accumulator_bytes;   /* a multiple of 4 */
     uint32_t command_queue_depth; /* 0: no queue; to UMAKIT_SYSTOLIC_ARRAY_QUEUE_DEPTH */
+
+    /* Of the scratchpad's accesses (umakit_simulator_memories), valid to the end of the
+     * program; NULL: scratchpad. */
+    const char *scratchpad_name;
 };
 
 /* What a transfer or a job that ended did when; times are those of `clock` of

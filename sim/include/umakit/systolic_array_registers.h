@@ -282,7 +282,10 @@
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_BUS_ADDRESS_OFFSET 0x0060u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_BUS_ADDRESS_RESET 0x00000000u
 
-/* DMA_SCRATCHPAD_START, read and write. First byte in the scratchpad. */
+/*
+ * DMA_SCRATCHPAD_START, read and write. First byte in the scratchpad. Driver:
+ * not above SCRATCHPAD_BYTES - 1.
+ */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_SCRATCHPAD_START_OFFSET 0x0064u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_SCRATCHPAD_START_RESET 0x00000000u
 
@@ -296,19 +299,19 @@
 
 /*
  * DMA_ROW_BYTES, read and write. Bytes that follow each other without a gap,
- * at least 1.
+ * at least 1. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_ROW_BYTES_OFFSET 0x006Cu
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_ROW_BYTES_RESET 0x00000000u
 
 /*
  * DMA_ROWS, read and write. Rows in a plane, at least 1. A 1-D transfer has
- * one row and one plane.
+ * one row and one plane. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_ROWS_OFFSET 0x0070u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_ROWS_RESET 0x00000001u
 
-/* DMA_PLANES, read and write. Planes, at least 1. */
+/* DMA_PLANES, read and write. Planes, at least 1. Driver: at least 1. */
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_PLANES_OFFSET 0x0074u
 #define UMAKIT_SYSTOLIC_ARRAY_DMA_PLANES_RESET 0x00000001u
 
@@ -379,7 +382,7 @@
 
 /*
  * IFMAP_START, read and write. Scratchpad offset of input row 0, column 0,
- * channel 0; int8.
+ * channel 0; int8. Driver: not above SCRATCHPAD_BYTES - 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_IFMAP_START_OFFSET 0x00A8u
 #define UMAKIT_SYSTOLIC_ARRAY_IFMAP_START_RESET 0x00000000u
@@ -389,27 +392,31 @@
  * Convolution: ceil(OUTPUT_CHANNELS / ARRAY_COLUMNS) blocks of KERNEL_HEIGHT
  * x KERNEL_WIDTH x INPUT_CHANNELS x ARRAY_COLUMNS, the last one padded with
  * anything. Depthwise: KERNEL_HEIGHT x KERNEL_WIDTH x OUTPUT_CHANNELS.
+ * Driver: not above SCRATCHPAD_BYTES - 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_WEIGHTS_START_OFFSET 0x00ACu
 #define UMAKIT_SYSTOLIC_ARRAY_WEIGHTS_START_RESET 0x00000000u
 
 /*
  * BIAS_START, read and write. Scratchpad offset of the bias, OUTPUT_CHANNELS
- * x int32; a multiple of 4.
+ * x int32; a multiple of 4. Driver: a multiple of 4, not above
+ * SCRATCHPAD_BYTES - 4.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_BIAS_START_OFFSET 0x00B0u
 #define UMAKIT_SYSTOLIC_ARRAY_BIAS_START_RESET 0x00000000u
 
 /*
  * MULTIPLIERS_START, read and write. Scratchpad offset of the multipliers,
- * SCALE_COUNT x int32; a multiple of 4.
+ * SCALE_COUNT x int32; a multiple of 4. Driver: a multiple of 4, not above
+ * SCRATCHPAD_BYTES - 4.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_MULTIPLIERS_START_OFFSET 0x00B4u
 #define UMAKIT_SYSTOLIC_ARRAY_MULTIPLIERS_START_RESET 0x00000000u
 
 /*
  * SHIFTS_START, read and write. Scratchpad offset of the shifts, SCALE_COUNT
- * x int8: -31 to 30, negative ones shift right.
+ * x int8: -31 to 30, negative ones shift right. Driver: not above
+ * SCRATCHPAD_BYTES - 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_SHIFTS_START_OFFSET 0x00B8u
 #define UMAKIT_SYSTOLIC_ARRAY_SHIFTS_START_RESET 0x00000000u
@@ -417,21 +424,21 @@
 /*
  * OFMAP_START, read and write. Scratchpad offset of output row 0, column 0,
  * channel 0; int8. From its first to its last byte the result may not overlap
- * an operand.
+ * an operand. Driver: not above SCRATCHPAD_BYTES - 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_OFMAP_START_OFFSET 0x00BCu
 #define UMAKIT_SYSTOLIC_ARRAY_OFMAP_START_RESET 0x00000000u
 
 /*
  * INPUT_HEIGHT, read and write. Rows of the input in the scratchpad, at least
- * 1; outside them is padding.
+ * 1; outside them is padding. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_HEIGHT_OFFSET 0x00C0u
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_HEIGHT_RESET 0x00000000u
 
 /*
  * INPUT_WIDTH, read and write. Columns of the input in the scratchpad, at
- * least 1; outside them is padding.
+ * least 1; outside them is padding. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_WIDTH_OFFSET 0x00C4u
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_WIDTH_RESET 0x00000000u
@@ -439,60 +446,70 @@
 /*
  * INPUT_CHANNELS, read and write. Channels of the input, at least 1.
  * Depthwise: OUTPUT_CHANNELS is a multiple of it, and output channel o reads
- * input channel o / (OUTPUT_CHANNELS / INPUT_CHANNELS).
+ * input channel o / (OUTPUT_CHANNELS / INPUT_CHANNELS). Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_CHANNELS_OFFSET 0x00C8u
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_CHANNELS_RESET 0x00000000u
 
-/* OUTPUT_HEIGHT, read and write. Rows of the result, at least 1. */
+/*
+ * OUTPUT_HEIGHT, read and write. Rows of the result, at least 1. Driver: at
+ * least 1.
+ */
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_HEIGHT_OFFSET 0x00CCu
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_HEIGHT_RESET 0x00000000u
 
-/* OUTPUT_WIDTH, read and write. Columns of the result, at least 1. */
+/*
+ * OUTPUT_WIDTH, read and write. Columns of the result, at least 1. Driver: at
+ * least 1.
+ */
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_WIDTH_OFFSET 0x00D0u
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_WIDTH_RESET 0x00000000u
 
 /*
  * OUTPUT_CHANNELS, read and write. Channels of the result, at least 1; of
- * pools equal to INPUT_CHANNELS.
+ * pools equal to INPUT_CHANNELS. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_CHANNELS_OFFSET 0x00D4u
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_CHANNELS_RESET 0x00000000u
 
-/* KERNEL_HEIGHT, read and write. Rows of the kernel or window, at least 1. */
+/*
+ * KERNEL_HEIGHT, read and write. Rows of the kernel or window, at least 1.
+ * Driver: at least 1.
+ */
 #define UMAKIT_SYSTOLIC_ARRAY_KERNEL_HEIGHT_OFFSET 0x00D8u
 #define UMAKIT_SYSTOLIC_ARRAY_KERNEL_HEIGHT_RESET 0x00000000u
 
 /*
  * KERNEL_WIDTH, read and write. Columns of the kernel or window, at least 1.
+ * Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_KERNEL_WIDTH_OFFSET 0x00DCu
 #define UMAKIT_SYSTOLIC_ARRAY_KERNEL_WIDTH_RESET 0x00000000u
 
 /*
  * STRIDE_HEIGHT, read and write. Input rows from an output row to the next,
- * at least 1.
+ * at least 1. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_STRIDE_HEIGHT_OFFSET 0x00E0u
 #define UMAKIT_SYSTOLIC_ARRAY_STRIDE_HEIGHT_RESET 0x00000001u
 
 /*
  * STRIDE_WIDTH, read and write. Input columns from an output column to the
- * next, at least 1.
+ * next, at least 1. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_STRIDE_WIDTH_OFFSET 0x00E4u
 #define UMAKIT_SYSTOLIC_ARRAY_STRIDE_WIDTH_RESET 0x00000001u
 
 /*
  * DILATION_HEIGHT, read and write. Input rows from a kernel row to the next,
- * at least 1.
+ * at least 1. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DILATION_HEIGHT_OFFSET 0x00E8u
 #define UMAKIT_SYSTOLIC_ARRAY_DILATION_HEIGHT_RESET 0x00000001u
 
 /*
  * DILATION_WIDTH, read and write. Input columns from a kernel column to the
- * next, at least 1.
+ * next, at least 1. Driver: at least 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_DILATION_WIDTH_OFFSET 0x00ECu
 #define UMAKIT_SYSTOLIC_ARRAY_DILATION_WIDTH_RESET 0x00000001u
@@ -547,28 +564,28 @@
 
 /*
  * INPUT_ZERO_POINT, read and write. Subtracted from each input; -128 to 127
- * in two's complement. Not used by pools.
+ * in two's complement. Not used by pools. Driver: -128 to 127.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_ZERO_POINT_OFFSET 0x0110u
 #define UMAKIT_SYSTOLIC_ARRAY_INPUT_ZERO_POINT_RESET 0x00000000u
 
 /*
  * OUTPUT_ZERO_POINT, read and write. Added to each scaled sum; -128 to 127 in
- * two's complement. Not used by pools.
+ * two's complement. Not used by pools. Driver: -128 to 127.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_ZERO_POINT_OFFSET 0x0114u
 #define UMAKIT_SYSTOLIC_ARRAY_OUTPUT_ZERO_POINT_RESET 0x00000000u
 
 /*
  * CLIP_LOWEST, read and write. Least result, -128 to CLIP_HIGHEST in two's
- * complement.
+ * complement. Driver: at least -128, not above CLIP_HIGHEST.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CLIP_LOWEST_OFFSET 0x0118u
 #define UMAKIT_SYSTOLIC_ARRAY_CLIP_LOWEST_RESET 0x00000000u
 
 /*
  * CLIP_HIGHEST, read and write. Largest result, at most 127 in two's
- * complement.
+ * complement. Driver: -128 to 127.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_CLIP_HIGHEST_OFFSET 0x011Cu
 #define UMAKIT_SYSTOLIC_ARRAY_CLIP_HIGHEST_RESET 0x00000000u
@@ -583,7 +600,7 @@
 
 /*
  * SCALE_COUNT, read and write. Multipliers and shifts: 1, or one for each
- * output channel.
+ * output channel. Driver: 1 or OUTPUT_CHANNELS.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_SCALE_COUNT_OFFSET 0x0124u
 #define UMAKIT_SYSTOLIC_ARRAY_SCALE_COUNT_RESET 0x00000001u
@@ -619,7 +636,7 @@
  * ACCUMULATOR_START, read and write. Offset in the accumulator of the sum of
  * output row 0, column 0, channel 0; a multiple of 4. OUTPUT_HEIGHT x
  * OUTPUT_WIDTH x OUTPUT_CHANNELS x int32 without gaps. Used with CONTINUE or
- * KEEP.
+ * KEEP. Driver: a multiple of 4.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_START_OFFSET 0x0130u
 #define UMAKIT_SYSTOLIC_ARRAY_ACCUMULATOR_START_RESET 0x00000000u
@@ -775,7 +792,7 @@
  * ADDEND_ZERO_POINT) << ADD_LEFT_SHIFT) scaled by ADD_ADDEND)) scaled by
  * ADD_MULTIPLIER and ADD_SHIFT, + SUM_ZERO_POINT, limited to SUM_CLIP_LOWEST
  * to SUM_CLIP_HIGHEST. ROUNDING says how all three are scaled. Takes no time
- * of its own. CLEAR sets it to 0. Not used by pools.
+ * of its own. CLEAR sets it to 0. Not used by pools. Driver: at most 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_OFFSET 0x01A0u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_RESET 0x00000000u
@@ -783,82 +800,85 @@
 /*
  * ADDEND_START, read and write. Scratchpad offset of the addend for output
  * row 0, column 0, channel 0; int8, with the strides of the result. It may be
- * OFMAP_START; else the two may not overlap.
+ * OFMAP_START; else the two may not overlap. Driver: not above
+ * SCRATCHPAD_BYTES - 1.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADDEND_START_OFFSET 0x01A4u
 #define UMAKIT_SYSTOLIC_ARRAY_ADDEND_START_RESET 0x00000000u
 
 /*
  * ADDEND_ZERO_POINT, read and write. Subtracted from each addend; -128 to 127
- * in two's complement.
+ * in two's complement. Driver: -128 to 127.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADDEND_ZERO_POINT_OFFSET 0x01A8u
 #define UMAKIT_SYSTOLIC_ARRAY_ADDEND_ZERO_POINT_RESET 0x00000000u
 
 /*
  * ADD_LEFT_SHIFT, read and write. Bits that both summands are shifted left by
- * before they are scaled, 0 to 22.
+ * before they are scaled, 0 to 22. Driver: at most 22.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_LEFT_SHIFT_OFFSET 0x01ACu
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_LEFT_SHIFT_RESET 0x00000000u
 
 /*
  * ADD_RESULT_MULTIPLIER, read and write. Multiplier of the result, 0 to 2^31
- * - 1.
+ * - 1. Driver: at most 2147483647.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_MULTIPLIER_OFFSET 0x01B0u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_MULTIPLIER_RESET 0x00000000u
 
 /*
  * ADD_RESULT_SHIFT, read and write. Shift of the result, -31 to 30 in two's
- * complement, negative ones shift right.
+ * complement, negative ones shift right. Driver: -31 to 30.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_SHIFT_OFFSET 0x01B4u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_RESULT_SHIFT_RESET 0x00000000u
 
 /*
  * ADD_ADDEND_MULTIPLIER, read and write. Multiplier of the addend, 0 to 2^31
- * - 1.
+ * - 1. Driver: at most 2147483647.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_MULTIPLIER_OFFSET 0x01B8u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_MULTIPLIER_RESET 0x00000000u
 
 /*
  * ADD_ADDEND_SHIFT, read and write. Shift of the addend, as ADD_RESULT_SHIFT.
+ * Driver: -31 to 30.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_SHIFT_OFFSET 0x01BCu
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_ADDEND_SHIFT_RESET 0x00000000u
 
 /*
  * ADD_MULTIPLIER, read and write. Multiplier of the sum of both, 0 to 2^31 -
- * 1.
+ * 1. Driver: at most 2147483647.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_MULTIPLIER_OFFSET 0x01C0u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_MULTIPLIER_RESET 0x00000000u
 
 /*
  * ADD_SHIFT, read and write. Shift of the sum of both, as ADD_RESULT_SHIFT.
+ * Driver: -31 to 30.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_SHIFT_OFFSET 0x01C4u
 #define UMAKIT_SYSTOLIC_ARRAY_ADD_SHIFT_RESET 0x00000000u
 
 /*
  * SUM_ZERO_POINT, read and write. Added to the scaled sum; -128 to 127 in
- * two's complement.
+ * two's complement. Driver: -128 to 127.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_SUM_ZERO_POINT_OFFSET 0x01C8u
 #define UMAKIT_SYSTOLIC_ARRAY_SUM_ZERO_POINT_RESET 0x00000000u
 
 /*
  * SUM_CLIP_LOWEST, read and write. Least sum, -128 to SUM_CLIP_HIGHEST in
- * two's complement.
+ * two's complement. Driver: at least -128, not above SUM_CLIP_HIGHEST.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_LOWEST_OFFSET 0x01CCu
 #define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_LOWEST_RESET 0x00000000u
 
 /*
  * SUM_CLIP_HIGHEST, read and write. Largest sum, at most 127 in two's
- * complement.
+ * complement. Driver: -128 to 127.
  */
 #define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_HIGHEST_OFFSET 0x01D0u
 #define UMAKIT_SYSTOLIC_ARRAY_SUM_CLIP_HIGHEST_RESET 0x00000000u

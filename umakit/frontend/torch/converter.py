@@ -42,6 +42,20 @@ HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
+def is_activation(node: Node) -> bool:
+    """Whether a node is an activation that may end a quantized layer."""
+    return node.op == "call_function" and node.target.__name__ in ACTIVATIONS
+
+
+def ends_quantized_layer(node: Node) -> bool:
+    """Whether an activation is quantized, alone or with further ones."""
+    return any(
+        is_quantized_operator(user, "quantize")
+        or (is_activation(user) and ends_quantized_layer(user))
+        for user in node.users
+    )
+
+
 class Converter(Importer):  # type: ignore[misc]
     """Translates a static program into a Relax module; calls carry their nodes' names.
 
@@ -188,10 +202,12 @@ class Converter(Importer):  # type: ignore[misc]
 
     def _label_of(self, node: Node) -> str:
         """The name of a node; a quantize or dequantize is called after what it is about."""
+        follows = False
         while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
+            follows = True
             is_weight = not self.depends_on_inputs(node.args[0])
             node = next(iter(node.users)) if is_weight else node.args[0]
-        while node.op == "call_function" and node.target.__name__ in ACTIVATIONS:
+        while is_activation(node) and (follows or ends_quantized_layer(node)):
             source = node.args[0]
             if source.op != "call_function" or is_quantized_operator(source, "dequantize"):
                 break

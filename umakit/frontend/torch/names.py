@@ -18,8 +18,15 @@ FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 LIBRARY = re.compile(r"[\\/]torch[\\/](nn|_|fx|export|utils|functional|autograd)|^<")
 
 
+NUMBER = re.compile(r"(_\d+)+$")
+"""What torch puts behind names of nodes of the same operator anywhere in the model."""
+
+
 class Names:
-    """Names of nodes: the path of a module of one operator, else the path and the node's name.
+    """Names of nodes: the path of a module of one operator, else the path and the operator.
+
+    Operators of the same kind in a module are numbered there, as torch numbers those of the whole
+    model, so that a change of one module renames nothing in another one.
 
     Args:
         program: the exported program, before it is decomposed.
@@ -38,15 +45,36 @@ class Names:
             for position, letter in enumerate(path)
             if letter == "."
         }
+        self._labels = self._all_labels()
 
     def label(self, node: torch.fx.Node) -> str:
         """The name of a node of the program, or of one that it was decomposed into."""
         origin = self._origin(node)
-        path = self._paths.get(origin, _module_path(node))
-        if not path:
-            return origin
-        alone = self._counts[path] == 1 and path not in self._parents
-        return path if alone else f"{path}.{origin}"
+        if origin in self._labels:
+            return self._labels[origin]
+        path = _module_path(node)
+        return f"{path}.{origin}" if path else origin
+
+    def _all_labels(self) -> dict[str, str]:
+        """Return a unique name for each node of the program."""
+        alone = {path for path, count in self._counts.items() if path and count == 1}
+        alone -= self._parents
+        taken, numbers = set(alone), Counter[str]()
+        labels = {}
+        for node in self._nodes:
+            path = self._paths[node.name]
+            if path in alone:
+                labels[node.name] = path
+                continue
+            first = ".".join(filter(None, (path, NUMBER.sub("", node.name))))
+            label = f"{first}_{numbers[first]}" if numbers[first] else first
+            while label in taken:
+                numbers[first] += 1
+                label = f"{first}_{numbers[first]}"
+            numbers[first] += 1
+            taken.add(label)
+            labels[node.name] = label
+        return labels
 
     def sources(self) -> dict[str, SourceOperator]:
         """Return the operators of the program by their names, in its order."""
@@ -54,7 +82,7 @@ class Names:
         for number, node in enumerate(self._nodes):
             name = self.label(node)
             path, kind = self._paths[node.name], operator_of(node)
-            found.setdefault(name, SourceOperator(name, str(node.name), number, path, kind))
+            found[name] = SourceOperator(name, str(node.name), number, path, kind)
         return found
 
     def error(self, node: torch.fx.Node, what: str, fix: str = "") -> ModelError:

@@ -101,8 +101,19 @@ def network_bound(
             `spilled_bytes`.
     """
     macs = sum(step.macs for step in steps if step.where == where)
-    moved = compulsory_bytes(steps, outputs, where)
-    total = sum(moved.values()) + spilled
+    return bound_of(macs, compulsory_bytes(steps, outputs, where), limits, spilled)
+
+
+def bound_of(macs: int, moved: Mapping[str, int], limits: Limits, others: int = 0) -> CycleBound:
+    """Return the bound of work and of bytes that have to cross the bus.
+
+    Args:
+        macs: multiply-accumulates.
+        moved: bytes by role, as of `compulsory_bytes`.
+        limits: what the accelerator's description says.
+        others: further bytes, of which it is not known which engine copies them.
+    """
+    total = sum(moved.values()) + others
     peak, width = limits.macs_per_cycle, limits.bytes_per_cycle
     unknown = tuple(
         f"{name}: {limits.unknown.get(name, 'not described')}"

@@ -28,6 +28,8 @@ class Access(BaseModel):
             others are written; `error`: none is.
         busy: what registers do that are written while an engine works. `kept`: they keep what is
             written, for the next command, and the work goes on with what they held before.
+        outside: answer to a command that uses numbers beyond the limits of registers and fields:
+            `error`; empty: unknown.
         error, clear: `REGISTER` or `REGISTER.FIELD`; empty: `error` and `stop` of `[job]`.
         size: bytes from the first register to the end of the last hole, or None: the size of all
             registers, rounded up to a power of two.
@@ -39,6 +41,7 @@ class Access(BaseModel):
     wrong: Answer = ""
     reserved: Literal["", "ignored", "error"] = ""
     busy: Literal["", "kept"] = ""
+    outside: Literal["", "error"] = ""
     error: str = ""
     clear: str = ""
     size: Annotated[int, Field(gt=0, le=1 << 20, multiple_of=4)] | None = None
@@ -46,7 +49,7 @@ class Access(BaseModel):
     @property
     def reports_errors(self) -> bool:
         """Whether an answer is `error`."""
-        return "error" in (self.holes, self.wrong, self.reserved)
+        return "error" in (self.holes, self.wrong, self.reserved, self.outside)
 
     @model_validator(mode="after")
     def _pair(self) -> Self:

@@ -43,8 +43,8 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 75)
 
 
-def _block_comment(text: str) -> Code:
-    text = text.strip()
+def _block_comment(*texts: str) -> Code:
+    text = " ".join(each.strip() for each in texts if each.strip())
     line = f"/* {text} */"
     if len(line) <= 78:
         return Code(line)

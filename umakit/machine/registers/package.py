@@ -73,7 +73,8 @@ def _wrapped(text: str, indentation: int) -> list[str]:
     ]
 
 
-def _comment(text: str) -> Code:
+def _comment(*texts: str) -> Code:
     """Return a comment of several lines, of which the template indents the first one."""
+    text = " ".join(each.strip() for each in texts if each.strip())
     space = " " * INDENTATION
     return Code(f"\n{space}".join(f"// {line}" for line in _wrapped(text, INDENTATION)))

@@ -20,22 +20,20 @@ from pydantic import (
 from umakit.errors import RegisterMapError
 from umakit.machine.config_faults import spelling_of_key
 from umakit.machine.registers.access import Access
+from umakit.machine.registers.limits import Elements, Limits, elements_of
+from umakit.machine.registers.parts import (
+    WORD,
+    BitField,
+    Description,
+    Name,
+    NamedValue,
+    Number,
+    Operand,
+    Part,
+)
 
-WORD = 1 << 32
 ANY = "any"
 """Key of an operand for all operators that have what it names."""
-
-
-def _check_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-        raise ValueError(f"{name!r} is no name: capital letters, digits and _ only")
-    return name
-
-
-def _check_description(text: str) -> str:
-    if re.search(r"\*/|/\*|\?\?/", text) or not text.isprintable():
-        raise ValueError(f"{text!r} cannot stand in a comment of C")
-    return text
 
 
 def _check_offset(offset: int) -> int:
@@ -52,71 +50,38 @@ def _check_folder(path: str) -> str:
     return path
 
 
-Name = Annotated[str, AfterValidator(_check_name)]
-Description = Annotated[str, AfterValidator(_check_description)]
-Number = Annotated[int, Field(ge=0, lt=WORD)]
 WRITTEN = ("job.start", "job.stop", "descriptor.register", "access.clear")
 """References to what a driver writes; it reads the others."""
 
-Operand = str | dict[str, str]
-"""C text with the `$name`s of a driver's arguments, or texts by operator."""
 
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-    name: Name
-    description: Description = ""
-
-
-class BitField(_Part):
-    """Neighbouring bits of a word.
-
-    Attributes:
-        lowest_bit, width: where it is, in bits.
-        operand: what a driver writes there, see `Register`.
-        signed: whether the operand is in two's complement; None if its text says so: zero points,
-            clips, shifts and what begins with a minus sign are.
-        present: name of a register: devices in which it is 0 do not have the field.
-    """
-
-    lowest_bit: Annotated[int, Field(ge=0, le=31)]
-    width: Annotated[int, Field(ge=1, le=32)]
-    operand: Operand = ""
-    signed: bool | None = None
-    present: str = ""
-
-    @property
-    def mask(self) -> int:
-        """The bits of the field in its word."""
-        return ((1 << self.width) - 1) << self.lowest_bit
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.lowest_bit + self.width > 32:
-            raise ValueError(f"field {self.name} does not fit 32 bits")
-        return self
-
-
-class NamedValue(_Part):
-    """One of the numbers that a register takes."""
-
-    value: Number
-
-
-class Word(_Part):
+class Word(Limits, Part):
     """A word of 32 bits: a register, or an element of a job descriptor.
 
     Attributes:
         operand: C text of what a driver writes there, `$name` being an argument of the driver; by
             operator, `any` for all operators that have these names. Without one for an operator,
             a register is not written for it and a word of a descriptor is 0.
+        points_to: the type of the elements of a buffer whose bus address it is, of which `least`
+            and `highest` are then; empty: it points to no buffer, or its operand says to which.
         field, value: its bit fields, and numbers with names.
     """
 
     operand: Operand = ""
+    points_to: Elements = ""
     field: list[BitField] = Field(default=[])
     value: list[NamedValue] = Field(default=[])
+
+    @property
+    def elements(self) -> Elements:
+        """Type of what it points to, as `points_to` or its operand says; empty if it is none."""
+        return self.points_to or elements_of(self.operand)
+
+    @property
+    def sentence(self) -> str:
+        """What a driver writes, for people; empty if that is not said."""
+        if not self.points_to:
+            return super().sentence
+        return f"Driver: address of {self.points_to}{f', {self.limits}' if self.limits else ''}."
 
     @property
     def parts(self) -> list[tuple[BitField | None, Operand]]:
@@ -138,6 +103,8 @@ class Word(_Part):
             if taken & each.mask:
                 raise ValueError(f"{self.name}.{each.name} overlaps another field")
             taken |= each.mask
+        if self.field and self.has_limits:
+            raise ValueError(f"{self.name} has fields: give limits of these")
         if self.operand and any(each.operand for each in self.field):
             raise ValueError(f"{self.name} has an operand, and so has one of its fields")
         return self
@@ -318,6 +285,7 @@ class RegisterMap(BaseModel):
                 raise ValueError(f"{key}: {text} is read only")
             if key not in WRITTEN and register.access == "wo":
                 raise ValueError(f"{key}: {text} is write only")
+        self._check_limits()
         if self.access.reports_errors and not (self.error and self.clear):
             raise ValueError('access: "error" needs error and clear, to see it and to end it')
         if self.access.size is not None and self.access.size < self.size:
@@ -327,6 +295,28 @@ class RegisterMap(BaseModel):
             if written:
                 raise ValueError(f"{written[0]} has an operand, and there is a descriptor for them")
         return self
+
+    def limited(self) -> Iterator[tuple[Word, BitField | None, Limits]]:
+        """Yield what has limits: words with a field, or None and the word's own."""
+        words: list[Word] = [*self.registers, *(self.descriptor.word if self.descriptor else [])]
+        for word in words:
+            if word.has_limits or word.points_to:
+                yield word, None, word
+            yield from ((word, each, each) for each in word.field if each.has_limits)
+
+    def _check_limits(self) -> None:
+        words = {each.name: each for each in self.registers}
+        words_of_job = self.descriptor.word if self.descriptor else []
+        for word, field, limits in self.limited():
+            name = f"{word.name}.{field.name}" if field else word.name
+            if isinstance(word, Register) and word.access == "ro":
+                raise ValueError(f"{name} is read only: a driver writes nothing there")
+            others = {each.name: each for each in words_of_job} if word in words_of_job else {}
+            for text in limits.references:
+                register, _, part = text.partition(".")
+                found: Word | None = others.get(register) or words.get(register)
+                if found is None or (part and part not in {each.name for each in found.field}):
+                    raise ValueError(f"{name}: there is no {text} in the map")
 
     def _references(self) -> Iterator[tuple[str, str]]:
         if self.job is not None:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from umakit.machine.registers.header import ACCESS
-from umakit.machine.registers.register_map import BitField, Register, RegisterMap, Word
+from umakit.machine.registers.parts import BitField
+from umakit.machine.registers.register_map import Register, RegisterMap, Word
 
 HEADINGS = ("offset", "name", "bits", "access", "after reset", "meaning")
 
@@ -68,11 +69,13 @@ def _rows(word: Word, offset: str) -> Iterator[tuple[str, ...]]:
             more.append("Changes by itself.")
         if word.access != "ro" and word.writable is not None:
             more.append(f"A write changes the bits {_number(word.writable)}.")
+    more.append(_escaped(word.sentence))
     yield offset, f"`{word.name}`", "", access, reset, _text(word.description, *more)
     for field in sorted(word.field, key=lambda each: each.lowest_bit):
         present = f"Not there if `{field.present}` is 0." if field.present else ""
         name = f"`{word.name}.{field.name}`"
-        yield "", name, bits_of(field), "", "", _text(field.description, present)
+        more = [present, _escaped(field.sentence)]
+        yield "", name, bits_of(field), "", "", _text(field.description, *more)
     for value in word.value:
         name = f"`{word.name} = {value.name}`"
         yield "", name, "", "", "", f"{value.value}. {_escaped(value.description)}".strip()
@@ -106,6 +109,11 @@ def _answers(registers: RegisterMap) -> Iterator[str]:
             "- A write of ones to bits that a write does not change is an error: it changes "
             f"nothing, and {of_error['error']} is not 0 until 1 is written to "
             f"{of_error['clear']}."
+        )
+    if access.outside == "error":
+        lines.append(
+            "- A command that uses a number beyond those that drivers write is an error: "
+            f"{of_error['error']} is not 0 until 1 is written to {of_error['clear']}."
         )
     if access.busy == "kept":
         lines.append("- Registers may be written for the next command while an engine works.")

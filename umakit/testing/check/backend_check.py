@@ -30,7 +30,7 @@ from umakit.testing.check.shrink import shrunk
 from umakit.testing.check.waves import write_wave
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
 from umakit.testing.programs import ProgramReport
-from umakit.testing.programs.program_check import check_programs
+from umakit.testing.programs.program_check import Wanted, check_programs
 from umakit.testing.registers import RegisterReport, check_registers
 from umakit.text.spelling import closest_or_all
 
@@ -109,8 +109,10 @@ def check_backend(
                 accepted += [case for case, is_accepted in cases if is_accepted]
                 if machine.runs_rtl and not operators and not report.failures and not is_varied:
                     is_varied = True
-                    part = (seconds * PROGRAMS_SHARE, draws * PROGRAMS_PER_DRAW)
-                    report.add_programs(_programs(session, seed, folder, *part, tell=tell))
+                    share = seconds * PROGRAMS_SHARE
+                    left = min(share, session.end - time.monotonic())
+                    wanted = Wanted(seed, max(share / 2, left), draws * PROGRAMS_PER_DRAW)
+                    report.add_programs(_programs(session, folder, wanted, tell))
                 if report.failures:
                     break
         left_seconds = max(LEAST_SECONDS, seconds - (time.monotonic() - started))
@@ -155,26 +157,31 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
     return report
 
 
-def check_only_program(backend: Backend, program: int, *, seed: int = 0) -> CheckReport:
+def check_only_program(
+    backend: Backend, program: int, *, seed: int = 0, wave: WaveFile | None = None
+) -> CheckReport:
     """Run one varied program on the C model and the RTL of a backend, and check no layer.
 
     Args:
         backend: the backend.
         program: its number, as a report has it.
         seed: of the check that drew it.
+        wave: where the waveform of the design is written; None for none.
 
     Raises:
         InputError: the backend has no section `[rtl]`, or no program can be made.
         UmakitError: the drawn layers cannot be compiled.
+        OutputError: the waveform cannot be written.
     """
     started = time.monotonic()
     report = CheckReport(backend.target_name, seed)
     check_ports([backend], RTL)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, RTL.name)
-        report.add_programs(_programs(session, seed, folder, math.inf, 1, only=program))
+        wanted = Wanted(seed, math.inf, only=program, wave=wave)
+        report.add_programs(_programs(session, folder, wanted))
     assert report.programs is not None
-    if report.programs.not_run:
+    if report.programs.not_run and not report.programs.mistake:
         raise InputError(
             f"there are no varied programs: {report.programs.not_run}",
             where=short_path(backend.folder),
@@ -185,25 +192,16 @@ def check_only_program(backend: Backend, program: int, *, seed: int = 0) -> Chec
 
 
 def _programs(
-    session: Session,
-    seed: int,
-    folder: Path,
-    seconds: float,
-    most: int,
-    *,
-    only: int | None = None,
-    tell: Tell = lambda sentence: None,
+    session: Session, folder: Path, wanted: Wanted, tell: Tell = lambda sentence: None
 ) -> ProgramReport:
     """Run varied programs of the first drawn layers."""
-    drawing = _draws(session, list(session.claims), np.random.default_rng(seed))
+    drawing = _draws(session, list(session.claims), np.random.default_rng(wanted.seed))
     first = itertools.islice(drawing, FIRST_BATCH)
     cases = [case for case, is_accepted in first if is_accepted]
     members = [member_of(case, n, session.claims, True) for n, case in enumerate(cases)]
     inputs = {name: array for each in members for name, array in each.inputs.items()}
-    return check_programs(
-        session.backend, network_of(members), inputs, folder / "programs",
-        seed=seed, seconds=seconds, most=most, only=only, tell=tell,
-    )  # fmt: skip
+    network = network_of(members)
+    return check_programs(session.backend, network, inputs, folder / "programs", wanted, tell)
 
 
 def _registers(backend: Backend, device: Device, tell: Tell) -> RegisterReport | None:

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.devices import HOST, Device
 from umakit.devices.designs import designs_for
+from umakit.devices.execution import DESCRIBED, stop_error
 from umakit.errors import DeviceError
 from umakit.library.export import Library
 from umakit.operators.drawing import Drawn, Tensor
@@ -314,6 +315,8 @@ def _want_own_roundings(batch: Batch) -> None:
 def _note_stop(batch: Batch, run: RoundRun) -> None:
     layers = batch.library.metadata["umakit"]["layers"]
     what = run.failure or batch.program.ended(run)
+    if DESCRIBED in what:
+        raise stop_error(what)
     member = None
     if run.completed < len(layers):
         member = member_at(batch, layers[run.completed]["name"])

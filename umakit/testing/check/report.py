@@ -17,7 +17,8 @@ REGISTERS = "registers"
 PROGRAMS = "varied programs"
 """The same of failures of varied programs."""
 
-FIX = "the model and the RTL have to answer this alike: change the one that is wrong"
+MISTAKE = "correct the map, or the driver"
+"""What to do if a driver breaks what its map says."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,12 @@ class CheckReport:
     def add_programs(self, found: ProgramReport) -> None:
         """Add what varied programs found."""
         self.programs = found
-        if found.difference is not None:
-            each = found.difference
-            self.failures.append(Failure(PROGRAMS, each.sentence, None, FIX, each.options))
+        if found.mistake:
+            self.failures.append(Failure(PROGRAMS, found.mistake, None, MISTAKE))
+        self.failures += [
+            Failure(PROGRAMS, each.sentence, None, each.fix, each.options)
+            for each in found.failures
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return it with stable keys."""

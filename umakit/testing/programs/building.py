@@ -36,6 +36,8 @@ def build_programs(
     network: tvm_api.IRModule,
     inputs: Mapping[str, npt.NDArray[Any]],
     folder: Path,
+    *,
+    is_traced: bool = False,
 ) -> tuple[Path, Recording]:
     """Build the program that records and replays, and record the layers of a network.
 
@@ -44,6 +46,7 @@ def build_programs(
         network: of which it takes layers.
         inputs: arrays by name.
         folder: for files.
+        is_traced: whether it can write waveforms.
 
     Returns:
         The program, and the recording.
@@ -68,6 +71,7 @@ def build_programs(
             interface=interface,
             name=name,
             table=table,
+            is_traced=is_traced,
             main=str((library.path / "runtime" / "main.c").absolute()),
         )
         (into / "programs_main.c").write_text(text, encoding="utf-8")
@@ -75,7 +79,10 @@ def build_programs(
 
     program = folder / "programs"
     designs = designs_for([backend], RTL)
-    build_with_models(library.path, designs, PARTS, generated, program, tables={name: table})
+    tables = {name: table}
+    build_with_models(
+        library.path, designs, PARTS, generated, program, tables=tables, is_traced=is_traced
+    )
     description = library.metadata["umakit"]
     return program, _recorded(program, library.path, description, inputs, folder)
 

@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from umakit.testing.programs.accesses import Access, Map, Read, Write
-
-Name = Callable[[int], str]
-"""Returns the name of the register at an offset."""
+from umakit.testing.programs.accesses import Access, Map, Write
 
 
 @dataclass(frozen=True)
@@ -95,41 +92,3 @@ def changed(accesses: Sequence[Access], changes: Sequence[Change]) -> list[Acces
         if isinstance(change, Insert):
             now[change.position] = [*now[change.position], *change.accesses]
     return [access for each in now for access in each]
-
-
-def text_of(change: Change, accesses: Sequence[Access], name: Name) -> str:
-    """Return a change in words, of accesses whose registers `name` names."""
-    if isinstance(change, SetValue):
-        found = accesses[change.position]
-        assert isinstance(found, Write)
-        return f"{name(found.offset)} is 0x{change.value:x} instead of 0x{found.value:x}"
-    if isinstance(change, SetContent):
-        buffer = accesses[change.position]
-        assert isinstance(buffer, Map)
-        return f"the buffer at 0x{buffer.address:08x} has {change.name}"
-    if isinstance(change, Insert):
-        behind = _place(accesses[change.position], name)
-        made = ", ".join(
-            f"a write of 0x{each.value:x} to {name(each.offset)}"
-            if isinstance(each, Write)
-            else _place(each, name)
-            for each in change.accesses
-        )
-        return f"behind {behind}: {made}"
-    if isinstance(change, Drop):
-        left_out = dict.fromkeys(_place(accesses[each], name) for each in change.positions)
-        return f"without {', '.join(left_out)}"
-    if isinstance(change, Swap):
-        one, other = (_place(accesses[each], name) for each in (change.position, change.other))
-        return f"{other} comes before {one}"
-    return f"the command of {_place(accesses[change.last], name)} is given twice"
-
-
-def _place(access: Access, name: Name) -> str:
-    if isinstance(access, Write):
-        return f"the write of 0x{access.value:x} to {name(access.offset)}"
-    if isinstance(access, Read):
-        return f"a read of {name(access.offset)}"
-    return {"Wait": "the wait", "Map": "a map", "Unmap": "an unmap"}.get(
-        type(access).__name__, "a rest"
-    )

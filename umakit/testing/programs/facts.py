@@ -3,15 +3,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from umakit.machine.registers.register_map import Register
 from umakit.registration.backend import Backend
-from umakit.testing.programs.accesses import ALL_BITS
+from umakit.testing.programs.accesses import ALL_BITS, Access
+from umakit.testing.programs.buffers import Use, uses_of
+from umakit.testing.programs.ranges import Ranges, ranges_of
 from umakit.testing.programs.recording import Recording
-from umakit.testing.registers.register_check import map_of
+from umakit.testing.registers.register_check import configured_values, map_of
 from umakit.testing.registers.roles import doorbells_of, idle_register, volatile_of
+
+
+@dataclass(frozen=True)
+class LayerFacts:
+    """What is known of a recorded layer.
+
+    Attributes:
+        uses: what buffers are for, by the position at which they are mapped.
+        states: what registers hold at each start, by name.
+        faults: names and broken limits at each start, of what is not written yet.
+    """
+
+    uses: Mapping[int, Use]
+    states: tuple[Mapping[str, int], ...]
+    faults: tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,8 @@ class Facts:
         shown: bits that are compared whenever a device is at rest, by offset.
         uncompared: offsets of registers that change by themselves.
         may_be_busy: whether the map says what accesses do while an engine works.
+        ranges: which numbers drivers send.
+        layers: what is known of each recorded layer.
     """
 
     registers: Mapping[int, Register]
@@ -37,6 +56,22 @@ class Facts:
     shown: Mapping[int, int]
     uncompared: frozenset[int]
     may_be_busy: bool = False
+    ranges: Ranges = field(default_factory=Ranges)
+    layers: tuple[LayerFacts, ...] = ()
+
+    def layer(self, number: int) -> LayerFacts:
+        """Return what is known of a recorded layer."""
+        return self.layers[number] if number < len(self.layers) else LayerFacts({}, (), ())
+
+    def faults(self, accesses: Sequence[Access]) -> tuple[frozenset[str], ...]:
+        """Return the places and limits that a program breaks, at each of its starts."""
+        return tuple(
+            frozenset(
+                f"{what.partition(' ')[0]} {limit}"
+                for what, limit in self.ranges.faults(state, only_written=False)
+            )
+            for state in self.ranges.states(accesses, self.starts)
+        )
 
     def name(self, offset: int) -> str:
         """Return the name of a register with its offset."""
@@ -76,7 +111,37 @@ def facts_of(backend: Backend, recording: Recording) -> Facts:
         and not (each.configured or each.offset == idle_register(backend))
     }
     starts = frozenset(doorbells_of(backend))
-    return Facts(
+    configured = configured_values(found[0], backend.configuration, found[1])
+    facts = Facts(
         registers, starts, idle_register(backend), error, kept, shown, uncompared,
-        found[0].access.busy == "kept",
+        found[0].access.busy == "kept", ranges_of(found[0], configured, recording.values),
     )  # fmt: skip
+    return replace(facts, layers=tuple(layer_facts(each, facts) for each in recording.layers))
+
+
+def layer_facts(accesses: Sequence[Access], facts: Facts) -> LayerFacts:
+    """Return what is known of a layer's accesses, for programs that keep to limits."""
+    ranges = facts.ranges
+    if ranges.is_error:
+        return LayerFacts({}, (), ())
+    states = ranges.states(accesses, facts.starts)
+    return LayerFacts(
+        uses_of(accesses, ranges, facts.starts), tuple(states), facts.faults(accesses)
+    )
+
+
+def contradiction(recording: Recording, facts: Facts, where: str) -> str:
+    """Return where a driver breaks what its map says, in a sentence; empty if it never does.
+
+    Where the map says that such a command is an error, the device says it itself.
+
+    Args:
+        recording: what the driver did.
+        facts: what the map says.
+        where: the map, for the sentence.
+    """
+    for accesses in () if facts.ranges.is_error else recording.layers:
+        for state in facts.ranges.states(accesses, facts.starts):
+            for what, limit in facts.ranges.faults(state, only_written=True):
+                return f"{what} when the driver starts work, and {where} says {limit}"
+    return ""

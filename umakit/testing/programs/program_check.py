@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Varied programs until one differs or the time is over, and the difference with few changes."""
+"""Varied programs until the time is over, and each kind of difference with few changes."""
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.devices.waveforms import Wave, WaveFile, written_wave
 from umakit.errors import BuildError, DeviceError, LibraryError
 from umakit.registration.backend import Backend
-from umakit.testing.programs.accesses import Read, Write
 from umakit.testing.programs.building import build_programs
-from umakit.testing.programs.changes import text_of
-from umakit.testing.programs.facts import Facts, facts_of
+from umakit.testing.programs.facts import Facts, contradiction, facts_of
+from umakit.testing.programs.recording import Recording
 from umakit.testing.programs.replay import Answer, Replay
 from umakit.testing.programs.report import NO_LAYER, ONLY_RTL, ProgramReport, ProgramsDifference
+from umakit.testing.programs.sentences import change_text, difference_text, place_of
 from umakit.testing.programs.variation import Program, drawn_program
+from umakit.testing.programs.verdicts import MAP, verdict
 
 BATCH = 25
 """Programs that are sent at once."""
@@ -28,17 +31,41 @@ BATCH = 25
 MOST_REDUCTIONS = 200
 """Programs that are run to reduce one that differs."""
 
+REDUCTION_SECONDS = 8.0
+"""Time in which the first program of a kind is reduced."""
+
+MOST_KINDS = 20
+"""Kinds of differences, after which no further program is run."""
+
+Kind = tuple[str, str, str]
+"""Kind, place and who refuses it."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which programs to run.
+
+    Attributes:
+        seed: equal seeds draw equal programs of equal networks.
+        seconds: after which no further program is run, not counting what builds them.
+        most: maximum number of programs.
+        only: number of the one program to run; None: from 0 on.
+        wave: where the waveform of the one program is written; None for none.
+    """
+
+    seed: int = 0
+    seconds: float = 30.0
+    most: int = 1_000_000
+    only: int | None = None
+    wave: WaveFile | None = None
+
 
 def check_programs(
     backend: Backend,
     network: tvm_api.IRModule,
     inputs: Mapping[str, npt.NDArray[Any]],
     folder: Path,
-    *,
-    seed: int = 0,
-    seconds: float = 30.0,
-    most: int = 1_000_000,
-    only: int | None = None,
+    wanted: Wanted,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> ProgramReport:
     """Run varied programs on the C model and the RTL of a backend.
@@ -48,14 +75,12 @@ def check_programs(
         network: whose layers' accesses are recorded: small ones that the backend takes.
         inputs: arrays by name.
         folder: an empty one, for files.
-        seed: equal seeds draw equal programs of equal networks.
-        seconds: after the building, after which no further program is run.
-        most: maximum number of programs.
-        only: number of the one program to run; default: from 0 on.
+        wanted: which programs to run.
         tell: called with each stage.
 
     Raises:
         UmakitError: the layers cannot be compiled, or the design does not fit its description.
+        OutputError: the waveform cannot be written.
     """
     started = time.monotonic()
     report = ProgramReport()
@@ -64,8 +89,9 @@ def check_programs(
         return report
     tell("building varied programs")
     folder.mkdir(parents=True, exist_ok=True)
+    is_traced = wanted.wave is not None
     try:
-        program, recording = build_programs(backend, network, inputs, folder)
+        program, recording = build_programs(backend, network, inputs, folder, is_traced=is_traced)
     except (BuildError, DeviceError, LibraryError) as error:
         report.not_run = error.what  # layers on the RTL do not need the model
         return report
@@ -74,80 +100,125 @@ def check_programs(
         report.not_run = NO_LAYER
         return report
     facts = facts_of(backend, recording)
-
-    def drawn(number: int) -> Program:
-        return drawn_program(recording, facts, f"{seed}/{number}")
-
-    begun = time.monotonic()
+    report.mistake = contradiction(recording, facts, MAP)
+    if report.mistake:
+        report.not_run = f"the driver breaks what {MAP} says"
+        return report
     with Replay(program, facts, folder) as replay:
-        number = 0 if only is None else only
-        end = number + (most if only is None else 1)
-        told = begun
-        while number < end and report.difference is None:
-            batch = [drawn(each) for each in range(number, min(end, number + BATCH))]
-            for program_, answer in zip(batch, replay.run(batch), strict=True):
-                report.outcomes[answer.outcome] += 1
-                report.cycles += answer.cycles
-                if answer.outcome == "differs":
-                    tell("reducing a varied program that differs")
-                    found = _reduced(replay, facts, program_, answer, number)
-                    report.difference = replace(found, seed=seed)
-                    break
-                number += 1
-            if time.monotonic() - begun > seconds:
-                break
-            if time.monotonic() - told > 2.0:
-                told = time.monotonic()
-                tell(f"{report.outcomes.total():,} varied programs")
+        search = _Search(replay, facts, recording, wanted, report)
+        search.run(tell)
+    if is_traced and search.last is not None:
+        tell("writing the waveform")
+        wave = Wave(backend.target_name)
+        with (
+            written_wave(wanted.wave, wave, folder) as environment,
+            Replay(program, facts, folder, environment) as replay,
+        ):
+            replay.run([search.last])
     report.seconds = time.monotonic() - started
     return report
 
 
-def _reduced(
-    replay: Replay, facts: Facts, program: Program, answer: Answer, number: int
-) -> ProgramsDifference:
-    """Return a difference of a program with as few changes as are needed for one."""
-    left = MOST_REDUCTIONS
+class _Search:
+    """Runs programs, and collects kinds of differences.
 
-    def still(candidate: Program) -> bool:
-        nonlocal program, answer, left
-        left -= 1
-        (found,) = replay.run([candidate])
-        if found.outcome == "differs":
-            program, answer = candidate, found
-        return found.outcome == "differs"
+    Args:
+        replay: runs them.
+        facts: what is known of registers.
+        recording: what they are made of.
+        wanted: which ones.
+        report: what is found is added to.
 
-    position = 0
-    while position < len(program.changes) and left > 0:
-        fewer = program.changes[:position] + program.changes[position + 1 :]
-        if not still(program.with_changes(fewer)):
-            position += 1
-    changes = tuple(text_of(each, program.base, facts.name) for each in program.changes)
-    return ProgramsDifference(number, sentence_of(answer, program, facts), changes)
+    Attributes:
+        last: the last program, as it was reduced; None if none was run.
+    """
 
+    def __init__(
+        self,
+        replay: Replay,
+        facts: Facts,
+        recording: Recording,
+        wanted: Wanted,
+        report: ProgramReport,
+    ) -> None:
+        self._replay, self._facts, self._recording = replay, facts, recording
+        self._wanted, self._report = wanted, report
+        self._kinds: Counter[Kind] = Counter()
+        self.last: Program | None = None
 
-def sentence_of(answer: Answer, program: Program, facts: Facts) -> str:
-    """Return a difference in words."""
-    accesses = program.accesses()
-    at = f"access {answer.access:,} of {len(accesses):,}"
-    if answer.access < len(accesses):
-        access = accesses[answer.access]
-        if isinstance(access, Write):
-            at += f", a write of 0x{access.value:x} to {facts.name(access.offset)}"
-        elif isinstance(access, Read):
-            at += f", a read of {facts.name(access.offset)}"
-    else:
-        at = f"after all {len(accesses):,} accesses"
-    if answer.kind == "failure":
-        return f"{at}: {answer.sentence}"
-    if answer.kind == "interrupt":
-        return f"{at}: no interrupt of the RTL, the model raised one"
-    if answer.kind == "memory":
-        return (
-            f"{at}: the byte at bus address 0x{answer.address:08x} is 0x{answer.found:02x} "
-            f"instead of 0x{answer.expected:02x}"
+    def run(self, tell: Callable[[str], None]) -> None:
+        """Run programs until the time is over, or enough are run."""
+        wanted, report = self._wanted, self._report
+        number = first = wanted.only or 0
+        end = first + 1 if wanted.only is not None else wanted.most
+        report.wanted = end - first
+        told = time.monotonic()
+        until = told + wanted.seconds
+        while number < end and time.monotonic() < until and len(self._kinds) < MOST_KINDS:
+            numbers = range(number, min(end, number + BATCH))
+            batch = [self._drawn(each) for each in numbers]
+            answers = self._replay.run(batch, until)
+            for each, program, answer in zip(numbers, batch, answers, strict=False):
+                report.outcomes[answer.outcome] += 1
+                self.last = program
+                report.cycles += answer.cycles
+                if answer.outcome == "differs":
+                    self._add(each, program, answer, tell)
+            number += len(answers)
+            if time.monotonic() - told > 2.0:
+                told = time.monotonic()
+                tell(f"{report.run:,} varied programs")
+        report.differences = [
+            replace(each, programs=count)
+            for each, count in zip(report.differences, self._kinds.values(), strict=True)
+        ]
+
+    def _drawn(self, number: int) -> Program:
+        return drawn_program(self._recording, self._facts, f"{self._wanted.seed}/{number}")
+
+    def _kind(self, program: Program, answer: Answer) -> Kind:
+        place = place_of(answer, program.accesses(), self._facts)
+        return answer.kind, place, answer.refused
+
+    def _add(
+        self, number: int, program: Program, answer: Answer, tell: Callable[[str], None]
+    ) -> None:
+        kind = self._kind(program, answer)
+        self._kinds[kind] += 1
+        if self._kinds[kind] > 1:
+            return
+        tell("reducing a varied program that differs")
+        program, answer = self.reduced(program, answer)
+        self.last = program
+        facts = self._facts
+        is_failure, fix = verdict(answer, program, facts, self._recording)
+        found = ProgramsDifference(
+            program=number,
+            what=difference_text(answer, program.accesses(), facts),
+            changes=tuple(change_text(each, program.base, facts) for each in program.changes),
+            kind=kind[0],
+            place=kind[1],
+            refused=kind[2],
+            is_failure=is_failure,
+            fix=fix,
+            seed=self._wanted.seed,
         )
-    return (
-        f"{at}: {facts.name(answer.address)} is 0x{answer.found:08x} on the RTL instead of "
-        f"0x{answer.expected:08x}"
-    )
+        self._report.differences.append(found)
+
+    def reduced(self, program: Program, answer: Answer) -> tuple[Program, Answer]:
+        """Return a program that differs in the same way, with as few changes as are needed."""
+        kind = self._kind(program, answer)
+        left, until = MOST_REDUCTIONS, time.monotonic() + REDUCTION_SECONDS
+        position = 0
+        while position < len(program.changes) and left > 0:
+            left -= 1
+            fewer = program.changes[:position] + program.changes[position + 1 :]
+            candidate = program.with_changes(fewer)
+            answers = self._replay.run([candidate], until)
+            if not answers:
+                break
+            if answers[0].outcome == "differs" and self._kind(candidate, answers[0]) == kind:
+                program, answer = candidate, answers[0]
+            else:
+                position += 1
+        return program, answer

@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from umakit.errors import DeviceError
 from umakit.testing.programs.accesses import (
@@ -37,11 +41,12 @@ class Answer:
     """What became of a program.
 
     Attributes:
-        outcome: `ok`; `error`, which both sides say; `time`, `long` and `model` of what is not
-            compared; `differs`.
+        outcome: `ok`; `error`, which both sides say; `time`, `long`, `beyond` and `model` of what
+            is not compared; `differs`.
         cycles: of the RTL, 0 if it did not run.
         access: number of the access at which a difference was seen.
         kind: register, error, memory, interrupt or failure.
+        refused: `model`, `rtl` or `both` if it differs because they refuse it, else empty.
         address: offset of a register, or bus address.
         expected, found: on the model and on the RTL.
         sentence: of a simulator that failed.
@@ -55,6 +60,7 @@ class Answer:
     expected: int = 0
     found: int = 0
     sentence: str = ""
+    refused: str = ""
 
 
 def text_of_setting(facts: Facts) -> str:
@@ -64,6 +70,8 @@ def text_of_setting(facts: Facts) -> str:
         lines.append(f"n {facts.idle:x}")
     if facts.error is not None:
         lines.append(f"x {facts.error[0]:x} {facts.error[1]:x}")
+    if not facts.ranges.is_error:
+        lines.append("o 1")
     lines += [f"q {offset:x} {mask:x}" for offset, mask in facts.shown.items()]
     lines += [f"c {offset:x} {mask:x}" for offset, mask in facts.kept.items()]
     return "\n".join([*lines, ""])
@@ -101,10 +109,18 @@ class Replay:
         program: what `building.build_programs` built.
         facts: what is known of registers.
         folder: for files.
+        environment: variables of its process, besides those of this one.
     """
 
-    def __init__(self, program: Path, facts: Facts, folder: Path) -> None:
+    def __init__(
+        self,
+        program: Path,
+        facts: Facts,
+        folder: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._program, self._facts, self._folder = program, facts, folder
+        self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Replay:
@@ -113,26 +129,32 @@ class Replay:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def run(self, programs: Sequence[Program]) -> list[Answer]:
+    def run(self, programs: Sequence[Program], end: float = math.inf) -> list[Answer]:
         """Run programs; return what became of each.
+
+        Args:
+            programs: the programs.
+            end: value of `time.monotonic` at which no further one is waited for.
 
         Raises:
             DeviceError: the program that runs them cannot start.
         """
         answers: list[Answer] = []
-        while len(answers) < len(programs):
+        while len(answers) < len(programs) and time.monotonic() < end:
             begun = len(answers)
-            answers += self._some(programs[begun:])
+            answers += self._some(programs[begun:], end)
         return answers
 
-    def _some(self, programs: Sequence[Program]) -> list[Answer]:
-        """Run programs up to one that ends the process; none if an earlier one had ended it."""
+    def _some(self, programs: Sequence[Program], end: float) -> list[Answer]:
+        """Run programs up to one that ends the process, or to the end of the time; none if an
+        earlier one had ended the process."""
         before = self._process
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
         text = [text_of_program(each, n, self._facts) for n, each in enumerate(programs)]
-        timer = threading.Timer(BATCH_SECONDS, process.kill)
+        limit = min(BATCH_SECONDS, end - time.monotonic())
+        timer = threading.Timer(max(limit, 0.0), process.kill)
         timer.start()
         # Programs are longer than the buffer of a pipe, and answers are not.
         writing = threading.Thread(target=_send, args=(process, text), daemon=True)
@@ -152,6 +174,8 @@ class Replay:
         code = process.wait()
         writing.join()
         self._end()
+        if time.monotonic() >= end:
+            return answers
         if code == 0 and not answers and process is before:
             return []  # it was still there a moment ago
         if code < 0 or not answers:
@@ -172,6 +196,7 @@ class Replay:
                 self._process = subprocess.Popen(
                     [str(self._program), "replay"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                     stderr=said, cwd=self._folder, text=True,
+                    env={**os.environ, **self._environment},
                 )  # fmt: skip
         except OSError as error:
             raise DeviceError(f"cannot run the varied programs: {error.strerror}") from None
@@ -201,7 +226,8 @@ def read_answer(line: str) -> Answer:
         return Answer(outcome, cycles=int(words[0]))
     if outcome != "differs":
         return Answer(outcome, sentence=" ".join(words))
-    address, expected, found = (int(word, 16) for word in words[2:5])
+    address, expected, found = (int(word, 16) for word in words[3:6])
+    refused = "" if words[2] == "none" else words[2]
     return Answer(
-        outcome, 0, int(words[0]), words[1], address, expected, found, " ".join(words[5:])
+        outcome, 0, int(words[0]), words[1], address, expected, found, " ".join(words[6:]), refused
     )

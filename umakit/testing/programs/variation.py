@@ -7,20 +7,21 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wait, Write
+from umakit.testing.programs.accesses import Access, Map, Read, Rest, Wait, Write
+from umakit.testing.programs.buffers import Use
 from umakit.testing.programs.changes import (
     Change,
     Drop,
     Insert,
     Repeat,
-    SetContent,
     SetValue,
     Swap,
     changed,
 )
 from umakit.testing.programs.facts import Facts
 from umakit.testing.programs.recording import Recording
-from umakit.testing.programs.values import FILLS, TOGETHER, drawn_value, moved_address
+from umakit.testing.programs.value_changes import ValueDrawing
+from umakit.testing.programs.values import drawn_value
 
 MOST_CHANGES = 6
 """Times that something is changed; neighbouring registers are changed together at once."""
@@ -36,9 +37,6 @@ BOTH = 3
 
 WIDEST = 128
 """Bytes of the widest word of a bus."""
-
-GROUP = 16
-"""Bytes between registers that are changed together, in both directions."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,9 @@ def drawn_program(recording: Recording, facts: Facts, seed: str) -> Program:
         _roomy(draw, each, behind) if isinstance(each, Map) else each
         for each in recording.layers[layer]
     )
-    drawing = _Drawing(draw, recording, facts, base)
+    known = facts.layer(layer)
+    base = tuple(_typed(draw, each, known.uses.get(position)) for position, each in enumerate(base))
+    drawing = _Drawing(draw, recording, facts, base, known)
     changes = drawing.changes()
     rests = draw.random() < 0.8 or not facts.may_be_busy
     pauses = draw.getrandbits(31) | 1 if draw.random() < 0.25 else 0
@@ -101,29 +101,15 @@ def _roomy(draw: random.Random, buffer: Map, behind: int) -> Map:
     return replace(buffer, direction=BOTH, data=buffer.data + draw.randbytes(more))
 
 
-class _Drawing:
-    """Draws changes of a layer's accesses."""
+def _typed(draw: random.Random, access: Access, use: Use | None) -> Access:
+    """Return an access; a buffer that is mapped has elements within their limits."""
+    if use is None or use.contents is None or not isinstance(access, Map):
+        return access
+    return replace(access, data=use.contents.kept(draw, access.data, use.phase))
 
-    def __init__(
-        self, draw: random.Random, recording: Recording, facts: Facts, base: Sequence[Access]
-    ) -> None:
-        self._draw, self._recording, self._facts, self._base = draw, recording, facts, base
-        starts = [
-            position
-            for position, each in enumerate(base)
-            if isinstance(each, Write) and each.offset in facts.starts
-        ]
-        # Without a map, the write before each wait is what begins work.
-        self._starts = starts or [
-            max((p for p in range(end) if isinstance(base[p], Write)), default=-1)
-            for end, each in enumerate(base)
-            if isinstance(each, Wait | Rest)
-        ]
-        self._starts = [each for each in self._starts if each >= 0]
-        first = next((p for p, each in enumerate(base) if isinstance(each, Map)), 0)
-        self._writes = [p for p, each in enumerate(base) if isinstance(each, Write) and p > first]
-        self._operands = [each for each in self._writes if each not in self._starts]
-        self._maps = [p for p, each in enumerate(base) if isinstance(each, Map)]
+
+class _Drawing(ValueDrawing):
+    """Draws changes of a layer's accesses."""
 
     def changes(self) -> list[Change]:
         kinds = [self._value, self._group, self._fill, self._fills, self._borrowed]
@@ -139,137 +125,9 @@ class _Drawing:
             count += 1
         for kind in self._draw.choices(kinds, weights, k=count):
             found += kind()
-        return [*found, *self._mode()] if self._draw.random() < MODES else found
-
-    # ---- Values ----
-
-    def _write_at(self, position: int) -> Write:
-        found = self._base[position]
-        assert isinstance(found, Write)
-        return found
-
-    def _buffer_of(self, position: int) -> Map | None:
-        """Return the buffer in which the value of a write is a bus address."""
-        value = self._write_at(position).value
-        mapped: dict[int, Map] = {}
-        for access in self._base[:position]:
-            if isinstance(access, Map):
-                mapped[access.address] = access
-            elif isinstance(access, Unmap):
-                mapped.pop(access.address, None)
-        for each in mapped.values():
-            if each.address <= value < each.address + len(each.data):
-                return each
-        return None
-
-    def _value_at(self, position: int) -> int:
-        write = self._write_at(position)
-        buffer = self._buffer_of(position)
-        if buffer is not None and self._draw.random() < 0.95:
-            return moved_address(self._draw, write.value, buffer.address, len(buffer.data))
-        register = self._facts.registers.get(write.offset)
-        others = list(self._recording.values.get(write.offset, ()))
-        if self._draw.random() < 0.3 and self._operands:
-            near = self._draw.choice(self._operands)
-            others = [self._write_at(near).value]
-        return drawn_value(self._draw, register, write.value, others)
-
-    def _value(self) -> list[Change]:
-        if not self._operands:
-            return []
-        position = self._draw.choice(self._operands)
-        return [SetValue(position, self._value_at(position))]
-
-    def _group(self) -> list[Change]:
-        """Small values in registers that lie near each other, for one command."""
-        if not self._operands:
-            return []
-        anchor = self._draw.choice(self._operands)
-        middle = self._write_at(anchor).offset
-        first = max((each for each in self._starts if each < anchor), default=-1) + 1
-        last = min((each for each in self._starts if each > anchor), default=len(self._base)) - 1
-        found: list[Change] = []
-        written = set()
-        for position in (each for each in self._operands if first <= each <= last):
-            offset = self._write_at(position).offset
-            if abs(offset - middle) > GROUP:
-                continue
-            written.add(offset)
-            if self._draw.random() < 0.6:
-                found.append(SetValue(position, self._small(position)))
-        unwritten = [
-            offset
-            for offset in self._facts.kept
-            if abs(offset - middle) <= GROUP and offset not in written
-        ]
-        for offset in unwritten:
-            if self._draw.random() < 0.7:
-                value = self._draw.choice((1, 2, 3, 5, 8, self._draw.randrange(1, 80)))
-                found.append(Insert(anchor, (Write(offset, value),)))
-        return found
-
-    def _mode(self) -> list[Change]:
-        """Another one of the values that the map names for a register."""
-        modes: dict[int, list[int]] = {}
-        for position in self._operands:
-            offset = self._write_at(position).offset
-            register = self._facts.registers.get(offset)
-            if register is not None and len(register.value) > 1:
-                modes.setdefault(offset, []).append(position)
-        if not modes:
-            return []
-        offset = self._draw.choice(list(modes))
-        position = self._draw.choice(modes[offset])
-        values = [each.value for each in self._facts.registers[offset].value]
-        values = [each for each in values if each != self._write_at(position).value]
-        return [SetValue(position, self._draw.choice(values))] if values else []
-
-    def _borrowed(self) -> list[Change]:
-        """Values of another command, so that one works where the other does, a few bytes away."""
-        if len(self._starts) < 2:
-            return []
-        one, other = self._draw.sample(self._starts, 2)
-        values = {
-            self._write_at(each).offset: self._write_at(each).value
-            for each in self._operands_of(other)
-        }
-        found: list[Change] = []
-        for position in self._operands_of(one):
-            value = values.get(self._write_at(position).offset)
-            if value is None or self._buffer_of(position) or self._draw.random() < 0.6:
-                continue
-            value += self._draw.choice((0, 0, 1, 2, 3, 5, -1))
-            found.append(SetValue(position, max(0, value) & 0xFFFFFFFF))
-        return found
-
-    def _operands_of(self, start: int) -> list[int]:
-        """Return positions of writes between the start before one and this one."""
-        first = max((each for each in self._starts if each < start), default=-1)
-        return [each for each in self._operands if first < each < start]
-
-    def _small(self, position: int) -> int:
-        value = self._write_at(position).value
-        if self._buffer_of(position) is not None:
-            return self._value_at(position)
-        if self._draw.random() < 0.5:
-            return max(0, value + self._draw.choice((-2, -1, 0, 1, 2, 3))) & 0xFFFFFFFF
-        return self._draw.choice((1, 1, 2, 2, 3, 4, self._draw.randrange(1, 80)))
-
-    def _fill(self) -> list[Change]:
-        if not self._maps:
-            return []
-        position = self._draw.choice(self._maps)
-        return [self._filled(position, self._draw.choice(list(FILLS)))]
-
-    def _fills(self) -> list[Change]:
-        """Contents of most buffers, which together lead to the ends of what an engine computes."""
-        chosen = [each for each in self._maps if self._draw.random() < 0.8]
-        return [self._filled(each, self._draw.choice(TOGETHER)) for each in chosen]
-
-    def _filled(self, position: int, name: str) -> SetContent:
-        buffer = self._base[position]
-        assert isinstance(buffer, Map)
-        return SetContent(position, FILLS[name](self._draw, buffer.data), name)
+        if self._draw.random() < MODES:
+            found += self._mode()
+        return self._within_limits(found)
 
     # ---- Order ----
 
@@ -278,11 +136,12 @@ class _Drawing:
         start = self._draw.choice(self._starts)
         found: list[Access] = []
         for _ in range(self._draw.choice((1, 1, 1, 2, 3))):
-            if self._facts.kept and self._draw.random() < 0.4:
-                offset = self._draw.choice(list(self._facts.kept))
+            if self._kept and self._draw.random() < 0.4:
+                offset = self._draw.choice(self._kept)
                 others = self._recording.values.get(offset, (0,))
                 register = self._facts.registers.get(offset)
                 value = drawn_value(self._draw, register, others[-1], others)
+                value = self._limited(start + 1, offset, value)
             elif self._operands:
                 position = self._draw.choice(self._operands)
                 offset, value = self._write_at(position).offset, self._value_at(position)

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 from umakit.errors import DeviceError
 from umakit.machine.registers.access import Answer
-from umakit.machine.registers.register_map import WORD, Register, RegisterMap
+from umakit.machine.registers.parts import WORD
+from umakit.machine.registers.register_map import Register, RegisterMap
 from umakit.testing.registers.accesses import Access, Registers
 from umakit.testing.registers.sentences import bits_text, difference, number, place
 

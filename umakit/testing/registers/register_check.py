@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from umakit import sim
@@ -77,6 +79,12 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
             return None
         path = sim.source_directory() / "registers" / f"{kind}.toml"
         name = f"{kind}.toml of umakit"
+    return _read(path, name, path.stat().st_mtime_ns if path.exists() else 0), name
+
+
+@functools.lru_cache(maxsize=8)
+def _read(path: Path, name: str, changed_at: int) -> RegisterMap:
+    """Return the map of a file, which is read once for each time at which it was changed."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -84,7 +92,7 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
         raise RegisterMapError(what, where=name) from None
     except UnicodeDecodeError:
         raise RegisterMapError("is not a text in UTF-8", where=name) from None
-    return read_register_map(text, name), name
+    return read_register_map(text, name)
 
 
 def configured_values(

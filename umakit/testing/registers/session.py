@@ -14,9 +14,9 @@ from umakit.codegen.driver_names import device_file, kit_simulator
 from umakit.devices import HOST, Device
 from umakit.devices.build import compile_c, compiling_for
 from umakit.devices.designs import design_objects, designs_for
-from umakit.devices.execution import UNANSWERED
+from umakit.devices.execution import UNANSWERED, stop_error
 from umakit.devices.simulators import Simulator
-from umakit.errors import DeviceError
+from umakit.errors import DeviceError, UmakitError
 from umakit.library.export import files_of_driver
 from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.roles import SIMULATOR_FOLDER, device_source
@@ -88,10 +88,10 @@ class Session:
             answers.append(int(answer, 16))
         return answers
 
-    def _failure(self, sentence: str) -> DeviceError:
+    def _failure(self, sentence: str) -> UmakitError:
         """Return why there is no answer: the simulator's sentence, or how the program ended."""
         if sentence:
-            return DeviceError(f"the simulator of {self._name} failed: {sentence}")
+            return stop_error(f"the simulator of {self._name} failed: {sentence}")
         code = self._program.wait()
         last = self._written.read_text(errors="replace").strip().rpartition("\n")[2]
         if code == UNANSWERED and last:

@@ -318,12 +318,15 @@ def _runs(
 
 
 def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDifference:
-    """Return a difference of a register with its name in the map, if there is one."""
-    offset = difference.facts.get("offset")
+    """Return a difference with the names of its registers in the map, as far as there are any."""
+    facts = dict(difference.facts)
+    offset = facts.get("offset")
     name = None if offset is None else named_register(backend, int(offset))
-    if name is None:
-        return difference
-    return replace(difference, facts={**difference.facts, "register": name})
+    if name is not None:
+        facts["register"] = name
+    writes = facts.get("last_writes") or []
+    facts["last_write_names"] = [named_register(backend, int(offset)) for offset, _ in writes]
+    return replace(difference, facts=facts)
 
 
 def _begin(result: CosimResult, difference: CosimDifference) -> int:

@@ -12,21 +12,12 @@ from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
 from umakit.machine.bounds.array import ArrayBound, array_bound, works_of
 from umakit.machine.bounds.limits import Limits, limits_of
 from umakit.machine.bounds.losses import Losses, losses_of
-from umakit.machine.bounds.network import CycleBound, Read, Step, network_bound
+from umakit.machine.bounds.network import CycleBound, Step, network_bound
 from umakit.machine.bounds.scratchpad import spilled_bytes
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.commands import moved_bytes
-from umakit.machine.layer import Layer
-from umakit.patterns import Composite
-from umakit.program.program import KernelCall, Program, Role, Tensor
-
-READ_WHOLE = (
-    "QAdd QSubtract QMultiply QDivide QSquaredDifference QLeakyRelu QPrelu QLookup QSigmoidLookup "
-    "QRequantize QQuantize QSoftmax QSoftmaxLookup QLogSoftmax QProbabilities QL2Normalization "
-    "QBatchMatmul QConcatenation QGlobalAveragePool QMean QSum QArgMax QArgMin"
-).split()
-"""Patterns, by name, of operators that need each byte of each operand. Of one that is neither here
-nor a `Layer`, no operand counts."""
+from umakit.program.program import Program
+from umakit.tools.program_steps import is_unknown, steps_of
 
 
 @dataclass(frozen=True)
@@ -166,7 +157,7 @@ def accelerator_bounds(
         backends: its backends.
         layers: its layers on accelerators.
     """
-    steps = [_step(program, call) for call in program.calls]
+    steps = steps_of(program)
     outputs = frozenset(program.outputs)
     found = []
     for backend in backends:
@@ -185,7 +176,7 @@ def accelerator_bounds(
                 total_macs,
                 cycles,
                 tuple(_bounds(steps, outputs, name, limits, own, cycles)),
-                tuple(s.name for s in steps if s.where == name and _is_unknown(s)),
+                tuple(s.name for s in steps if s.where == name and is_unknown(s)),
             )
         )
     return tuple(found)
@@ -234,57 +225,3 @@ def _ratio(cycles: int | None, bound: int | None) -> float | None:
 
 def _sum(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(value for value in values if value)
-
-
-# --- from the program -----------------------------------------------------------------------------
-
-
-def _step(program: Program, call: KernelCall) -> Step:
-    composite = program.kernels[call.kernel].composite if call.kernel else None
-    operands = [tensor for tensor, _ in program.operands_of(call)]
-    constants = {each.name: each.size for each in operands if each.role is Role.CONSTANT}
-    tensors = [each for each in operands if each.role is not Role.CONSTANT]
-    stored = sum(constants.values())
-    reads, weights, parameters = _needed(composite, tensors, stored)
-    return Step(
-        call.label, call.target, call.macs, tuple(reads),
-        {tensor.name: tensor.size for tensor, _ in program.results_of(call)},
-        weights, parameters, constants,
-    )  # fmt: skip
-
-
-def _needed(
-    composite: Composite | None, tensors: Sequence[Tensor], stored: int
-) -> tuple[list[Read], int, int]:
-    """Return what a step reads, and the fewest bytes of weights and of parameters.
-
-    Constants are those of the network, without what pads them to blocks of the accelerator.
-    """
-    nothing = [Read(each.name, each.size, 0, "") for each in tensors]
-    if composite is None:
-        return nothing, 0, 0
-    if type(composite).__name__ in READ_WHOLE:
-        return [Read(each.name, each.size, each.size, "") for each in tensors], 0, 0
-    try:
-        layer = Layer.of(composite)
-    except TypeError:
-        return nothing, 0, 0
-    if len(tensors) != 1 + layer.adds:
-        return nothing, 0, 0
-    reads = [
-        Read(each.name, each.size, each.size * layer.compulsory[role] // whole, role)
-        for each, role, whole in zip(
-            tensors, ("data", "addend"), (layer.data_bytes, layer.result_bytes), strict=False
-        )
-    ]
-    if layer.is_pool:
-        return reads, 0, 0
-    inputs = 1 if layer.per_channel else layer.input_channels
-    channels = layer.output_channels
-    weights = min(layer.window * inputs * channels, stored)
-    parameters = 4 * channels + 5 * min(layer.scales, channels)
-    return reads, weights, min(parameters, stored - weights)
-
-
-def _is_unknown(step: Step) -> bool:
-    return any(read.size and not read.bytes for read in step.reads)

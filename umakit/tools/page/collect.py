@@ -14,6 +14,7 @@ from umakit import sim
 from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
 from umakit.devices import HOST
+from umakit.devices.inputs import first_inferences
 from umakit.devices.run import LayerProfile, RunResult, run_library, select_inputs
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
@@ -27,8 +28,10 @@ from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.program.program import KernelCall, Program
 from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting import account
+from umakit.tools.energy.predicted import network_events
 from umakit.tools.failed_layer import with_layer
-from umakit.tools.inputs import random_inference
+from umakit.tools.inferences.compiled import inferences_of_library
+from umakit.tools.inputs import random_inputs
 from umakit.tools.page.bounds import MeasuredLayer, accelerator_bounds, layer_bounds
 from umakit.tools.page.descriptions import (
     describe_bottleneck,
@@ -55,6 +58,7 @@ def make_page(
     cpu_clock: float | None = None,
     progress: Callable[[str], None] = lambda stage: None,
     observe: Callable[[Path, Library, Arrays, RunResult], None] = lambda *run: None,
+    inferences: int | None = None,
 ) -> Page:
     """Compile a network, run it on simulated accelerators, and collect its figures.
 
@@ -69,6 +73,8 @@ def make_page(
         observe: called with the folder of the library, the library, the inputs and the run.
         cpu_clock: cycles a second of the CPU, by which host times of steps on it are scaled; None:
             their cycles are unknown.
+        inferences: number of inferences, one after the other, of which the first is told apart from
+            all later ones; without inputs, each with random numbers of its own.
 
     Raises:
         DeviceError: the run failed; names the layer if it is found.
@@ -83,10 +89,16 @@ def make_page(
         library = export_program(network.model, partitioned, backends, folder, options, progress)
         progress("building and running")
         if inputs is None:
-            inputs, inputs_name = random_inference(network.imported, seed), f"random, seed {seed}"
-        arrays = select_inputs(folder, inputs)
+            inputs, inputs_name = random_inputs(network.imported, seed, inferences or 1)
+        arrays: Arrays = select_inputs(folder, inputs)
+        if inferences is not None:
+            expected = library.metadata["umakit"]["inputs"]
+            arrays = first_inferences(expected, arrays, inferences)
         try:
-            result = run_library(folder, arrays, profile=True, record_commands=True)
+            result = run_library(
+                folder, arrays, profile=True, record_commands=True,
+                each_inference=inferences is not None,
+            )  # fmt: skip
         except DeviceError as error:
             raise with_layer(error, folder, arrays, HOST.name, None) from None
         observe(folder, library, arrays, result)
@@ -136,9 +148,11 @@ def page_of(
         offload=library.report,
         layers=layers,
         accounting=account(description, result, cpu_clock),
+        events=network_events(description, result, program, backends),
         memory=description["memory"],
         buffers=_buffer_names(program),
         bounds=accelerator_bounds(program, library.report.total_macs, backends, measured),
+        inferences=inferences_of_library(library, backends, result, cpu_clock),
     )
 
 

@@ -12,8 +12,11 @@ from umakit.devices.totals import CycleTotals, LayerCycles, included
 from umakit.partition.report import CPU, OffloadReport
 from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting import Accounting
+from umakit.tools.energy import NetworkEvents
+from umakit.tools.inferences.figures import SeveralInferences
 from umakit.tools.page.bounds import AcceleratorBounds, LayerBounds
 from umakit.tools.page.engines import Engines
+from umakit.tools.report_format import FORMAT, VERSION
 
 NEAR_THE_BOUND = 1.15
 """Ratio of cycles to bound above which the bottleneck of a layer is named."""
@@ -340,10 +343,12 @@ class Page:
         offload: the offload report.
         layers: steps of the program, in execution order.
         accounting: the owners of all cycles of an inference.
+        events: counts of events that take energy, predicted and measured.
         memory: the memory plan, as in `metadata.json` of a library.
         buffers: names of the buffers in scratchpads, such as `weights`, by the C names that
             `memory` has.
         bounds: bounds of all layers of each accelerator together.
+        inferences: the first of several inferences apart from all later ones; None if nobody asked.
     """
 
     model: str
@@ -357,9 +362,11 @@ class Page:
     offload: OffloadReport
     layers: tuple[LayerFigures, ...]
     accounting: Accounting
+    events: NetworkEvents
     memory: Mapping[str, Any]
     buffers: Mapping[str, str]
     bounds: tuple[AcceleratorBounds, ...] = ()
+    inferences: SeveralInferences | None = None
 
     @property
     def offloaded(self) -> tuple[LayerFigures, ...]:
@@ -425,6 +432,8 @@ class Page:
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name; keys are stable."""
         return {
+            "format": FORMAT,
+            "version": VERSION,
             "model": self.model,
             "name": self.name,
             "model_sha256": self.fingerprint,
@@ -449,5 +458,7 @@ class Page:
             "totals": [total.as_json() for total in self.totals],
             "bounds": [each.as_json() for each in self.bounds],
             "accounting": self.accounting.as_json(),
+            "inferences": None if self.inferences is None else self.inferences.as_json(),
+            "events": self.events.as_json(),
             "memory": dict(self.memory),
         }

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from umakit.tools.memory_map import lifetime
 from umakit.tools.page.timeline import LEAST_NAME, LETTER, shortened, ticks
 
 WIDTH, HEIGHT = 1080.0, 250.0
-"""Size of a panel in pixels; it is wider if the network has many steps."""
+"""Size of a strip of a panel in pixels; a panel of many steps has several."""
 
 LEAST_STEP = 24.0
 LINE = 12.0
@@ -35,6 +36,23 @@ class Box:
 
 
 @dataclass(frozen=True)
+class Strip:
+    """Some steps of a panel, as wide as the page, in pixels of the panel.
+
+    Attributes:
+        start: begin of the strip.
+        width: width of the strip.
+        boxes: parts of the tensors' boxes that lie in the strip.
+        steps: position and number of each labelled step.
+    """
+
+    start: float
+    width: float
+    boxes: tuple[Box, ...]
+    steps: tuple[tuple[float, int], ...]
+
+
+@dataclass(frozen=True)
 class Panel:
     """A pool or a scratchpad.
 
@@ -42,9 +60,9 @@ class Panel:
         name: name of the memory.
         used: bytes in use.
         size: size in bytes; None if it is not limited.
-        width: width in pixels.
-        boxes: boxes of the tensors.
-        steps: position in pixels and number of each labelled step.
+        step: width of a step in pixels.
+        boxes: boxes of the tensors, all steps side by side.
+        strips: the same, cut into parts that are drawn one below the other.
         bytes_at: position in pixels and bytes of each grid line.
         kinds: kinds of the boxes, in the order of the legend.
     """
@@ -52,9 +70,9 @@ class Panel:
     name: str
     used: int
     size: int | None
-    width: float
+    step: float
     boxes: tuple[Box, ...]
-    steps: tuple[tuple[float, int], ...]
+    strips: tuple[Strip, ...]
     bytes_at: tuple[tuple[float, int], ...]
     kinds: tuple[str, ...]
 
@@ -76,7 +94,9 @@ def panels_of(
 def _panel(pool: Mapping[str, Any], buffers: Mapping[str, str], steps: int) -> Panel:
     used, size = pool["used_bytes"], pool["size_bytes"]
     height = max(used, 1)
-    step = max(LEAST_STEP, WIDTH / max(steps, 1))
+    steps = max(steps, 1)
+    strips = math.ceil(steps * LEAST_STEP / WIDTH)
+    step = WIDTH / math.ceil(steps / strips)
     taken = {tensor["takes_over"] for tensor in pool["tensors"]}
     boxes = []
     for tensor in pool["tensors"]:
@@ -96,18 +116,43 @@ def _panel(pool: Mapping[str, Any], buffers: Mapping[str, str], steps: int) -> P
                 f"steps {tensor['first_layer'] + 1} to {tensor['last_layer'] + 1}",
             )
         )
-    every = max(1, round(LEAST_STEP / step))
     kinds = {box.kind for box in boxes}
     return Panel(
         pool["name"],
         used,
         size,
-        step * max(steps, 1),
+        step,
         tuple(boxes),
-        tuple(((number + 0.5) * step, number + 1) for number in range(0, steps, every)),
+        _strips(boxes, step, steps),
         tuple((HEIGHT - value * HEIGHT / height, value) for value in ticks(height, 5)),
         tuple(kind for kind in (*ROLES, *BUFFERS, "scratch") if kind in kinds),
     )
+
+
+def _strips(boxes: Sequence[Box], step: float, steps: int) -> tuple[Strip, ...]:
+    """Cut a panel into strips that are as wide as the page."""
+    each = round(WIDTH / step)
+    strips = []
+    for first in range(0, steps, each):
+        start, end = first * step, (first + each) * step
+        inside = [_cut(box, start, end) for box in boxes]
+        numbers = range(first, min(first + each, steps))
+        strips.append(
+            Strip(
+                start,
+                each * step,
+                tuple(box for box in inside if box.width > 0),
+                tuple(((number + 0.5) * step, number + 1) for number in numbers),
+            )
+        )
+    return tuple(strips)
+
+
+def _cut(box: Box, start: float, end: float) -> Box:
+    """Return the part of a box between two positions; without its label if that is too long."""
+    left, right = max(box.x, start), min(box.x + box.width, end)
+    label = box.label if len(box.label) <= (right - left - 6) / LETTER else ""
+    return replace(box, x=left, width=right - left, label=label)
 
 
 ROLES = ("input", "intermediate", "output")

@@ -97,7 +97,7 @@ class Roofline:
         roof: corners of the roof, from the left.
         points: points of the layers.
         x_ticks, y_ticks: ticks of the axes.
-        without: names of layers without multiply-accumulates, which are not drawn.
+        without: names of layers without multiply-accumulates or bytes moved, which are not drawn.
     """
 
     accelerator: Accelerator

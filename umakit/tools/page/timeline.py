@@ -20,6 +20,9 @@ WIDTH = 1080.0
 LETTER = 6.8
 """Approximate width of a character of a label in pixels."""
 
+GAP = 3.0
+"""Minimum distance of labels in pixels."""
+
 LEAST_NAME = 5
 """Minimum number of characters to which a name is shortened."""
 
@@ -130,14 +133,16 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
         if layer.clock_cycles is None:
             continue
         end = now + layer.clock_cycles
-        bands.append(_band(layer, now, end, total))
+        bands.append(
+            Band(layer.number, layer.name, now, end, "", f"{_heading(layer)}: {end - now:,} cycles")
+        )
         bars += _bars(layer.number, merged(commands[layer.number], resolution), now, engines)
         now = end
     left_out = sum(layer.commands_left_out for layer in layers)
     return Timeline(
         cycles=total,
         lanes=tuple(KNOWN_LANES.get(engine, engine) for engine in engines),
-        bands=tuple(bands),
+        bands=_labelled(bands, total),
         bars=tuple(bars),
         marks=_marks(cpu, total),
         ticks=ticks(total),
@@ -164,13 +169,30 @@ def _engines(layers: Sequence[Sequence[CommandTimes]]) -> tuple[str, ...]:
     return tuple(KNOWN_LANES if seen.keys() <= KNOWN_LANES.keys() else seen)
 
 
-def _band(layer: LayerFigures, start: int, end: int, total: int) -> Band:
-    number, name = str(layer.number), layer.name
-    room = int((end - start) * WIDTH / total / LETTER)
-    label = number if room >= len(number) else ""
-    if room > len(number) + LEAST_NAME:
-        label = f"{number} {shortened(name, room - len(number) - 1)}"
-    return Band(layer.number, name, start, end, label, f"{number} {name}: {end - start:,} cycles")
+def _heading(layer: LayerFigures) -> str:
+    return f"{layer.number} {layer.name}"
+
+
+def _labelled(bands: Sequence[Band], total: int) -> tuple[Band, ...]:
+    """Return bands with labels that do not overlap, as the script of the page places them too.
+
+    A name has to fit into its band; a number may be wider than that.
+    """
+    labelled, free_from = [], -math.inf
+    for band in bands:
+        number = str(band.number)
+        room = int(band.cycles * WIDTH / total / LETTER)
+        centre = (band.start + band.end) / 2 * WIDTH / total
+        label = number
+        if room > len(number) + LEAST_NAME:
+            label = f"{number} {shortened(band.name, room - len(number) - 1)}"
+        half = len(label) * LETTER / 2
+        if centre - half < free_from:
+            label, half = number, len(number) * LETTER / 2
+        shown = centre - half >= free_from
+        free_from = centre + half + GAP if shown else free_from
+        labelled.append(replace(band, label=label if shown else ""))
+    return tuple(labelled)
 
 
 def shortened(name: str, most: int) -> str:
@@ -255,7 +277,7 @@ def _marks(steps: Sequence[tuple[int, LayerFigures]], total: int) -> tuple[Mark,
         label = ", ".join(str(layer.number) for layer in layers)
         half, x = len(label) * LETTER / 2, at * WIDTH / total
         shown = x - half > free_from
-        free_from = x + half + 3 if shown else free_from
+        free_from = x + half + GAP if shown else free_from
         title = "\n".join(f"{each.number} {each.name} on the CPU" for each in layers)
         marks.append(Mark(at, label if shown else "", title))
     return tuple(marks)

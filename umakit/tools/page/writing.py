@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from umakit.machine.bounds.losses import CAUSES, Loss
 from umakit.text.rendering import render_html
 from umakit.tools.accounting.columns import owner_table
+from umakit.tools.energy.columns import event_table
 from umakit.tools.page import roofline, timeline
 from umakit.tools.page.figures import NEAR_THE_BOUND, LayerFigures, Page, Spent
 from umakit.tools.page.memory import HEIGHT, panels_of
@@ -77,6 +78,7 @@ def html(page: Page) -> str:
         "report/page.html.j2",
         page=page,
         owners=owner_table(page.accounting),
+        events=event_table(page.events),
         parts=parts_of(page),
         near=NEAR_THE_BOUND,
         causes=CAUSES,

@@ -12,11 +12,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import tomli_w
+
 from umakit.backend.base import UMABackend
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import AcceleratorConfigError, StorageError, UmakitError, short_path
 from umakit.files.staging import temporary_folder
-from umakit.files.toml_text import toml_text
 from umakit.tools.sweeps.settings import Settings, configured, read_configuration
 
 NOT_COPIED = ("__pycache__", ".git", ".hg", ".venv", "venv", "node_modules", ".pytest_cache")
@@ -47,7 +48,7 @@ def machine_with(folder: Path, settings: Settings) -> Iterator[UMABackend]:
     with temporary_folder("umakit-sweep-") as temporary:
         copy = temporary.resolve() / folder.name
         _copy(folder, copy)
-        (copy / "accel.toml").write_text(toml_text(changed), encoding="utf-8")
+        (copy / "accel.toml").write_text(tomli_w.dumps(changed), encoding="utf-8")
         try:
             backend = load_backend_folder(copy)
             _ = backend.configuration

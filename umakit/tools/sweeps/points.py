@@ -179,6 +179,9 @@ class PredictedMachine:
             of those on the accelerator whose cycles are predicted.
         offloaded: numbers of the operators on the accelerator, in the order of the network.
         notices: of network and backend.
+        picojoules: energy of these layers, of all that has a count and a figure; None without
+            `[energy]`.
+        energy_is_whole: whether that is all of it; None without `[energy]`.
     """
 
     settings: dict[str, Value]
@@ -196,11 +199,13 @@ class PredictedMachine:
     predicted_layers: int | None = None
     offloaded: list[int] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    picojoules: float | None = None
+    energy_is_whole: bool | None = None
 
     @classmethod
     def of(cls, settings: Settings, found: PredictedNetwork) -> PredictedMachine:
         """Return the figures of a network on a machine."""
-        placements = found.report.placements
+        placements, energy = found.report.placements, found.energy
         return cls(
             dict(settings),
             cycles=found.cycles,
@@ -216,6 +221,8 @@ class PredictedMachine:
             predicted_layers=found.totals.predicted_layers,
             offloaded=[number for number, row in enumerate(placements) if row.where != CPU],
             notices=list(found.notices),
+            picojoules=None if energy is None else energy.at_least,
+            energy_is_whole=None if energy is None else energy.total is not None,
         )
 
     @property

@@ -8,7 +8,7 @@ refused are the same. Cycles are those of the cost model, as `uma report` shows 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,13 +16,27 @@ from umakit.backend.base import UMABackend
 from umakit.devices.totals import CycleTotals, LayerCycles
 from umakit.errors import BackendError, UmakitError
 from umakit.machine.commands import moved_bytes
+from umakit.machine.counts import EventCounts
+from umakit.machine.energy_config import EnergySection
 from umakit.machine.planner import Prediction, prediction_of
 from umakit.machine.tiles import Tiles
 from umakit.partition.report import CPU, OffloadReport
-from umakit.pipeline import ExportOptions, Network, partition_network, plan_program
+from umakit.pipeline import (
+    ExportOptions,
+    Network,
+    PlannedProgram,
+    partition_network,
+    plan_program,
+)
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program
 from umakit.registration.code import raised
+from umakit.tools.energy import Energy, energy_of
+from umakit.tools.energy.picojoules import counts_json
+from umakit.tools.energy.predicted import counts_of_tiles, predicted_counts
+from umakit.tools.inferences.accelerators import Scratchpad, accelerator_inferences
+from umakit.tools.inferences.collect import predicted_inferences
+from umakit.tools.inferences.figures import LayerFigures, SeveralInferences
 
 
 @dataclass(frozen=True)
@@ -43,6 +57,8 @@ class PredictedLayer:
             `cycles`.
         utilisation: multiply-accumulates over those that all cells could do in its cycles, 0 to 1;
             None like `cycles`, and for layers without multiply-accumulates.
+        counts: counts of events that take energy; None on the CPU.
+        figures: picojoules of these; None if the `accel.toml` has none.
     """
 
     number: int
@@ -55,6 +71,15 @@ class PredictedLayer:
     bound: int | None = None
     scratchpad_bytes: int | None = None
     utilisation: float | None = None
+    counts: EventCounts | None = None
+    figures: EnergySection | None = None
+
+    @property
+    def energy(self) -> Energy | None:
+        """The energy of `counts`; None without them or without figures."""
+        if self.counts is None or self.figures is None:
+            return None
+        return energy_of(self.counts, self.figures)
 
     @property
     def on_cpu(self) -> bool:
@@ -63,7 +88,9 @@ class PredictedLayer:
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name."""
-        return {**vars(self), "operators": list(self.operators)}
+        plain = {k: v for k, v in vars(self).items() if k not in ("counts", "figures")}
+        events = None if self.counts is None else counts_json(self.counts, self.figures)
+        return {**plain, "operators": list(self.operators), "events": events}
 
 
 @dataclass(frozen=True)
@@ -77,6 +104,7 @@ class PredictedNetwork:
         scratchpad_bytes: size of all memories that drivers address by offset.
         has_cost_model: whether the backend cuts layers into tiles, whose cycles are predicted.
         notices: of network and backend, one sentence each.
+        inferences: several inferences, one after the other; None if nobody asked.
     """
 
     layers: tuple[PredictedLayer, ...]
@@ -85,6 +113,7 @@ class PredictedNetwork:
     scratchpad_bytes: int
     has_cost_model: bool
     notices: tuple[str, ...]
+    inferences: SeveralInferences | None = None
 
     @cached_property
     def totals(self) -> CycleTotals:
@@ -122,6 +151,13 @@ class PredictedNetwork:
         return sum(each.macs for each in self.offloaded) / (self.cycles * self.cells)
 
     @property
+    def energy(self) -> Energy | None:
+        """The energy of these layers; None without figures, or without layers."""
+        energies = [each.energy for each in self.offloaded]
+        known = [each for each in energies if each is not None]
+        return Energy.sum(known) if known else None
+
+    @property
     def offloaded_share(self) -> float | None:
         """The offloaded fraction of multiply-accumulates, 0 to 1; None if there are none."""
         return (
@@ -141,7 +177,9 @@ class PredictedNetwork:
             "scratchpad_bytes": self.scratchpad_bytes,
             "largest_scratchpad_bytes": self.largest_scratchpad_bytes,
             "cycle_totals": self.totals.as_json(),
+            "energy": None if self.energy is None else self.energy.as_json(),
             "notices": list(self.notices),
+            "inferences": None if self.inferences is None else self.inferences.as_json(),
             "layers": [each.as_json() for each in self.layers],
         }
 
@@ -151,6 +189,7 @@ def predict_network(
     backend: UMABackend,
     options: ExportOptions | None = None,
     progress: Callable[[str], None] = lambda stage: None,
+    inferences: int | None = None,
 ) -> PredictedNetwork:
     """Predict the cycles of a network on an accelerator without writing C.
 
@@ -159,6 +198,7 @@ def predict_network(
         backend: the accelerator.
         options: options of the compilation; default: those of `umakit.ExportOptions`.
         progress: callback with a description of each stage.
+        inferences: number of inferences, one after the other, to predict too; None for none.
 
     Raises:
         BackendError: the backend's Python failed.
@@ -182,7 +222,24 @@ def predict_network(
         scratchpad_bytes_of(backend),
         backend.tiling is not None,
         tuple(dict.fromkeys(notices)),
+        None if inferences is None else _inferences(layers, planned, backend, inferences),
     )
+
+
+def _inferences(
+    layers: Iterable[PredictedLayer], planned: PlannedProgram, backend: UMABackend, count: int
+) -> SeveralInferences:
+    """Return what several inferences take, and at least."""
+    figures = [
+        LayerFigures(
+            each.name, each.where, None, predicted_cycles=each.cycles,
+            predicted_bytes=each.moved_bytes,
+        )
+        for each in layers
+    ]  # fmt: skip
+    scratchpads = Scratchpad.of_plan(planned.memory)
+    bounds = accelerator_inferences(planned.program, scratchpads, [backend], count)
+    return predicted_inferences(figures, count, bounds)
 
 
 def cells_of(backend: UMABackend) -> int | None:
@@ -204,12 +261,13 @@ def _layer(
 ) -> PredictedLayer:
     operators = tuple(report.placements[row].operator for row in call.rows)
     plain = PredictedLayer(number, call.label, call.target, operators, call.macs)
+    figures = backend.configuration.energy
     composite = program.kernels[call.kernel].composite if call.kernel else None
     if call.target != backend.target_name or composite is None:
         return plain
     found = _predicted(program, composite, backend)
-    if found is None:
-        return plain
+    if found is None or backend.tiling is None:
+        return replace(plain, counts=predicted_counts(program, call, backend), figures=figures)
     tiles, prediction = found
     cells = cells_of(backend)
     return PredictedLayer(
@@ -219,6 +277,8 @@ def _layer(
         bound=max(prediction.bound.compute, prediction.bound.memory),
         scratchpad_bytes=tiles.scratchpad_bytes,
         utilisation=call.macs / (prediction.cycles * cells) if call.macs and cells else None,
+        counts=counts_of_tiles(backend, backend.tiling, tiles, prediction),
+        figures=figures,
     )  # fmt: skip
 
 

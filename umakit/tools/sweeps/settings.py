@@ -27,7 +27,7 @@ from umakit.errors import AcceleratorConfigError, InputError
 from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.text.spelling import closest_or_all
 
-Value = bool | int | str | list[Any] | dict[str, Any]
+Value = bool | int | float | str | list[Any] | dict[str, Any]
 Settings = Mapping[str, Value]
 """Values by key."""
 

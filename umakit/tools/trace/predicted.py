@@ -159,6 +159,8 @@ def _plan(
 
 def _predicted(index: int, said: Mapping[str, Any], plan: _Plan | None) -> TracedLayer:
     args: dict[str, Any] = {"layer": index + 1, "where": said["where"], "macs": said["macs"]}
+    if said.get("identity"):
+        args["identity"] = said["identity"]
     name, number = layer_name(said["name"]), index + 1
     if said["where"] == "cpu" or plan is None:
         cycles = None if said["where"] == "cpu" else said.get("predicted_cycles")

@@ -79,6 +79,8 @@ def _process(
     layers = []
     for index, (said, profile) in enumerate(zip(description["layers"], profiles, strict=True)):
         figures: dict[str, Any] = {"layer": index + 1, "where": profile.where}
+        if said.get("identity"):
+            figures["identity"] = said["identity"]
         if profile.where == "cpu":
             figures["host_seconds"] = profile.seconds
             cycles = None

@@ -75,6 +75,7 @@ public:
             set(Design::clock(model_), 1);
             model_.eval();
         }
+        bench_.has_reset = HAS_RESET;
         memory_.begin(HAS_RESET);
         set(Design::reset(model_), !Design::reset_level);
         if (!HAS_RESET) {
@@ -82,6 +83,7 @@ public:
             model_.eval();
         }
         bench_.stall_state = power_on.stall_seed;
+        has_always_interrupted_ = HAS_INTERRUPT && is_interrupted();
         fail_if_ended();
     }
 
@@ -93,6 +95,7 @@ public:
         access_ = {false, true, offset, 0, bench_.cycle};
         access_.value =
             registers_.read(offset, [this](auto settled) { return this->step(settled); });
+        bench_.has_answered = true;
         memory_.flush();
         return access_.value;
     }
@@ -101,6 +104,8 @@ public:
     {
         access_ = {true, true, offset, value, bench_.cycle};
         registers_.write(offset, value, [this](auto settled) { return this->step(settled); });
+        bench_.has_answered = true;
+        has_been_written_ = true;
         last_write_ = bench_.cycle;
     }
 
@@ -110,6 +115,11 @@ public:
 
         is_waiting_ = true;
         if constexpr (HAS_INTERRUPT) {
+            if (has_always_interrupted_ && has_been_written_) {
+                bench_.fail("%s has been %d since the reset, which interrupts by interrupt_level "
+                            UMAKIT_RTL_DESCRIBED, Design::interrupt(model_).name,
+                            Design::interrupt_level ? 1 : 0);
+            }
             std::uint64_t left = cycles;
             while (!is_interrupted() && left != 0 && step([] {})) {
                 --left;
@@ -207,6 +217,7 @@ private:
         context_.context.timeInc(1);
         ++bench_.cycle;
         memory_.drive();
+        has_always_interrupted_ = has_always_interrupted_ && is_interrupted();
         if (context_.context.gotFinish()) {
             fail_if_ended();
         }
@@ -236,6 +247,8 @@ private:
     std::uint64_t last_write_ = 0;
     Access access_;
     bool is_waiting_ = false;
+    bool has_been_written_ = false;       /* a register, since the reset */
+    bool has_always_interrupted_ = false; /* since the reset: no job can have ended */
 };
 
 /* The functions of umakit_own_simulator of a design. */

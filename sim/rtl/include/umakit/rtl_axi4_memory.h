@@ -51,7 +51,7 @@ public:
                                                         : nullptr;
 
         if (has_reset && name != nullptr) {
-            bench_.fail("%s is 1 during the reset", name);
+            bench_.fail_in_reset(name);
         }
         read_.drive();
         write_.drive();

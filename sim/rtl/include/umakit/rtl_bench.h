@@ -35,6 +35,10 @@ struct Limit {
     }
 };
 
+/* In sentences on what contradicts the description of a design; DESCRIBED of
+ * umakit/devices/execution.py. */
+#define UMAKIT_RTL_DESCRIBED "of [rtl] in accel.toml"
+
 /* By how many cycles an access to a register, or a part of it, is late at most. */
 constexpr std::uint32_t MOST_LATE_CYCLES = 3;
 
@@ -42,6 +46,8 @@ struct Bench {
     umakit_host *host;
     std::uint64_t cycle = 0; /* rising edges of the clock since the reset */
     bool has_failed = false;
+    bool has_reset = false;
+    bool has_answered = false; /* an access to a register, since the reset */
     std::uint32_t stall_state = 0; /* of random numbers of pauses; 0: there are none */
 
     explicit Bench(umakit_host *its_host) : host(its_host) {}
@@ -60,6 +66,12 @@ struct Bench {
                       static_cast<unsigned long long>(cycle));
         umakit_host_fail(host, whole);
         has_failed = true;
+    }
+
+    /* The memory port `name` is 1 while the design is in reset. */
+    [[gnu::cold]] void fail_in_reset(const char *name)
+    {
+        fail("%s is 1 during the reset, by reset and reset_level " UMAKIT_RTL_DESCRIBED, name);
     }
 
     /* Whether a channel that could go on pauses in this cycle: a quarter of the cycles, where

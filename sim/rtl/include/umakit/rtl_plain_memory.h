@@ -40,9 +40,8 @@ public:
     void begin(bool has_reset)
     {
         if (has_reset && (get(ports_.read_valid()) != 0 || get(ports_.write_valid()) != 0)) {
-            bench_.fail("%s is 1 during the reset", get(ports_.read_valid()) != 0
-                                                         ? ports_.read_valid().name
-                                                         : ports_.write_valid().name);
+            bench_.fail_in_reset(get(ports_.read_valid()) != 0 ? ports_.read_valid().name
+                                                               : ports_.write_valid().name);
         }
         drive();
     }

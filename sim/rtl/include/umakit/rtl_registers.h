@@ -26,8 +26,13 @@ constexpr std::uint64_t MOST_ACCESS_CYCLES = 100000;
 [[gnu::cold]] inline void fail_access(Bench &bench, bool is_write, std::uint32_t offset,
                                       const char *name)
 {
-    bench.fail("the register bus did not answer a %s at offset 0x%x within %llu cycles: %s stayed "
+    const bool may_be_in_reset = bench.has_reset && !bench.has_answered;
+
+    bench.fail("%sthe register bus did not answer a %s at offset 0x%x within %llu cycles: %s stayed "
                "0",
+               may_be_in_reset ? "the design does not leave its reset, by reset and reset_level "
+                                 UMAKIT_RTL_DESCRIBED ": "
+                               : "",
                is_write ? "write" : "read", static_cast<unsigned int>(offset),
                static_cast<unsigned long long>(MOST_ACCESS_CYCLES), name);
 }

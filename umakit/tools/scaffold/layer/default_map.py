@@ -111,14 +111,42 @@ FIELDS: Sequence[tuple[str, str, Sequence[tuple[str, int, Texts]]]] = (
     ),
 )
 
+SIZE, ZERO_POINT = "least = 1", "least = -128\nhighest = 127"
+MULTIPLIER, SCALE_SHIFT = "least = 0\nhighest = 0x7FFFFFFF", "least = -31\nhighest = 30"
+
+LIMITS: Mapping[str, str] = {
+    **dict.fromkeys(("BATCH", "INPUT_HEIGHT", "INPUT_WIDTH", "OUTPUT_HEIGHT"), SIZE),
+    **dict.fromkeys(("OUTPUT_WIDTH", "GROUPS", "ELEMENTS"), SIZE),
+    "INPUT_CHANNELS": SIZE,
+    "OUTPUT_CHANNELS": SIZE,
+    **dict.fromkeys(("INPUT_ZERO_POINT", "RIGHT_ZERO_POINT", "OUTPUT_ZERO_POINT"), ZERO_POINT),
+    "LEFT_SHIFT": "least = 0\nhighest = 22",
+    **dict.fromkeys(("LEFT_MULTIPLIER", "RIGHT_MULTIPLIER", "MULTIPLIER"), MULTIPLIER),
+    **dict.fromkeys(("LEFT_MULTIPLIER_SHIFT", "RIGHT_MULTIPLIER_SHIFT", "SHIFT"), SCALE_SHIFT),
+    "ROUNDING": "highest = 2",
+    "SCALES": 'one_of = ["1", "OUTPUT_CHANNELS"]',
+    **dict.fromkeys(("WINDOW.HEIGHT", "WINDOW.WIDTH"), SIZE),
+    **dict.fromkeys(("STRIDE.Y", "STRIDE.X", "DILATION.Y", "DILATION.X"), SIZE),
+    **dict.fromkeys(("PADDING.TOP", "PADDING.LEFT"), "least = 0"),
+    "LAYOUT.CHANNELS_FIRST": "highest = 1",
+    "CLIP.LOWEST": 'least = -128\nnot_above = "CLIP.HIGHEST"',
+    "CLIP.HIGHEST": ZERO_POINT,
+}
+"""What drivers send, by register or field."""
+
+GROUPED = ("INPUT_CHANNELS", "OUTPUT_CHANNELS")
+"""Registers with multiples of the groups."""
+
 CONTROL = """\
 # The register map of the {name}: the one source of its header, driver and simulator.
 #
 # Yours to change: put in the registers of your hardware. `operand` is what the driver writes before
 # a job: C text in which $name is an argument of the layer, for all operators that have it, or one
-# text for each operator. `uma new --update .` then writes {name}_registers.h, {name}.c,
-# simulator/{name}_simulator.c and registers.md anew, and with systemverilog = "rtl" a package in
-# that folder. Offsets are in bytes; access is "ro", "wo" or "rw".
+# text for each operator. `least`, `highest`, `one_of` and `not_above` are the numbers that drivers
+# send there: `uma check --rtl` tries no others. `uma new --update .` then writes
+# {name}_registers.h, {name}.c, simulator/{name}_simulator.c and registers.md anew, and with
+# systemverilog = "rtl" a package in that folder. Offsets are in bytes; access is "ro", "wo" or
+# "rw".
 
 name = "{name}"
 description = "Computes a layer at a time, with {operators}."
@@ -204,7 +232,7 @@ def default_map(name: str, functions: Sequence[DriverFunction]) -> str:
     for key, texts, what in rows:
         chosen = _chosen(texts, functions)
         if chosen:
-            parts.append(_register(key, offset, what, chosen))
+            parts.append(_register(key, offset, what, chosen) + _limits(key, functions))
             offset += 4
     for key, what, fields in FIELDS:
         chosen_fields = [
@@ -214,6 +242,7 @@ def default_map(name: str, functions: Sequence[DriverFunction]) -> str:
             parts.append(_register(key, offset, f"{what}.", {}))
             for number, (field, width, texts) in enumerate(chosen_fields):
                 place = f"lowest_bit = {number * 16}\nwidth = {width}\n{_operand(texts)}"
+                place += _limits(f"{key}.{field}", functions)
                 parts.append(f'\n[[register.field]]\nname = "{field}"\n{place}')
             offset += 4
     return "".join(parts)
@@ -237,6 +266,14 @@ def _chosen(texts: Texts, functions: Sequence[DriverFunction]) -> dict[str, str]
 def _register(name: str, offset: int, description: str, texts: Texts) -> str:
     lines = ["", "[[register]]", f'name = "{name}"', f"offset = 0x{offset:02X}", 'access = "rw"']
     return "\n".join([*lines, f'description = "{description}"', ""]) + _operand(texts)
+
+
+def _limits(key: str, functions: Sequence[DriverFunction]) -> str:
+    """Return lines with what drivers send to a register or field; empty if that is anything."""
+    lines = LIMITS.get(key, "")
+    if key in GROUPED and any("groups" in each.operands for each in functions):
+        lines += f'\none_of = ["{key} / GROUPS * GROUPS"]'
+    return f"{lines}\n" if lines else ""
 
 
 def _operand(texts: Texts) -> str:

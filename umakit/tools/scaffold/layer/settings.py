@@ -9,14 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from umakit.errors import BackendError, RegisterMapError
-from umakit.machine.registers.register_map import (
-    ANY,
-    BitField,
-    Operand,
-    RegisterMap,
-    Word,
-    line_of,
-)
+from umakit.machine.registers.parts import BitField, Operand
+from umakit.machine.registers.register_map import ANY, RegisterMap, Word, line_of
 from umakit.text.c_text import CText, read_expression
 from umakit.tools.scaffold.answers import OPERATORS
 from umakit.tools.scaffold.layer.arithmetic import python_text

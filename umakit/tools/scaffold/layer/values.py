@@ -11,7 +11,8 @@ from dataclasses import replace
 from umakit.errors import RegisterMapError, ScaffoldError
 from umakit.machine.registers.header import hexadecimal, register_header
 from umakit.machine.registers.package import package_name, register_package
-from umakit.machine.registers.register_map import BitField, Register, RegisterMap, read_register_map
+from umakit.machine.registers.parts import BitField
+from umakit.machine.registers.register_map import Register, RegisterMap, read_register_map
 from umakit.machine.registers.table import register_table
 from umakit.text.c_text import filled
 from umakit.text.rendering import Code
@@ -39,6 +40,9 @@ from umakit.tools.scaffold.layer.settings import (
 )
 
 TABLE_FILE = "registers.md"
+
+MOST_SIZES = 5
+"""Bytes of an element and sizes along four axes."""
 
 SPACE = "    "
 LONGEST_LINE = 100
@@ -129,6 +133,7 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
             for each in found
         ),
         "has_windows": any(each.function.operator in IMAGES for each in jobs),
+        "has_zero_points": any(not each.function.is_pool for each in jobs),
         "has_scales": any(each.function.operator in WEIGHTED for each in jobs),
         "most_tensors": max(len(each.pointers) for each in functions)
         + (registers.descriptor is not None),
@@ -319,16 +324,21 @@ def _job_values(job: MockJob) -> dict[str, object]:
                 "name": each,
                 "type": "int32_t" if each in ("bias", "multipliers") else "int8_t",
                 "address": Code(job.addresses[each]),
-                "sizes": Code(function.sizes(each).replace(PER_GROUP, "group_channels")),
+                "sizes": Code(_padded(function.sizes(each)).replace(PER_GROUP, "group_channels")),
             }
             for each in function.pointers
             if each != "result"
         ],
         "result": {
             "address": Code(job.addresses["result"]),
-            "sizes": Code(function.sizes("result")),
+            "sizes": Code(_padded(function.sizes("result"))),
         },
     }
+
+
+def _padded(sizes: str) -> str:
+    """Return sizes of a tensor as `MOST_SIZES` C expressions: those that it lacks are 1."""
+    return sizes + ", 1" * (MOST_SIZES - len(sizes.split(",")))
 
 
 def _place(registers: RegisterMap, text: str, prefix: str) -> Mapping[str, object] | None:

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma report --compare A B`: two networks, machines, versions or tilings side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli.console import print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.limits import Checks
+from umakit.cli.tables import Table, new_table
+
+from umakit.errors import InputError
+from umakit.files.outputs import PAGE, check_file, check_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from umakit.tools.comparison.compare import Comparison
+    from umakit.tools.comparison.saved import Report
+    from umakit.tools.comparison.sources import Measuring
+    from umakit.tools.comparison.text import Row
+
+DEFAULT_OUTPUT = Path("comparison.html")
+
+CompareOption = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--compare",
+        metavar="A B",
+        help="Compare two reports that --json printed, libraries or models (then with --backend); "
+        "after MODEL, two backends.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared.
+
+    Attributes:
+        model: a model on two backends, which `names` are; None if they are reports, libraries or
+            models.
+        names: A and B as they were given.
+        backends: of models; None where they were left out.
+        compiling, running: options of compiling and of runs that were given, by name.
+        inputs: files that options name.
+    """
+
+    model: Path | None
+    names: tuple[str, str]
+    backends: list[str] | None
+    compiling: dict[str, Any]
+    running: dict[str, Any]
+    inputs: list[Path]
+
+
+def compare_networks(
+    options: Mapping[str, Any],
+    names: tuple[str, str],
+    shapes: Mapping[str, Sequence[int]],
+    checks: Checks,
+) -> int:
+    """Compare two networks; print and write what differs.
+
+    Args:
+        options: the options of `uma report` by the names of its parameters.
+        names: A and B.
+        shapes: `--input-shapes`, parsed.
+        checks: limits on B.
+
+    Returns:
+        1 if B is beyond a limit, else 0.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    from umakit.tools.comparison.compare import Comparison
+    from umakit.tools.comparison.writing import html
+
+    as_json, force = options["as_json"], options["force"]
+    destination = _path(options, "output") or (None if as_json else DEFAULT_OUTPUT)
+    if destination is not None:
+        check_parent(destination)
+    with progress() as tell:
+        writing = (destination, force)
+        reports, read = _reports(
+            _sides(options, names, checks), _how(options, shapes), writing, tell
+        )
+        comparison = Comparison(*reports, names=names)
+        checks.check_comparison(comparison)
+        if destination is not None:
+            from umakit.files.staging import write_file
+
+            page = html(comparison, checks.checked).encode("utf-8")
+            write_file(destination, page, PAGE, read, force=force)
+    if as_json:
+        print_json(comparison.as_json() | checks.as_json())
+        return checks.said(as_json)
+    _print(comparison)
+    code = checks.said(as_json)
+    say(f"Wrote {destination}")
+    return code
+
+
+def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -> Sides:
+    """Return what is compared, with the options that were given."""
+    choose = options["choose"]
+    compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout")
+    running = ("inputs", "seed", "cpu_clock", "size")
+    given = {name: f"--{name.replace('_', '-')}" for name in (*compiling, *running)}
+    files = (_path(options, "inputs"), _path(options, "records"), *checks.read)
+    return Sides(
+        _path(options, "model"),
+        names,
+        options["backend"],
+        {given[name]: options[name] for name in compiling} | {"--choose": choose != "order"},
+        {given[name]: options[name] for name in running},
+        [file for file in files if file is not None],
+    )
+
+
+def _path(options: Mapping[str, Any], name: str) -> Path | None:
+    """Return an option that is a path; None if it was left out."""
+    return None if options[name] is None else Path(options[name])
+
+
+def _how(
+    options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+) -> Callable[[list[Any] | None], Measuring]:
+    """Return how networks are compiled and run, by their backends; None where nothing is."""
+
+    def measuring(backends: list[Any] | None) -> Measuring:
+        from umakit.devices.run import load_inputs
+        from umakit.tools.comparison.sources import Measuring
+
+        inputs, records = _path(options, "inputs"), _path(options, "records")
+        exported = None
+        if backends is not None:
+            from umakit.library.options import ExportOptions, parse_choose
+
+            exported = ExportOptions(
+                records=records,
+                keep_layout=options["keep_layout"],
+                choose=parse_choose(options["choose"]),
+            )
+        return Measuring(
+            backends=backends or [],
+            inputs=None if inputs is None else load_inputs(inputs),
+            inputs_name="" if inputs is None else inputs.name,
+            seed=options["seed"],
+            cpu_clock=options["cpu_clock"],
+            input_shapes=shapes,
+            rounding=options["rounding"],
+            options=exported,
+            with_size=options["size"],
+        )
+
+    return measuring
+
+
+Writing = tuple[Path | None, bool]
+"""The file of the page, None for none, and whether one of somebody else is replaced."""
+
+
+def _reports(
+    sides: Sides,
+    measuring: Callable[[list[Any] | None], Measuring],
+    writing: Writing,
+    tell: Callable[[str], None],
+) -> tuple[tuple[Report, Report], list[Path]]:
+    """Return the two reports and the files that were read."""
+    from umakit.tools.comparison.sources import kind_of, open_report, refuse_needless
+
+    if sides.model is not None:
+        return _on_two_backends(sides, sides.model, measuring, writing, tell)
+    paths = [Path(name) for name in sides.names]
+    kinds = [kind_of(path) for path in paths]
+    refuse_needless(kinds, sides.compiling, sides.running)
+    found: list[Any] | None = None
+    read = [*sides.inputs, *paths]
+    if "model" in kinds:
+        tell("loading TVM")
+        from umakit.cli.options import find_backends
+
+        from umakit.frontend import model_files
+        from umakit.registration.inputs import input_files
+
+        found = find_backends(sides.backends)
+        models = [path for path, kind in zip(paths, kinds, strict=True) if kind == "model"]
+        files = [file for model in models for file in model_files(model)]
+        read += input_files(backends=found, model=files)
+    if writing[0] is not None:
+        check_file(writing[0], PAGE, read, force=writing[1])
+    how = measuring(found)
+    a, b = (
+        open_report(path, how, lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
+        for name, path in zip("AB", paths, strict=True)
+    )
+    return (a, b), read
+
+
+def _on_two_backends(
+    sides: Sides,
+    model: Path,
+    measuring: Callable[[list[Any] | None], Measuring],
+    writing: Writing,
+    tell: Callable[[str], None],
+) -> tuple[tuple[Report, Report], list[Path]]:
+    """Return the reports of a model on A and on B, and the files that were read.
+
+    Raises:
+        InputError: there are more backends, or both have one name.
+    """
+    if sides.backends:
+        fix = "leave --backend out, or MODEL"
+        raise InputError("A and B are the backends of MODEL, and --backend names another", fix=fix)
+    tell("loading TVM")
+    from umakit.cli.options import find_backends
+
+    from umakit.frontend import model_files
+    from umakit.registration.inputs import input_files
+    from umakit.tools.comparison.sources import different_names, model_report
+
+    found = find_backends(list(sides.names))
+    different_names(*found)
+    read = input_files(*sides.inputs, backends=found, model=model_files(model))
+    if writing[0] is not None:
+        check_file(writing[0], PAGE, read, force=writing[1])
+    how = measuring([])
+    a, b = (
+        model_report(model, replace(how, backends=[backend]),
+                     lambda stage, name=name: tell(f"{name}: {stage}"))  # type: ignore[misc]
+        for name, backend in zip("AB", found, strict=True)
+    )  # fmt: skip
+    return (a, b), read
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _print(comparison: Comparison) -> None:
+    from umakit.tools.comparison.text import figure_rows, layer_rows, moved_text, not_compared
+
+    sides = (comparison.a, comparison.b)
+    for letter, name, report in zip("AB", comparison.names, sides, strict=True):
+        say_wrapped(f"{letter}: {name}: {report.title}")
+    for note in comparison.notes:
+        say(f"note: {note}", error=True)
+    for line in comparison.moved_to_cpu:
+        say_wrapped(moved_text(line))
+    say("")
+    print_whole(_table("figure", figure_rows(comparison)))
+    for sentence in not_compared(comparison):
+        say_wrapped(sentence)
+    say("")
+    if comparison.changed:
+        rows = layer_rows(comparison)
+        print_whole(_table(f"layer, {comparison.basis.name}", rows, total=True))
+        for line in comparison.lines:
+            if line.is_cut_otherwise:
+                one, other = ("; then ".join(each) for each in line.tilings)
+                say_wrapped(f"{line.key}: {one} -> {other}")
+    else:
+        say(f"no difference in {len(comparison.lines):,} layers")
+
+
+def _table(name: str, rows: Sequence[Row], total: bool = False) -> Table:
+    numbers = ("A", "B", "change", "%")
+    notes = ["what differs"] if any(row.note for row in rows) else []
+    table = new_table(name, *numbers, *notes, right=numbers)
+    for number, row in enumerate(rows):
+        is_last = total and number == len(rows) - 1
+        if is_last:
+            table.add_section()
+        cells = [*row.cells, *([row.note] if notes else [])]
+        table.add_row(row.name, *cells, style="bold" if is_last else None)
+    return table

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of several inferences: the first, each later one, and all together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from umakit.cli.console import console, say, say_wrapped
+from umakit.cli.owner_tables import print_owners
+from umakit.cli.tables import UNKNOWN, Table, known_count, new_table
+
+if TYPE_CHECKING:
+    from umakit.devices.inferences import Spread
+    from umakit.tools.inferences.accelerators import AcceleratorInferences, KeptWeights
+    from umakit.tools.inferences.figures import SeveralInferences
+
+
+def print_inferences(several: SeveralInferences) -> None:
+    """Print the figures of several inferences behind an empty line."""
+    say("")
+    if not several.first.offloaded:
+        say(
+            f"{_inferences(several.count)}: no layer is on an accelerator, whose cycles are counted"
+        )
+        return
+    if several.first.accounting is not None:
+        console().print(layer_table(several))
+        say_wrapped(sentence(several))
+        _print_steady_owners(several)
+    if several.accelerators:
+        if several.first.accounting is not None:
+            say("")
+        console().print(total_table(several))
+        for each in several.accelerators:
+            for line in notes_on(each, several.count):
+                say_wrapped(line)
+
+
+def layer_table(several: SeveralInferences) -> Table:
+    """Return a table of the measured cycles and bytes of each layer."""
+    first, steady = several.first, several.steady
+    names = ("first cycles", "steady cycles", "first bus B", "steady bus B")
+    table = new_table(_inferences(several.count), *names, right=names)
+    for number, layer in enumerate(first.layers):
+        later = None if steady is None else steady.layers[number]
+        if layer.where == "cpu" and not layer.clock_cycles.highest:
+            continue  # its cycles are not those of an accelerator's clock
+        table.add_row(
+            layer.name,
+            _spread(layer.clock_cycles),
+            _spread(None if later is None else later.clock_cycles),
+            _spread(layer.moved_bytes),
+            _spread(None if later is None else later.moved_bytes),
+        )
+    table.add_section()
+    table.add_row(
+        "total",
+        _spread(first.clock_cycles),
+        _spread(None if steady is None else steady.clock_cycles),
+        _spread(first.moved_bytes),
+        _spread(None if steady is None else steady.moved_bytes),
+        style="bold",
+    )
+    return table
+
+
+def sentence(several: SeveralInferences) -> str:
+    """Return a sentence about the measured cycles of all inferences together."""
+    count, first, steady = several.count, several.first, several.steady
+    text = f"{_inferences(count)}: {known_count(several.clock_cycles)} cycles"
+    text += f", {known_count(several.moved_bytes)} bytes over the bus"
+    if steady is None:
+        return text
+    if first.clock_cycles.least is None or steady.clock_cycles.least is None:
+        return text
+    if not steady.clock_cycles.equal:
+        return f"{text}; those behind the first are not alike"
+    if steady.clock_cycles == first.clock_cycles and steady.moved_bytes == first.moved_bytes:
+        return f"{text}; each later one costs what the first does"
+    return f"{text}; those behind the first are alike"
+
+
+def _print_steady_owners(several: SeveralInferences) -> None:
+    """Print the owners of the cycles of both, where they are not the same."""
+    first, steady = several.first.accounting, several.steady
+    if first is None or steady is None or steady.accounting is None:
+        return
+    parts = ([row.parts for row in each.rows] for each in (first, steady.accounting))
+    if next(parts) == next(parts):
+        return
+    for name, accounting in (("first inference", first), ("later ones", steady.accounting)):
+        say("")
+        say(f"{name}:")
+        print_owners(accounting)
+
+
+def total_table(several: SeveralInferences) -> Table:
+    """Return a table of cycles and bytes as measured, as predicted and at least."""
+    kinds = ("cycles", "bus B")
+    names = [f"{part} {kind}" for kind in kinds for part in ("first", "steady", "all")]
+    table = new_table(_inferences(several.count), *names, right=tuple(names))
+    first, steady = several.first, several.steady
+    if first.accounting is not None:
+        table.add_row(
+            "simulated",
+            _spread(first.clock_cycles),
+            _spread(None if steady is None else steady.clock_cycles),
+            known_count(several.clock_cycles),
+            _spread(first.moved_bytes),
+            _spread(None if steady is None else steady.moved_bytes),
+            known_count(several.moved_bytes),
+        )
+    table.add_row(
+        "predicted",
+        known_count(first.predicted_cycles),
+        "" if steady is None else known_count(steady.predicted_cycles),
+        known_count(several.predicted_cycles),
+        known_count(first.predicted_bytes),
+        "" if steady is None else known_count(steady.predicted_bytes),
+        known_count(several.predicted_bytes),
+    )
+    if several.steady is not None:
+        for each in several.accelerators:
+            _add_kept(table, several, each)
+    for each in several.accelerators:
+        name = f" on {each.accelerator}" if len(several.accelerators) > 1 else ""
+        bounds = {"nothing stays": each.nothing_stays, "weights stay": each.weights_stay}
+        for title, bound in bounds.items():
+            found = [bound.first, bound.steady, bound.all]
+            cells = [known_count(one.cycles) for one in found]
+            cells += [known_count(one.bytes) for one in found]
+            if several.count == 1:
+                cells[1] = cells[4] = ""
+            table.add_row(f"bound, {title}{name}", *cells)
+    return table
+
+
+def _add_kept(table: Table, several: SeveralInferences, each: AcceleratorInferences) -> None:
+    """Add the row of what a machine would take that keeps weights; nothing if they cannot stay."""
+    first, weights, count = several.first, each.weights, several.count
+    if not weights.could_stay_bytes or len(several.accelerators) > 1:
+        return
+    cycles, moved = first.predicted_cycles, first.predicted_bytes
+    if cycles is None or moved is None or weights.saved_bytes is None:
+        return
+    later = moved - weights.saved_bytes
+    steady = weights.steady_cycles
+    table.add_row(
+        "if weights stayed",
+        known_count(cycles),
+        known_count(steady),
+        known_count(None if steady is None else cycles + (count - 1) * steady),
+        known_count(moved),
+        known_count(later),
+        known_count(moved + (count - 1) * later),
+    )
+
+
+def notes_on(each: AcceleratorInferences, count: int) -> Iterator[str]:
+    """Yield which weights could stay in an accelerator, and what that is worth, a line each."""
+    weights = each.weights
+    if weights.could_stay_bytes is not None:
+        yield (
+            f"weights could stay in {each.accelerator}: {weights.could_stay_bytes:,} of "
+            f"{weights.stored_bytes:,} bytes ({weights.room_bytes:,} bytes of the scratchpad are "
+            "never used)"
+        )
+    if weights.loaded_bytes is not None and count > 1:
+        yield _loads(weights)
+    unknown = dict.fromkeys((*weights.unknown, *each.weights_stay.steady.unknown))
+    if unknown:
+        yield f"not known for {each.accelerator}: {'; '.join(unknown)}"
+
+
+def _loads(weights: KeptWeights) -> str:
+    text = f"each inference loads {weights.loaded_bytes:,} bytes of weights"
+    if weights.saved_bytes is None:
+        return text
+    return f"{text}, of which {weights.saved_bytes:,} are of layers whose weights could stay"
+
+
+def _inferences(count: int) -> str:
+    return "1 inference" if count == 1 else f"{count:,} inferences"
+
+
+def _spread(spread: Spread | None) -> str:
+    """Return a figure as text, with least and highest value where they differ."""
+    if spread is None:
+        return ""
+    if spread.least is None or spread.highest is None:
+        return UNKNOWN
+    return f"{spread.least:,}" if spread.equal else f"{spread.least:,} to {spread.highest:,}"

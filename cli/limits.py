@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--fail-if`, `--budget`, `--write-budget` and `--size` of `uma report`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from umakit.cli.console import say
+
+from umakit.errors import InputError
+
+if TYPE_CHECKING:
+    from umakit.tools.comparison.compare import Comparison
+    from umakit.tools.comparison.limits import CheckedLimit, Limit
+    from umakit.tools.comparison.saved import Report
+
+FailIfOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--fail-if",
+        help='A limit, such as "arena > 64K", or relative to A "cycles > +2%" and "layer cycles > '
+        '+10%"; exit code 1 beyond it; repeat it for several.',
+        show_default=False,
+    ),
+]
+BudgetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--budget",
+        help="A file (TOML) of such limits, and of the saved report that they are relative to.",
+        show_default=False,
+    ),
+]
+WriteBudgetOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--write-budget",
+        help="Where to write a budget from today's figures, with the report beside it; in a budget "
+        "that exists the amounts without a sign are written anew.",
+        show_default=False,
+    ),
+]
+SizeOption = Annotated[
+    bool,
+    typer.Option("--size", help="Also measure code and stack, as `uma size` does on this machine."),
+]
+
+
+@dataclass
+class Checks:
+    """The limits that a report has to keep, and what it is compared with.
+
+    Attributes:
+        limits: all limits.
+        earlier: the saved report of a budget; None without one.
+        read: the files that they were read from.
+        checked: what is beyond them; empty before `check_limits`.
+    """
+
+    limits: list[Limit]
+    earlier: Report | None = None
+    read: list[Path] = field(default_factory=list)
+    checked: list[CheckedLimit] = field(default_factory=list)
+
+    def check_limits(self, figures: Mapping[str, Any]) -> None:
+        """Find out which limits a report does not keep.
+
+        Args:
+            figures: the report as JSON.
+
+        Raises:
+            InputError: a figure is not known, or there is nothing to compare with.
+        """
+        if not self.limits:
+            return
+        from umakit.tools.comparison.compare import Comparison
+        from umakit.tools.comparison.limits import check_limits
+        from umakit.tools.comparison.saved import report_of
+
+        report = report_of(figures)
+        comparison = None if self.earlier is None else Comparison(self.earlier, report)
+        self.checked = check_limits(self.limits, report, comparison)
+
+    def check_comparison(self, comparison: Comparison) -> None:
+        """Find out which limits B of a comparison does not keep.
+
+        Raises:
+            InputError: a figure is not known or not comparable.
+        """
+        from umakit.tools.comparison.limits import check_limits
+
+        self.checked = check_limits(self.limits, comparison.b, comparison)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the limits and what is beyond them; nothing without limits."""
+        if not self.limits:
+            return {}
+        kept = not any(each.excesses for each in self.checked)
+        return {"within_limits": kept, "limits": [each.as_json() for each in self.checked]}
+
+    def said(self, as_json: bool) -> int:
+        """Print a sentence for each figure beyond a limit, and return the exit code."""
+        excesses = [excess for each in self.checked for excess in each.excesses]
+        for excess in excesses:
+            say(f"beyond a limit: {excess.sentence}", error=as_json)
+        if self.limits and not excesses and not as_json:
+            count = len(self.limits)
+            say("within the limit" if count == 1 else f"within all {count:,} limits")
+        return 1 if excesses else 0
+
+
+def read_checks(fail_if: list[str] | None, budget: Path | None, *, compares: bool) -> Checks:
+    """Return the limits of the command line and of a budget.
+
+    Args:
+        fail_if: limits as texts.
+        budget: a file of limits; None without one.
+        compares: whether there is an A already, in place of the budget's report.
+
+    Raises:
+        InputError: a limit has another form.
+        RecordsError: the budget, or its report, cannot be read.
+    """
+    if not fail_if and budget is None:
+        return Checks([])
+    from umakit.tools.comparison.budget import read_budget
+    from umakit.tools.comparison.limits import parse_limit
+    from umakit.tools.comparison.saved import read_report
+
+    checks = Checks([parse_limit(text) for text in fail_if or []])
+    if budget is None:
+        return checks
+    found = read_budget(budget)
+    checks.limits += found.limits
+    checks.read.append(budget)
+    if found.report is not None and not compares:
+        checks.read.append(found.report)
+        checks.earlier = read_report(found.report)
+    return checks
+
+
+def check_options(
+    model: Path | None,
+    compare: object,
+    budget: Path | None,
+    write_budget: Path | None,
+    trace: Path | None,
+) -> None:
+    """Refuse options that contradict each other.
+
+    Raises:
+        InputError: names them.
+    """
+    if model is None and compare is None:
+        raise InputError("MODEL is missing", fix="name a model, or two reports: --compare A B")
+    for name, value in {"--write-budget": write_budget, "--trace": trace}.items():
+        if compare is not None and value is not None:
+            raise InputError(f"{name} is of one network, and --compare has two",
+                             fix=f"leave {name} out, or report the network alone")  # fmt: skip
+    if budget is not None and write_budget is not None:
+        raise InputError("a budget is either checked or written",
+                         fix="leave --budget or --write-budget out")  # fmt: skip
+
+
+def check_written(path: Path | None, read: list[Path], force: bool) -> None:
+    """Refuse a budget that must not be written, before anything takes time."""
+    if path is not None:
+        from umakit.tools.comparison.budget import check_budget
+
+        check_budget(path, read, force=force)
+
+
+def write(
+    path: Path | None, figures: Mapping[str, Any], read: list[Path], force: bool
+) -> list[Path]:
+    """Write a budget of a report as JSON; return the files that were written."""
+    if path is None:
+        return []
+    from umakit.tools.comparison.budget import write_budget
+    from umakit.tools.comparison.saved import report_of
+
+    return [path, write_budget(path, report_of(figures), read, force=force)]
+
+
+def size_of(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Return the key `size` of a report: sizes of the code of a library on this machine."""
+    from umakit.tools.comparison.measured import size_view
+
+    return {"size": size_view(library, progress)}
+
+
+def size_text(size: Mapping[str, Any]) -> str:
+    """Return a line with the sizes that `--size` measured."""
+    stack = "unknown" if size["stack_bytes"] is None else f"{size['stack_bytes']:,} B"
+    return (
+        f"code {size['text_bytes']:,} B, variables {size['static_bytes']:,} B, stack {stack}, "
+        f"compiled with {size['compiler']}"
+    )

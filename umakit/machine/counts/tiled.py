@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Predicted counts of a layer that is cut into tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from itertools import product
+from typing import TypeVar
+
+from umakit.machine.clock import ASKED, Run
+from umakit.machine.counts.accesses import job_counts, transfer_accesses
+from umakit.machine.counts.events import NO_ACCESSES, EventCounts, MemoryCounts
+from umakit.machine.energy_config import ACCUMULATOR
+from umakit.machine.hardware import Hardware
+from umakit.machine.planner import Prediction, TilePlanner
+from umakit.machine.requirements import Job, Transfer
+from umakit.machine.tile_machine import TileMachine
+from umakit.machine.tiles import Tiles
+
+Taken = TypeVar("Taken")
+
+
+def tiled_counts(
+    planner: TilePlanner, tiles: Tiles, prediction: Prediction, scratchpad: str | None = None
+) -> EventCounts:
+    """Return the counts that a planner's tiling of a layer has.
+
+    Register accesses, cycles and idle cycles are those of the clock on which cycles are predicted.
+
+    Args:
+        planner: the planner.
+        tiles: the layer, cut into tiles.
+        prediction: its prediction.
+        scratchpad: name of the scratchpad of umakit's systolic array; None for another machine,
+            of whose memories only what copies alone do is known.
+    """
+    machine, layer, run = planner.described, tiles.layer, prediction.run
+    transfers = list(_transfers(tiles))
+    moved = {
+        is_store: sum(
+            count * _rows(each) * int(each.row_bytes)
+            for tensor, each, count in transfers
+            if (tensor == "result") is is_store
+        )
+        for is_store in (False, True)
+    }
+    wasted: int | None = None
+    memories: dict[str, MemoryCounts] | None = _copied(machine, transfers) or None
+    if scratchpad is not None and isinstance(machine, Hardware):
+        wasted, memories = _array(machine, tiles, transfers, scratchpad)
+    is_predicted = run is not None and prediction.cycles == run.cycles + planner.driver.finish
+    return EventCounts(
+        macs=layer.macs,
+        wasted_macs=wasted,
+        bus_read_bytes=moved[False],
+        bus_written_bytes=moved[True],
+        register_accesses=_register_accesses(run, planner) if run and is_predicted else None,
+        cycles=prediction.cycles,
+        idle_cycles=prediction.cycles - _working(run) if run and is_predicted else None,
+        memories=memories,
+    )
+
+
+def _array(
+    hardware: Hardware, tiles: Tiles, transfers: list[tuple[str, Transfer, int]], scratchpad: str
+) -> tuple[int, dict[str, MemoryCounts]]:
+    """Return the wasted multiply-accumulates and the accesses to the memories of the array."""
+    total, sums, wasted = NO_ACCESSES, NO_ACCESSES, 0
+    for tensor, each, count in transfers:
+        total = total.plus(_copy(hardware.bytes_per_cycle, tensor, each, count))
+    for job, count in _jobs(tiles):
+        found = job_counts(hardware, tiles.layer, tiles.tiling.dataflow, job)
+        wasted += count * found.wasted_macs
+        total = total.plus(_times(found.scratchpad, count))
+        sums = sums.plus(_times(found.accumulator, count))
+    memories = {scratchpad: total}
+    return wasted, {**memories, ACCUMULATOR: sums} if hardware.accumulator_bytes else memories
+
+
+def _copied(
+    machine: TileMachine, transfers: list[tuple[str, Transfer, int]]
+) -> dict[str, MemoryCounts]:
+    """Return what copies alone do to the memories of a machine: jobs do not write memories of
+    tensors that are loaded, and do not read the one of the result unless sums lie there."""
+    held: dict[str, set[str]] = {}
+    for tensor, _, _ in transfers:
+        held.setdefault(machine.memory_of(tensor), set()).add(tensor)
+    found = {}
+    for name, tensors in held.items():
+        width = next(each.row_bytes for each in machine.machine.memories if each.name == name)
+        total = NO_ACCESSES
+        for tensor, each, count in transfers:
+            if machine.memory_of(tensor) == name:
+                total = total.plus(_copy(width, tensor, each, count))
+        is_loaded = "result" not in tensors
+        is_result = tensors == {"result"} and not machine.sums_in_result
+        has_width = width > 1
+        found[name] = MemoryCounts(
+            total.reads if is_result and has_width else None,
+            total.read_bytes if is_result else None,
+            total.writes if is_loaded and has_width else None,
+            total.written_bytes if is_loaded else None,
+        )
+    return {name: counts for name, counts in found.items() if counts != MemoryCounts()}
+
+
+def _copy(width: int, tensor: str, moved: Transfer, count: int) -> MemoryCounts:
+    """Return the accesses of so many equal transfers to the memory of a tensor's tiles."""
+    accesses, size = transfer_accesses(width, count * _rows(moved), int(moved.row_bytes))
+    is_store = tensor == "result"
+    return MemoryCounts(accesses, size, 0, 0) if is_store else MemoryCounts(0, 0, accesses, size)
+
+
+def _rows(moved: Transfer) -> int:
+    return int(moved.planes) * int(moved.rows)
+
+
+def _times(counts: MemoryCounts, factor: int) -> MemoryCounts:
+    values = (counts.reads, counts.read_bytes, counts.writes, counts.written_bytes)
+    return MemoryCounts(*(None if each is None else factor * each for each in values))
+
+
+# --- commands that are equal but for places -------------------------------------------------------
+
+
+def _transfers(tiles: Tiles) -> Iterator[tuple[str, Transfer, int]]:
+    """Yield the transfers of a layer by tensor, one of each size, and how often there is one."""
+    layer = tiles.layer
+    for name in tiles.buffers:
+        if name == "parameters":
+            sizes = (4 * layer.stored_channels, 4 * layer.stored_scales, layer.stored_scales)
+            for size in sizes:
+                yield name, Transfer(0, 0, 1, 1, size, 0, 0), 1
+            continue
+        axes = tiles.loops[: tiles.depth(name)]
+
+        def moved(position: dict[str, int], name: str = name) -> Transfer:
+            return tiles.store(position) if name == "result" else tiles.load(name, position)
+
+        for transfer, count in _different(
+            tiles, axes, moved, lambda each: (each.planes, each.rows, each.row_bytes)
+        ):
+            yield name, transfer, count
+
+
+def _jobs(tiles: Tiles) -> Iterator[tuple[Job, int]]:
+    """Yield the jobs of a layer, one of each size, and how often there is one."""
+    yield from _different(
+        tiles,
+        tiles.loops,
+        tiles.job,
+        lambda job: (
+            job.input_size, job.output_size, job.input_channels, job.output_channels,
+            job.padding, job.scales, job.continues, job.keeps,
+        ),
+    )  # fmt: skip
+
+
+def _different(
+    tiles: Tiles,
+    axes: tuple[str, ...],
+    take: Callable[[dict[str, int]], Taken],
+    key: Callable[[Taken], Hashable],
+) -> Iterator[tuple[Taken, int]]:
+    """Yield what tiles have that differ in size, and their number.
+
+    Each size depends on the tile's number along one axis only, so that it is enough to look at
+    each axis alone.
+    """
+    origin = dict.fromkeys(tiles.extents, 0)
+    groups: list[list[tuple[int, int]]] = []
+    for axis in axes:
+        found: dict[Hashable, list[int]] = {}
+        for number in range(tiles.extents[axis]):
+            found.setdefault(key(take({**origin, axis: number})), []).append(number)
+        groups.append([(numbers[0], len(numbers)) for numbers in found.values()])
+    for chosen in product(*groups):
+        count = 1
+        for _, many in chosen:
+            count *= many
+        position = {
+            **origin,
+            **{axis: number for axis, (number, _) in zip(axes, chosen, strict=True)},
+        }
+        yield take(position), count
+
+
+# --- the clock ------------------------------------------------------------------------------------
+
+
+def _register_accesses(run: Run, planner: TilePlanner) -> int | None:
+    """Return the accesses of a driver that sleeps while it waits, as those of umakit do: it arms
+    the interrupt, which takes no cycle of its own as engines are at work, and then waits.
+
+    Returns:
+        None for other machines than umakit's systolic array, and for a driver that polls.
+    """
+    hardware = planner.described
+    if not isinstance(hardware, Hardware) or hardware.completion == "polling":
+        return None
+    issued = sum(command.issue for command in run.commands)
+    if not run.machine.has_queues:
+        return issued + len(run.commands) + planner.driver.finish
+    asked, schedule, before = 0, run.schedule, 0
+    for index, command in enumerate(run.commands):
+        if schedule.stalled_by[index] < 0:
+            asked += schedule.enqueued[index] - before - command.issue
+        else:
+            asked += sum(ASKED[hardware.completion])
+        before = schedule.enqueued[index]
+    return issued + asked + 1 + planner.driver.finish
+
+
+def _working(run: Run) -> int:
+    """Return the cycles in which any engine works, from the start of a command to its end."""
+    schedule, until, total = run.schedule, 0, 0
+    ends = schedule.completions
+    for start, end in sorted(zip(schedule.starts, ends[: len(schedule.starts)], strict=False)):
+        if end > until:
+            total += end - max(start, until)
+            until = end
+    return total

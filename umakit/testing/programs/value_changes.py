@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of values and of contents of buffers, within what drivers send."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from umakit.testing.programs.accesses import Access, Map, Rest, Unmap, Wait, Write
+from umakit.testing.programs.changes import (
+    Change,
+    Insert,
+    SetContent,
+    SetValue,
+    changed,
+)
+from umakit.testing.programs.facts import Facts, LayerFacts
+from umakit.testing.programs.recording import Recording
+from umakit.testing.programs.values import FILLS, TOGETHER, drawn_value, moved_address
+
+AT_AN_END = 0.08
+"""Share of numbers that are at an end of their limits."""
+
+GROUP = 16
+"""Bytes between registers that are changed together, in both directions."""
+
+
+class ValueDrawing:
+    """Draws changes of the values and buffers of a layer's accesses."""
+
+    def __init__(
+        self,
+        draw: random.Random,
+        recording: Recording,
+        facts: Facts,
+        base: Sequence[Access],
+        known: LayerFacts,
+    ) -> None:
+        self._draw, self._recording, self._facts, self._base = draw, recording, facts, base
+        self._known, self._is_limited = known, not facts.ranges.is_error
+        starts = [
+            position
+            for position, each in enumerate(base)
+            if isinstance(each, Write) and each.offset in facts.starts
+        ]
+        # Without a map, the write before each wait is what begins work.
+        self._starts = starts or [
+            max((p for p in range(end) if isinstance(base[p], Write)), default=-1)
+            for end, each in enumerate(base)
+            if isinstance(each, Wait | Rest)
+        ]
+        self._starts = [each for each in self._starts if each >= 0]
+        first = next((p for p, each in enumerate(base) if isinstance(each, Map)), 0)
+        self._writes = [p for p, each in enumerate(base) if isinstance(each, Write) and p > first]
+        self._operands = [each for each in self._writes if each not in self._starts]
+        self._kept = [each for each in facts.kept if not (self._is_limited and self._points(each))]
+        self._maps = [p for p, each in enumerate(base) if isinstance(each, Map)]
+
+    def _points(self, offset: int) -> bool:
+        """Whether a register gets bus addresses."""
+        ranges = self._facts.ranges
+        written = [each for each in self._operands if self._write_at(each).offset == offset]
+        return ranges.names.get(offset) in ranges.contents or any(
+            self._buffer_of(each) is not None for each in written
+        )
+
+    # ---- Limits ----
+
+    def _within_limits(self, changes: Sequence[Change]) -> list[Change]:
+        """Return changes without those with which a start breaks limits that the driver keeps."""
+        if not (self._is_limited and self._facts.ranges.has_limits and self._facts.starts):
+            return list(changes)
+        kept: list[Change] = []
+        for change in changes:
+            faults = self._facts.faults(changed(self._base, [*kept, change]))
+            before = self._known.faults
+            if all(
+                each <= before[min(number, len(before) - 1)] if before else not each
+                for number, each in enumerate(faults)
+            ):
+                kept.append(change)
+        return kept
+
+    def _limited(self, position: int, offset: int, value: int) -> int:
+        """Return a value for a register, within its limits; sometimes at an end of them."""
+        ranges = self._facts.ranges
+        if self._draw.random() < AT_AN_END:
+            value = ranges.at_an_end(self._draw, offset, value)
+        if not self._is_limited:
+            return value
+        number = sum(each < position for each in self._starts)
+        states = self._known.states
+        state = states[min(number, len(states) - 1)] if states else {}
+        return ranges.within(self._draw, offset, value, state)
+
+    # ---- Values ----
+
+    def _write_at(self, position: int) -> Write:
+        found = self._base[position]
+        assert isinstance(found, Write)
+        return found
+
+    def _buffer_of(self, position: int) -> Map | None:
+        """Return the buffer in which the value of a write is a bus address."""
+        value = self._write_at(position).value
+        mapped: dict[int, Map] = {}
+        for access in self._base[:position]:
+            if isinstance(access, Map):
+                mapped[access.address] = access
+            elif isinstance(access, Unmap):
+                mapped.pop(access.address, None)
+        for each in mapped.values():
+            if each.address <= value < each.address + len(each.data):
+                return each
+        return None
+
+    def _value_at(self, position: int) -> int:
+        write = self._write_at(position)
+        buffer = self._buffer_of(position)
+        if buffer is not None and (self._is_limited or self._draw.random() < 0.95):
+            return self._moved(write, buffer)
+        register = self._facts.registers.get(write.offset)
+        others = list(self._recording.values.get(write.offset, ()))
+        if self._draw.random() < 0.3 and self._operands:
+            near = self._draw.choice(self._operands)
+            others = [self._write_at(near).value]
+        value = drawn_value(self._draw, register, write.value, others)
+        return self._limited(position, write.offset, value)
+
+    def _moved(self, write: Write, buffer: Map) -> int:
+        """Return another address in a buffer: of an element, if the map has limits of numbers."""
+        size = len(buffer.data)
+        value = moved_address(self._draw, write.value, buffer.address, size)
+        if not self._is_limited:
+            return value
+        ranges = self._facts.ranges
+        contents = ranges.contents.get(ranges.names.get(write.offset, ""))
+        step = contents.size if contents else 1
+        position = self._base.index(buffer)
+        use = self._known.uses.get(position)
+        if use is not None and (use.is_mixed or use.job is not None):
+            return write.value
+        moved = (value - write.value) // step * step + write.value
+        return moved if 0 <= moved - buffer.address < size else write.value
+
+    def _value(self) -> list[Change]:
+        if not self._operands:
+            return []
+        position = self._draw.choice(self._operands)
+        return [SetValue(position, self._value_at(position))]
+
+    def _group(self) -> list[Change]:
+        """Small values in registers that lie near each other, for one command."""
+        if not self._operands:
+            return []
+        anchor = self._draw.choice(self._operands)
+        middle = self._write_at(anchor).offset
+        first = max((each for each in self._starts if each < anchor), default=-1) + 1
+        last = min((each for each in self._starts if each > anchor), default=len(self._base)) - 1
+        found: list[Change] = []
+        written = set()
+        for position in (each for each in self._operands if first <= each <= last):
+            offset = self._write_at(position).offset
+            if abs(offset - middle) > GROUP:
+                continue
+            written.add(offset)
+            if self._draw.random() < 0.6:
+                found.append(SetValue(position, self._small(position)))
+        unwritten = [
+            offset
+            for offset in self._kept
+            if abs(offset - middle) <= GROUP and offset not in written
+        ]
+        for offset in unwritten:
+            if self._draw.random() < 0.7:
+                value = self._draw.choice((1, 2, 3, 5, 8, self._draw.randrange(1, 80)))
+                value = self._limited(anchor, offset, value)
+                found.append(Insert(anchor, (Write(offset, value),)))
+        return found
+
+    def _mode(self) -> list[Change]:
+        """Another one of the values that the map names for a register."""
+        modes: dict[int, list[int]] = {}
+        for position in self._operands:
+            offset = self._write_at(position).offset
+            register = self._facts.registers.get(offset)
+            if register is not None and len(register.value) > 1:
+                modes.setdefault(offset, []).append(position)
+        if not modes:
+            return []
+        offset = self._draw.choice(list(modes))
+        position = self._draw.choice(modes[offset])
+        values = [each.value for each in self._facts.registers[offset].value]
+        values = [each for each in values if each != self._write_at(position).value]
+        return [SetValue(position, self._draw.choice(values))] if values else []
+
+    def _borrowed(self) -> list[Change]:
+        """Values of another command, so that one works where the other does, a few bytes away."""
+        if len(self._starts) < 2:
+            return []
+        one, other = self._draw.sample(self._starts, 2)
+        values = {
+            self._write_at(each).offset: self._write_at(each).value
+            for each in self._operands_of(other)
+        }
+        found: list[Change] = []
+        for position in self._operands_of(one):
+            value = values.get(self._write_at(position).offset)
+            if value is None or self._buffer_of(position) or self._draw.random() < 0.6:
+                continue
+            value += self._draw.choice((0, 0, 1, 2, 3, 5, -1))
+            value = self._limited(position, self._write_at(position).offset, max(0, value))
+            found.append(SetValue(position, value & 0xFFFFFFFF))
+        return found
+
+    def _operands_of(self, start: int) -> list[int]:
+        """Return positions of writes between the start before one and this one."""
+        first = max((each for each in self._starts if each < start), default=-1)
+        return [each for each in self._operands if first < each < start]
+
+    def _small(self, position: int) -> int:
+        write = self._write_at(position)
+        if self._buffer_of(position) is not None:
+            return self._value_at(position)
+        if self._draw.random() < 0.5:
+            value = max(0, write.value + self._draw.choice((-2, -1, 0, 1, 2, 3))) & 0xFFFFFFFF
+        else:
+            value = self._draw.choice((1, 1, 2, 2, 3, 4, self._draw.randrange(1, 80)))
+        return self._limited(position, write.offset, value)
+
+    def _fill(self) -> list[Change]:
+        if not self._maps:
+            return []
+        position = self._draw.choice(self._maps)
+        return self._filled(position, self._draw.choice(list(FILLS)))
+
+    def _fills(self) -> list[Change]:
+        """Contents of most buffers, which together lead to the ends of what an engine computes."""
+        chosen = [each for each in self._maps if self._draw.random() < 0.8]
+        return [
+            change for each in chosen for change in self._filled(each, self._draw.choice(TOGETHER))
+        ]
+
+    def _filled(self, position: int, name: str) -> list[Change]:
+        buffer = self._base[position]
+        assert isinstance(buffer, Map)
+        data = FILLS[name](self._draw, buffer.data)
+        use = self._known.uses.get(position)
+        if use is None:
+            return [SetContent(position, data, name)]
+        if use.job is not None:
+            return [self._job_changed(position, buffer, use.job)]
+        if use.contents is None:
+            return []
+        kept = use.contents.kept(self._draw, data, use.phase)
+        if kept != data:
+            name += f", or {use.contents.least} to {use.contents.highest}"
+        return [SetContent(position, kept, name)]
+
+    def _job_changed(self, position: int, buffer: Map, begin: int) -> SetContent:
+        """Another number in the words of a job, of which addresses stay."""
+        places = self._facts.ranges.job
+        data = bytearray(buffer.data)
+        if not places:
+            return SetContent(position, bytes(data), "its words")
+        place = self._draw.choice(places)
+        at = begin + 4 * self._facts.ranges.words.index(place.word)
+        word = int.from_bytes(data[at : at + 4], "little")
+        states = self._known.states
+        drawn = self._facts.ranges.drawn(self._draw, place, states[-1] if states else {})
+        data[at : at + 4] = place.put(word, drawn).to_bytes(4, "little")
+        name = f"{place.name} = {drawn} instead of {place.number(word)}"
+        return SetContent(position, bytes(data), name)

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The differences of two reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from umakit.tools.comparison.figures import FIGURES, MEASURED, PREDICTED, Figure, waits_of
+from umakit.tools.comparison.lines import Change, Line, lines_of
+from umakit.tools.comparison.saved import Report
+from umakit.version import __version__
+
+FORMAT = "umakit comparison"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Compared(Change):
+    """A figure of two networks.
+
+    Attributes:
+        figure: what it is.
+        unknown: why there is no change, a clause; empty if there is one.
+    """
+
+    figure: Figure
+    unknown: str = ""
+
+    @property
+    def change(self) -> int | None:
+        """What B has more than A; None if both cannot be compared."""
+        return None if self.unknown else super().change
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields by name."""
+        return {
+            "name": self.figure.name,
+            "unit": self.figure.unit,
+            "a": self.a,
+            "b": self.b,
+            "change": self.change,
+            "percent": self.percent,
+            "unknown": self.unknown,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two reports side by side.
+
+    Attributes:
+        a, b: the reports; changes are those from A to B.
+        names: what they were read from.
+    """
+
+    a: Report
+    b: Report
+    names: tuple[str, str] = ("A", "B")
+
+    @cached_property
+    def basis(self) -> Figure:
+        """The cycles that layers are compared by: measured ones, or predicted ones where those are
+        all that both networks have."""
+        measured = self.compared(MEASURED)
+        predicted = self.compared(PREDICTED)
+        only = measured.change is None and predicted.change is not None
+        return PREDICTED if only else MEASURED
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """All layers, what moved to the CPU first, then by the change of their cycles."""
+        return tuple(sorted(lines_of(self.a, self.b), key=self._order))
+
+    @cached_property
+    def figures(self) -> tuple[Compared, ...]:
+        """All figures that one of the networks has, each wait for an engine behind their sum."""
+        found = []
+        for figure in FIGURES:
+            found.append(self.compared(figure))
+            if figure.name == "waits":
+                found += [self.compared(each) for each in waits_of(self.a, self.b)]
+        return tuple(found)
+
+    def compared(self, figure: Figure) -> Compared:
+        """Return a figure of both networks, and why it cannot be compared."""
+        a, b = figure.of(self.a), figure.of(self.b)
+        missing = [name for name, value in (("A", a), ("B", b)) if value is None]
+        unknown = f"{' and '.join(missing)}: {figure.unknown[0]}" if missing else ""
+        if not missing and figure.same(self.a) != figure.same(self.b):
+            unknown = f"A has it for {figure.same(self.a)}, B for {figure.same(self.b)}"
+        return Compared(a, b, figure, unknown)
+
+    @property
+    def moved_to_cpu(self) -> tuple[Line, ...]:
+        """Layers of which something ran on an accelerator in A and runs on the CPU in B."""
+        return tuple(line for line in self.lines if line.move == "to the CPU")
+
+    @property
+    def changed(self) -> tuple[Line, ...]:
+        """Layers that are not the same in both networks."""
+        return tuple(line for line in self.lines if self.is_changed(line))
+
+    def is_changed(self, line: Line) -> bool:
+        """Whether a layer differs: networks, place, tiling, number of steps, or a figure."""
+        if line.status != "both" or line.move or line.is_cut_otherwise:
+            return True
+        if line.where[0] != line.where[1] and not self.is_of_machines(line):
+            return True
+        if len(line.a) != len(line.b):
+            return True
+        layered = [figure for figure in FIGURES if figure.of_step is not None]
+        changes = [line.of(figure) for figure in layered]
+        return any(change.a != change.b for change in changes)
+
+    def is_of_machines(self, line: Line) -> bool:
+        """Whether a layer runs on the one accelerator of A, and on the one of B."""
+        sides = zip((self.a, self.b), line.where, strict=True)
+        return all([each.name for each in side.accelerators] == [where] for side, where in sides)
+
+    @property
+    def cut_otherwise(self) -> int:
+        """The number of layers whose tilings differ."""
+        return sum(line.is_cut_otherwise for line in self.lines)
+
+    def between(self, figure: Figure) -> Change:
+        """Return a figure of what lies between layers."""
+        a, b = (
+            0 if row is None else figure.between(row) for row in (self.a.between, self.b.between)
+        )
+        return Change(a, b)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know about the two, a sentence each."""
+        found = []
+        if self.a.model_sha256 != self.b.model_sha256:
+            found.append("A and B are different models; layers are matched by operators' names")
+        if self.a.umakit_version != self.b.umakit_version:
+            versions = f"umakit {self.a.umakit_version}, B of {self.b.umakit_version}"
+            found.append(f"A is of {versions}")
+        if self.a.inputs != self.b.inputs:
+            found.append(f"inputs differ: {self.a.inputs} in A, {self.b.inputs} in B")
+        if self.basis is PREDICTED:
+            found.append("cycles of layers are predicted ones: not all of both were measured")
+        elif self.compared(MEASURED).change is None:
+            found.append("cycles in all are not compared: measured and predicted ones never are")
+        return tuple(found)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all differences by name; keys are stable, values that are not known null."""
+        return {
+            "format": FORMAT,
+            "version": VERSION,
+            "umakit_version": __version__,
+            "a": _side(self.a, self.names[0]),
+            "b": _side(self.b, self.names[1]),
+            "notes": list(self.notes),
+            "moved_to_cpu": [line.key for line in self.moved_to_cpu],
+            "moved_from_cpu": [line.key for line in self.lines if line.move == "from the CPU"],
+            "changed_tilings": self.cut_otherwise,
+            "changed_layers": len(self.changed),
+            "figures": [each.as_json() for each in self.figures],
+            "basis": self.basis.name,
+            "layers": [self._line(line) for line in self.lines],
+            "between_layers": _figures(self.between),
+        }
+
+    def _line(self, line: Line) -> dict[str, Any]:
+        return {
+            "key": line.key,
+            "status": line.status,
+            "changed": self.is_changed(line),
+            "moved": line.move,
+            "reasons": list(line.reasons),
+            "a": {"layers": [step.identity.as_json() for step in line.a], "where": line.where[0],
+                  "tilings": list(line.tilings[0])},
+            "b": {"layers": [step.identity.as_json() for step in line.b], "where": line.where[1],
+                  "tilings": list(line.tilings[1])},
+            "tiling_changed": line.is_cut_otherwise,
+            "figures": _figures(line.of),
+        }  # fmt: skip
+
+    def _order(self, line: Line) -> tuple[int, int]:
+        """Order lines: moved to the CPU, unknown changes, then large ones first."""
+        change = line.of(self.basis).change
+        if line.move == "to the CPU":
+            return (0, 0)
+        return (1, 0) if change is None else (2, -abs(change))
+
+
+def _side(report: Report, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "model": report.model,
+        "model_sha256": report.model_sha256,
+        "umakit_version": report.umakit_version,
+        "accelerators": [each.name for each in report.accelerators],
+        "inputs": report.inputs,
+    }
+
+
+def _figures(of: Any) -> dict[str, Any]:
+    """Return the figures of layers by name, of a layer or of what lies between."""
+    found = {figure.name: of(figure) for figure in FIGURES if figure.of_step is not None}
+    return {
+        name: {"a": each.a, "b": each.b, "change": each.change, "percent": each.percent}
+        for name, each in found.items()
+    }

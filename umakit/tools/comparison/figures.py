@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures that two reports are compared by. A new one is a line of `FIGURES`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from umakit.tools.comparison.saved import Bounds, Parts, Report, Row, Size, Step
+
+Count = int | None
+"""A figure; None if it is not known."""
+
+OfReport = Callable[[Report], Count]
+OfStep = Callable[[Step], Count]
+OfRow = Callable[[Row], Count]
+Unit = Literal["cycles", "B", "MACs", "accesses", "steps"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of a network.
+
+    Attributes:
+        name: what it is called in limits, tables and JSON.
+        unit: of its values.
+        of: its value for a whole network.
+        unknown: why it may not be known, a clause, and what to do about it.
+        of_step: its value for a layer or step; None if it has none. Those of all steps, with that
+            of `between`, add up to that of the network.
+        between: its value for what lies between layers.
+        only_accelerators: whether it counts nothing of what the CPU does, so that it falls when a
+            layer moves there.
+        same: what has to be equal in two reports whose values are compared: the compiler.
+    """
+
+    name: str
+    unit: Unit
+    of: OfReport
+    unknown: tuple[str, str] = ("the report does not have it", "write the report again")
+    of_step: OfStep | None = None
+    between: OfRow = lambda row: 0
+    only_accelerators: bool = False
+    same: Callable[[Report], object] = lambda report: None
+
+
+def total(values: Iterable[Count]) -> Count:
+    """Return the sum of values; None if one of them is not known."""
+    found = list(values)
+    return None if None in found else sum(value or 0 for value in found)
+
+
+# --- of rows --------------------------------------------------------------------------------------
+
+
+def _on_accelerators(of: OfRow) -> OfStep:
+    """Return the value of a row, 0 for a step on the CPU."""
+    return lambda step: 0 if step.row.on_cpu else of(step.row)
+
+
+def _on_cpu(of: OfRow) -> OfStep:
+    """Return the value of a row, 0 for a layer on an accelerator."""
+    return lambda step: of(step.row) if step.row.on_cpu else 0
+
+
+def _summed(of: OfStep) -> OfReport:
+    return lambda report: total(of(step) for step in report.steps)
+
+
+def _predicted(step: Step) -> Count:
+    return 0 if step.row.on_cpu else step.layer.predicted_cycles
+
+
+def _registers(row: Row) -> Count:
+    return total((row.register_reads, row.register_writes))
+
+
+def _tensors(row: Row) -> Count:
+    return total((row.read_bytes, row.written_bytes))
+
+
+# --- of reports -----------------------------------------------------------------------------------
+
+
+def _cycles(report: Report) -> Count:
+    found = report.accounting
+    return None if found.unknown_layers else found.clock_cycles
+
+
+def _bound(name: str) -> OfReport:
+    def of(report: Report) -> Count:
+        return total(each.cycles(name) for each in report.bounds) if report.bounds else None
+
+    return of
+
+
+def _over(name: str) -> OfReport:
+    def above(bounds: Bounds) -> Count:
+        bound, cycles = bounds.cycles(name), bounds.clock_cycles
+        return None if bound is None or cycles is None else cycles - bound
+
+    return lambda report: total(map(above, report.bounds)) if report.bounds else None
+
+
+def _size(of: Callable[[Size], Count]) -> OfReport:
+    return lambda report: None if report.size is None else of(report.size)
+
+
+def _compiler(report: Report) -> str | None:
+    return None if report.size is None else report.size.compiler
+
+
+UNMEASURED = "not every layer on an accelerator was measured", "limit `predicted cycles` instead"
+UNPREDICTED = "no cost model predicts every layer", "limit `cycles` instead"
+UNSCALED = "steps on the CPU have no known cycles", "give --cpu-clock"
+UNBOUNDED = "no bounds, which models on described machines have", "limit a model's report"
+UNSIZED = "the code was not measured", "give --size, also for reports that are saved"
+UNCOUNTED = "no simulator counts it", "limit what is known"
+
+
+def _part(name: str, of: Callable[[Parts], int]) -> Figure:
+    """Return the figure of cycles in a state of the engines."""
+
+    def of_row(row: Row) -> Count:
+        return None if row.parts is None else of(row.parts)
+
+    def of_report(report: Report) -> Count:
+        parts = report.accounting.parts
+        return None if parts is None or report.accounting.unknown_layers else of(parts)
+
+    def of_step(step: Step) -> Count:
+        return of_row(step.row)
+
+    return Figure(name, "cycles", of_report, UNMEASURED, of_step, of_row, only_accelerators=True)
+
+
+def wait_figure(engine: str) -> Figure:
+    """Return the figure of the cycles in which only an engine is at work, and others wait."""
+    return _part(f"wait {engine}", lambda parts: parts.wait(engine))
+
+
+MEASURED = Figure(
+    "cycles", "cycles", _cycles, UNMEASURED, lambda step: step.row.clock_cycles,
+    lambda row: row.clock_cycles, only_accelerators=True,
+)  # fmt: skip
+PREDICTED = Figure(
+    "predicted cycles", "cycles", _summed(_predicted), UNPREDICTED, _predicted,
+    only_accelerators=True,
+)  # fmt: skip
+CPU_STEPS = Figure(
+    "cpu steps", "steps", _summed(lambda step: int(step.row.on_cpu)),
+    of_step=lambda step: int(step.row.on_cpu),
+)  # fmt: skip
+OFFLOADED = Figure(
+    "offloaded macs", "MACs", lambda report: report.offloaded_macs,
+    of_step=_on_accelerators(lambda row: row.macs),
+)  # fmt: skip
+
+FIGURES: tuple[Figure, ...] = (
+    MEASURED,
+    PREDICTED,
+    Figure("all cycles", "cycles", lambda report: report.accounting.cycles, UNSCALED,
+           same=lambda report: report.accounting.cpu_clock_hz),
+    _part("computing", lambda parts: parts.computing),
+    _part("waits", lambda parts: sum(parts.waits.values())),
+    _part("registers", lambda parts: parts.registers),
+    _part("idle", lambda parts: parts.idle),
+    _part("undivided", lambda parts: parts.undivided),
+    Figure("bound", "cycles", _bound("network"), UNBOUNDED),
+    Figure("over bound", "cycles", _over("network"), UNBOUNDED, only_accelerators=True),
+    Figure("bound of layers", "cycles", _bound("layers"), UNBOUNDED),
+    Figure("bytes", "B", _summed(_on_accelerators(lambda row: row.moved_bytes)), UNCOUNTED,
+           _on_accelerators(lambda row: row.moved_bytes), only_accelerators=True),
+    Figure("register accesses", "accesses", _summed(_on_accelerators(_registers)), UNCOUNTED,
+           _on_accelerators(_registers), only_accelerators=True),
+    CPU_STEPS,
+    Figure("cpu bytes", "B", _summed(_on_cpu(_tensors)), UNCOUNTED, _on_cpu(_tensors)),
+    Figure("macs", "MACs", lambda report: report.total_macs, of_step=lambda step: step.row.macs),
+    OFFLOADED,
+    Figure("arena", "B", lambda report: report.memory.arena_bytes),
+    Figure("constants", "B", lambda report: report.memory.constants_bytes),
+    Figure("scratchpad", "B",
+           lambda report: sum(each.used_bytes for each in report.memory.scratchpads)),
+    Figure("code", "B", _size(lambda size: size.text_bytes), UNSIZED, same=_compiler),
+    Figure("static", "B", _size(lambda size: size.static_bytes), UNSIZED, same=_compiler),
+    Figure("stack", "B", _size(lambda size: size.stack_bytes), UNSIZED, same=_compiler),
+)  # fmt: skip
+"""All figures, in the order of tables."""
+
+WAIT = "wait "
+"""What the name of a wait for an engine begins with, as `wait load`."""
+
+
+def waits_of(*reports: Report) -> list[Figure]:
+    """Return the figures of the waits that any of some reports has, by the engine at work."""
+    parts = [report.accounting.parts for report in reports]
+    names = sorted({name for each in parts if each is not None for name in each.waits})
+    return [wait_figure(name) for name in names]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers of two reports that compute the same operators of the model, and what changed in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from umakit.text.identities import matched_layers
+from umakit.tools.comparison.figures import Count, Figure, total
+from umakit.tools.comparison.saved import CPU, Operator, Report, Step
+
+Status = Literal["both", "only in A", "only in B"]
+Move = Literal["", "to the CPU", "from the CPU"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A figure of A and of B.
+
+    Attributes:
+        a, b: its values; None if they are not known. A layer that one of the networks has not
+            counts as 0 there.
+    """
+
+    a: Count
+    b: Count
+
+    @property
+    def change(self) -> Count:
+        """What B has more than A; None without one of them."""
+        return None if self.a is None or self.b is None else self.b - self.a
+
+    @property
+    def percent(self) -> float | None:
+        """The change as a share of A, in percent; None if it is not known or A is 0."""
+        return 100 * self.change / self.a if self.change is not None and self.a else None
+
+
+@dataclass(frozen=True)
+class Line:
+    """Layers of A and of B that belong together, see `matched_layers`.
+
+    Attributes:
+        key: key of the identity of the first of them; unique among the lines of A, and among
+            those that only B has.
+        a, b: the steps in the order of execution; empty where a network has none of them.
+        move: whether something of it moved between an accelerator and the CPU.
+        reasons: why what moved to the CPU runs there, as the backend said.
+    """
+
+    key: str
+    a: tuple[Step, ...]
+    b: tuple[Step, ...]
+    move: Move = ""
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> Status:
+        """Which networks have it."""
+        if self.a and self.b:
+            return "both"
+        return "only in A" if self.a else "only in B"
+
+    def of(self, figure: Figure) -> Change:
+        """Return a figure of the layers in A and in B.
+
+        Raises:
+            ValueError: it is no figure of layers.
+        """
+        if figure.of_step is None:
+            raise ValueError(f"layers have no {figure.name}")
+        return Change(total(map(figure.of_step, self.a)), total(map(figure.of_step, self.b)))
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Where the layers run in A and in B, such as `cpu + my_npu`; empty for none."""
+        return _where(self.a), _where(self.b)
+
+    @property
+    def tilings(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """How the layers are cut in A and in B; without those that are not cut or unknown."""
+        return _tilings(self.a), _tilings(self.b)
+
+    @property
+    def is_cut_otherwise(self) -> bool:
+        """Whether the tilings differ, and both are known."""
+        one, other = self.tilings
+        return bool(one and other) and one != other
+
+    @property
+    def macs(self) -> int:
+        """The multiply-accumulates of the layers in B, or in A where B has none of them."""
+        return sum(step.row.macs for step in self.b or self.a)
+
+
+def lines_of(a: Report, b: Report) -> list[Line]:
+    """Return the layers of two reports that belong together, in the order of A, then of B."""
+    ones = [step.identity for step in a.steps]
+    others = [step.identity for step in b.steps]
+    lines = []
+    for numbers in matched_layers(ones, others):
+        mine = tuple(a.steps[number] for number in numbers[0])
+        yours = tuple(b.steps[number] for number in numbers[1])
+        key = (mine or yours)[0].identity.key
+        line = Line(key, mine, yours)
+        if _moved(mine, yours):
+            reasons = _reasons(yours, b.operators)
+            line = Line(key, mine, yours, "to the CPU", reasons)
+        elif _moved(yours, mine):
+            line = Line(key, mine, yours, "from the CPU")
+        lines.append(line)
+    return lines
+
+
+def _where(steps: Iterable[Step]) -> str:
+    return " + ".join(
+        sorted({step.row.where for step in steps}, key=lambda name: (name == CPU, name))
+    )
+
+
+def _tilings(steps: Iterable[Step]) -> tuple[str, ...]:
+    return tuple(step.layer.tiled.tiling for step in steps if step.layer.tiled is not None)
+
+
+def _moved(before: Sequence[Step], after: Sequence[Step]) -> bool:
+    """Whether something that accelerators ran runs on the CPU, or steps there became more.
+
+    That is so if the CPU has more multiply-accumulates or more steps than before, or operators that
+    accelerators alone had.
+    """
+    if not any(not step.row.on_cpu for step in before):
+        return False
+    ones = [step for step in before if step.row.on_cpu]
+    others = [step for step in after if step.row.on_cpu]
+    if sum(step.row.macs for step in others) > sum(step.row.macs for step in ones):
+        return True
+    if len(others) > len(ones):
+        return True
+    own = _computed(step for step in before if not step.row.on_cpu) - _computed(ones)
+    return bool(own & _computed(others))
+
+
+def _computed(steps: Iterable[Step]) -> set[str]:
+    """Return the names of the operators that steps compute, not those whose layout they change."""
+    found = [step.identity for step in steps if step.identity.role == "operators"]
+    return {operator.name for identity in found for operator in identity.operators}
+
+
+def _reasons(steps: Iterable[Step], operators: Iterable[Operator]) -> tuple[str, ...]:
+    """Return why operators of steps on the CPU run there, each reason once."""
+    names = _computed(step for step in steps if step.row.on_cpu)
+    found = [row.reason for row in operators if row.name in names and row.where == CPU]
+    return tuple(dict.fromkeys(reason for reason in found if reason))

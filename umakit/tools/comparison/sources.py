@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the reports of a comparison come from: saved files, exported libraries, models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from umakit.errors import InputError, short_path
+from umakit.library.tar_files import SUFFIX
+from umakit.tools.comparison.measured import Arrays, library_report, size_view
+from umakit.tools.comparison.saved import Report, is_report_file, read_report, report_of
+
+if TYPE_CHECKING:
+    from umakit.backend.base import UMABackend
+    from umakit.library.options import ExportOptions
+
+Kind = Literal["saved report", "library", "model"]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How networks are compiled and run for a report.
+
+    Attributes:
+        backends: accelerators of models, in order of priority.
+        inputs, inputs_name, seed, cpu_clock: as in `umakit.tools.page.make_page`.
+        input_shapes, rounding, options: the same, for models.
+        with_size: whether code is compiled to measure it.
+    """
+
+    backends: Sequence[UMABackend] = ()
+    inputs: Arrays | None = None
+    inputs_name: str = ""
+    seed: int = 0
+    cpu_clock: float | None = None
+    input_shapes: Mapping[str, Sequence[int]] | None = None
+    rounding: str | None = None
+    options: ExportOptions | None = None
+    with_size: bool = False
+
+
+def kind_of(path: Path) -> Kind:
+    """Return what a path is; one that does not exist is taken for a model, which says so."""
+    if is_report_file(path):
+        return "saved report"
+    if path.is_dir() or path.suffix == SUFFIX:
+        return "library"
+    return "model"
+
+
+def open_report(
+    path: Path, how: Measuring, progress: Callable[[str], None] = lambda stage: None
+) -> Report:
+    """Read a saved report, or make that of a library or a model.
+
+    Args:
+        path: a file that `uma report --json` wrote, what `uma compile` wrote, or a model.
+        how: how a library or a model is run.
+        progress: callback with a description of each stage.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    kind = kind_of(path)
+    if kind == "saved report":
+        return read_report(path)
+    if kind == "library":
+        return library_report(
+            path, inputs=how.inputs, inputs_name=how.inputs_name, seed=how.seed,
+            cpu_clock=how.cpu_clock, with_size=how.with_size, progress=progress,
+        )  # fmt: skip
+    return model_report(path, how, progress)
+
+
+def model_report(
+    model: Path, how: Measuring, progress: Callable[[str], None] = lambda stage: None
+) -> Report:
+    """Compile a model, run it, and return its report.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    from umakit.tools.page import make_page
+
+    sizes: list[dict[str, Any]] = []
+
+    def measure(folder: Path, *ran: object) -> None:
+        if how.with_size:
+            sizes.append(size_view(folder, progress))
+
+    page = make_page(
+        model, how.backends, inputs=how.inputs, inputs_name=how.inputs_name, seed=how.seed,
+        input_shapes=how.input_shapes, rounding=how.rounding, options=how.options,
+        cpu_clock=how.cpu_clock, progress=progress, observe=measure,
+    )  # fmt: skip
+    return report_of(page.as_json() | ({"size": sizes[0]} if sizes else {}))
+
+
+def refuse_needless(
+    kinds: Sequence[Kind], compiling: Mapping[str, Any], running: Mapping[str, Any]
+) -> None:
+    """Refuse options that nothing of what is compared needs.
+
+    Args:
+        kinds: what is compared.
+        compiling: options of compiling a model, by name.
+        running: options of runs, by name.
+
+    Raises:
+        InputError: names the first option.
+    """
+    what = " and ".join(dict.fromkeys(kinds))
+    wanted = {} if "model" in kinds else dict(compiling)
+    if not {"model", "library"} & set(kinds):
+        wanted |= running
+    for name, value in wanted.items():
+        if value:
+            raise InputError(f"{name} has no effect on a {what}", fix=f"leave {name} out")
+
+
+def different_names(one: UMABackend, other: UMABackend) -> None:
+    """Refuse two backends of one name: TVM knows functions and targets by it.
+
+    Raises:
+        InputError: the folders differ and the names do not.
+    """
+    if one.target_name == other.target_name and one.folder != other.folder:
+        raise InputError(
+            f"{short_path(one.folder)} and {short_path(other.folder)} both are {one.target_name}",
+            fix="save one report with --json, and compare it with the other",
+        )

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Energy of counted events, from the figures of `[energy]` in `accel.toml`.
+
+Energy is the sum over kinds of events of their number times the picojoules of one. Only kinds with
+both are added up; the others are listed with what is missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from umakit.machine.counts.events import EventCounts, MemoryCounts
+from umakit.machine.energy_config import EnergySection, MemoryEnergy
+
+Missing = Literal["no figure", "not counted"]
+"""Why events are not added up: `[energy]` has no figure, or their number is not known."""
+
+FIGURES = {
+    "macs": "mac",
+    "wasted_macs": "wasted_mac",
+    "bus_read_bytes": "bus_read_byte",
+    "bus_written_bytes": "bus_written_byte",
+    "register_accesses": "register_access",
+    "cycles": "cycle",
+    "idle_cycles": "idle_cycle",
+}
+"""Key of `[energy]` by name of the count."""
+
+SIDES = (
+    {"reads": "read", "read_bytes": "read_byte"},
+    {"writes": "write", "written_bytes": "written_byte"},
+)
+"""Keys of `[energy.memory.NAME]` by name of the count: one of each side is enough."""
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Energy of events in picojoules.
+
+    Attributes:
+        counted: by kind of events, such as `macs` or `memory.scratchpad.reads`.
+        missing: kinds that are not added up, and why.
+    """
+
+    counted: Mapping[str, float]
+    missing: Mapping[str, Missing]
+
+    @property
+    def at_least(self) -> float:
+        """The sum of what is counted."""
+        return math.fsum(self.counted.values())
+
+    @property
+    def total(self) -> float | None:
+        """The energy; None if anything is missing."""
+        return None if self.missing else self.at_least
+
+    @classmethod
+    def sum(cls, energies: Iterable[Energy]) -> Energy:
+        """Return the sum; a kind that one of them lacks is missing, what others have counts."""
+        counted: dict[str, list[float]] = {}
+        missing: dict[str, Missing] = {}
+        for each in energies:
+            for name, value in each.counted.items():
+                counted.setdefault(name, []).append(value)
+            missing |= each.missing
+        return cls({name: math.fsum(values) for name, values in counted.items()}, missing)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        return {
+            "total_picojoules": self.total,
+            "at_least_picojoules": self.at_least,
+            "counted": dict(self.counted),
+            "not_counted": dict(self.missing),
+        }
+
+
+def energy_of(counts: EventCounts, section: EnergySection) -> Energy:
+    """Return the energy of counted events.
+
+    Events that do not happen need no figure. `idle_cycle` is on top of `cycle` and may be left
+    out; of a memory's reads, and of its writes, either the accesses or their bytes need a figure.
+
+    Args:
+        counts: of a layer or several.
+        section: the figures.
+    """
+    counted: dict[str, float] = {}
+    missing: dict[str, Missing] = {}
+    for name, count in counts.plain.items():
+        figure = getattr(section, FIGURES[name])
+        if figure is None and (name == "idle_cycles" or count == 0):
+            continue
+        _add(name, count, figure, counted, missing)
+    for name, memory, figures in _memories(counts, section):
+        if figures is None and memory is None:
+            missing[name] = "no figure"
+            continue
+        accesses, known = memory or MemoryCounts(), figures or MemoryEnergy()
+        for side in SIDES:
+            _add_side(name, side, accesses, known, counted, missing)
+    return Energy(counted, missing)
+
+
+def _memories(
+    counts: EventCounts, section: EnergySection
+) -> Iterator[tuple[str, MemoryCounts | None, MemoryEnergy | None]]:
+    """Yield the memories that are counted or have figures, by name of their events."""
+    known = counts.memories or {}
+    for name in dict.fromkeys([*known, *section.memory]):
+        yield f"memory.{name}", known.get(name), section.memory.get(name)
+    if counts.memories is None and not section.memory:
+        yield "memory", None, None
+
+
+def _add_side(
+    name: str,
+    side: Mapping[str, str],
+    accesses: MemoryCounts,
+    figures: MemoryEnergy,
+    counted: dict[str, float],
+    missing: dict[str, Missing],
+) -> None:
+    """Add the reads or the writes of a memory."""
+    counts = {key: getattr(accesses, key) for key in side}
+    given = {key: getattr(figures, one) for key, one in side.items()}
+    if all(each is None for each in given.values()):
+        if 0 not in counts.values():
+            missing[f"{name}.{next(iter(side))}"] = "no figure"
+        return
+    for key, figure in given.items():
+        if figure is not None:
+            _add(f"{name}.{key}", counts[key], figure, counted, missing)
+
+
+def _add(
+    name: str,
+    count: int | None,
+    figure: float | None,
+    counted: dict[str, float],
+    missing: dict[str, Missing],
+) -> None:
+    if figure is None:
+        missing[name] = "no figure"
+    elif count is None:
+        missing[name] = "not counted"
+    else:
+        counted[name] = count * figure
+
+
+def figures_from_json(view: Mapping[str, Any] | None) -> EnergySection | None:
+    """Return the figures of a backend in a library's `metadata.json`; None without any."""
+    return None if view is None else EnergySection.model_validate(view)
+
+
+def counts_json(counts: EventCounts, section: EnergySection | None) -> dict[str, Any]:
+    """Return counts with their energy, which is null without figures."""
+    energy = None if section is None else energy_of(counts, section).as_json()
+    return {**counts.as_json(), "energy": energy}

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counts of events that cost models predict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from umakit import sim
+from umakit.backend.base import UMABackend
+from umakit.codegen.driver_names import kit_simulator
+from umakit.devices.run import RunResult
+from umakit.errors import AcceleratorConfigError
+from umakit.machine.costs import TileSizes
+from umakit.machine.counts.accesses import wasted_macs
+from umakit.machine.counts.events import EventCounts
+from umakit.machine.counts.tiled import tiled_counts
+from umakit.machine.hardware import Hardware
+from umakit.machine.layer import Layer
+from umakit.machine.planner import Prediction, TilePlanner, prediction_of
+from umakit.machine.systolic import Dataflow
+from umakit.machine.tiles import Tiles
+from umakit.patterns import Composite
+from umakit.program.descriptions import tiles_of
+from umakit.program.program import KernelCall, Program
+from umakit.tools.energy.events import NetworkEvents, events_of_run
+
+
+def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) -> EventCounts | None:
+    """Return the counts that are predicted for a layer.
+
+    Layers that the backend's planner cuts into tiles: all that its machine says. Other layers: the
+    multiply-accumulates; of whole layers on umakit's systolic array also those that are wasted.
+
+    Returns:
+        None for a step of another backend or of the CPU.
+
+    Raises:
+        BackendError: the backend's planner does not return a prediction.
+    """
+    if call.target != backend.target_name:
+        return None
+    composite = program.kernels[call.kernel].composite if call.kernel else None
+    tiles = None if composite is None else tiles_of(program, composite, backend)
+    if tiles is None or backend.tiling is None:
+        return EventCounts(macs=call.macs, wasted_macs=_wasted(composite, backend))
+    return counts_of_tiles(backend, backend.tiling, tiles, prediction_of(backend.tiling, tiles))
+
+
+def counts_of_tiles(
+    backend: UMABackend, planner: TilePlanner, tiles: Tiles, prediction: Prediction
+) -> EventCounts:
+    """Return the counts that are predicted for a layer that is cut into tiles.
+
+    Args:
+        backend: the accelerator.
+        planner: its planner.
+        tiles: the layer.
+        prediction: its prediction.
+    """
+    scratchpads = backend.configuration.scratchpads
+    name = scratchpads[0].name if _is_array(backend) and len(scratchpads) == 1 else None
+    return tiled_counts(planner, tiles, prediction, name)
+
+
+def _is_array(backend: UMABackend) -> bool:
+    """Whether the array of `Hardware` answers, as one of umakit's simulators."""
+    kind = kit_simulator(backend)
+    return kind is not None and sim.KINDS[kind].counts_accesses
+
+
+def _wasted(composite: Composite | None, backend: UMABackend) -> int | None:
+    """Return the wasted multiply-accumulates of a layer in one job for each image, in closed form;
+    None if they are not known."""
+    if composite is None or not _is_array(backend):
+        return None
+    try:
+        layer = Layer.of(composite)
+        hardware = Hardware.of(backend.configuration)
+    except (TypeError, AcceleratorConfigError):
+        return None
+    rows, columns = layer.output_size
+    dataflow = Dataflow(backend.configuration.array.dataflow)
+    sizes = TileSizes(layer, dataflow, rows, columns, layer.output_channels, layer.input_channels)
+    return layer.images * wasted_macs(hardware, sizes)
+
+
+def network_events(
+    description: Mapping[str, Any],
+    result: RunResult,
+    program: Program,
+    backends: Sequence[UMABackend],
+) -> NetworkEvents:
+    """Return predicted and measured counts of a program that was compiled and run.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+        result: its run with a profile.
+        program: its program.
+        backends: backends that it was compiled for.
+    """
+    known = {backend.target_name: backend for backend in backends}
+    predicted = [
+        predicted_counts(program, call, known[call.target]) if call.target in known else None
+        for call in program.calls
+    ]
+    return events_of_run(description, result.layers, predicted)

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collects the figures of several inferences from a run, or from predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from umakit.devices.inferences import Measured
+from umakit.devices.run import RunResult
+from umakit.tools.accounting import account
+from umakit.tools.inferences.figures import InferenceFigures, LayerFigures, SeveralInferences
+from umakit.tools.inferences.sums import total
+
+if TYPE_CHECKING:
+    from umakit.tools.inferences.accelerators import AcceleratorInferences
+
+
+def measured_inferences(
+    description: Mapping[str, Any],
+    result: RunResult,
+    cpu_clock: float | None = None,
+    designs: Collection[str] = (),
+    predicted_bytes: Sequence[int | None] | None = None,
+    accelerators: tuple[AcceleratorInferences, ...] = (),
+) -> SeveralInferences:
+    """Return the figures of inferences that ran one after the other.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+        result: a run of it that told inferences apart.
+        cpu_clock, designs: as in `umakit.tools.accounting.account`.
+        predicted_bytes: of each layer, what the cost model predicts; None if nobody asked.
+        accelerators: bounds of these inferences.
+
+    Raises:
+        InputError: as `account` does.
+        ValueError: the run did not tell inferences apart.
+    """
+    found = result.inferences
+    if found is None:
+        raise ValueError("the run did not tell inferences apart")
+    moved = predicted_bytes or [None] * len(found.first.layers)
+
+    def figures(measured: Measured) -> InferenceFigures:
+        apart = replace(result, layers=measured.layers, whole=measured.whole)
+        rows = account(description, apart, cpu_clock, designs)
+        return InferenceFigures(
+            tuple(
+                LayerFigures(
+                    layer.name, layer.where, layer.identity, cycles, copied,
+                    layer.predicted_cycles, expected,
+                )
+                for layer, cycles, copied, expected in zip(
+                    measured.layers, measured.layer_cycles, measured.layer_bytes, moved, strict=True
+                )
+            ),
+            measured.clock_cycles, measured.moved_bytes, rows,
+        )  # fmt: skip
+
+    later = None if found.later is None else figures(found.later)
+    return SeveralInferences(
+        found.count, figures(found.first), later,
+        total(found.clock_cycles), total(found.moved_bytes), accelerators,
+    )  # fmt: skip
+
+
+def predicted_inferences(
+    layers: Sequence[LayerFigures],
+    count: int,
+    accelerators: tuple[AcceleratorInferences, ...] = (),
+) -> SeveralInferences:
+    """Return the predicted figures of inferences one after the other.
+
+    All are alike: the driver of a layer opens the device, loads all operands and closes it again,
+    in each inference, and a cost model has no state.
+
+    Args:
+        layers: layers and steps of the program, with their predictions.
+        count: number of inferences, at least 1.
+        accelerators: bounds of these inferences.
+    """
+    each = InferenceFigures(tuple(layers))
+    return SeveralInferences(count, each, each if count > 1 else None, accelerators=accelerators)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of the first of several inferences, of each later one, and of all together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from umakit.devices.inferences import Spread
+from umakit.text.identities import LayerIdentity
+from umakit.tools.accounting import Accounting
+from umakit.tools.inferences.sums import total
+
+if TYPE_CHECKING:
+    from umakit.tools.inferences.accelerators import AcceleratorInferences
+
+UNMEASURED = Spread(None, None)
+
+
+@dataclass(frozen=True)
+class LayerFigures:
+    """A layer or step in the first inference, or in each later one.
+
+    Attributes:
+        name: its name.
+        where: `cpu` or the backend.
+        identity: what it is in terms of the model; None if nobody asked.
+        clock_cycles, moved_bytes: as measured; of later inferences the least and the highest.
+        predicted_cycles, predicted_bytes: by the cost model; None without one, and on the CPU.
+    """
+
+    name: str
+    where: str
+    identity: LayerIdentity | None
+    clock_cycles: Spread = UNMEASURED
+    moved_bytes: Spread = UNMEASURED
+    predicted_cycles: int | None = None
+    predicted_bytes: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        return {
+            "name": self.name,
+            "where": self.where,
+            "identity": None if self.identity is None else self.identity.as_json(),
+            **_spread("clock_cycles", self.clock_cycles),
+            "predicted_cycles": self.predicted_cycles,
+            **_spread("moved_bytes", self.moved_bytes),
+            "predicted_bytes": self.predicted_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class InferenceFigures:
+    """The first inference, or each later one. Bytes are those of accelerators over the bus.
+
+    Attributes:
+        layers: its layers and steps, in order.
+        clock_cycles: cycles of the accelerators' clocks from its begin to its end, as measured.
+        moved_bytes: bytes of all layers on accelerators together, as measured.
+        accounting: the owners of its cycles, of later inferences as means; None if not measured.
+    """
+
+    layers: tuple[LayerFigures, ...]
+    clock_cycles: Spread = UNMEASURED
+    moved_bytes: Spread = UNMEASURED
+    accounting: Accounting | None = None
+
+    @property
+    def offloaded(self) -> tuple[LayerFigures, ...]:
+        """The layers on accelerators."""
+        return tuple(layer for layer in self.layers if layer.where != "cpu")
+
+    @property
+    def predicted_cycles(self) -> int | None:
+        """The predicted cycles of all layers on accelerators; None if one has none."""
+        return total(layer.predicted_cycles for layer in self.offloaded)
+
+    @property
+    def predicted_bytes(self) -> int | None:
+        """The predicted bytes of all layers on accelerators; None if one has none."""
+        return total(layer.predicted_bytes for layer in self.offloaded)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        return {
+            **_spread("clock_cycles", self.clock_cycles),
+            "predicted_cycles": self.predicted_cycles,
+            **_spread("moved_bytes", self.moved_bytes),
+            "predicted_bytes": self.predicted_bytes,
+            "layers": [layer.as_json() for layer in self.layers],
+            "accounting": None if self.accounting is None else self.accounting.as_json(),
+        }
+
+
+@dataclass(frozen=True)
+class SeveralInferences:
+    """Several inferences, one after the other in one process.
+
+    Attributes:
+        count: number of inferences.
+        first: the first one.
+        steady: each later one; None if there is none.
+        clock_cycles, moved_bytes: of all together, as measured; None if unknown.
+        accelerators: bounds of each accelerator's layers, and which weights could stay in it.
+    """
+
+    count: int
+    first: InferenceFigures
+    steady: InferenceFigures | None
+    clock_cycles: int | None = None
+    moved_bytes: int | None = None
+    accelerators: tuple[AcceleratorInferences, ...] = ()
+
+    @property
+    def predicted_cycles(self) -> int | None:
+        """The predicted cycles of all inferences together."""
+        return self._all(self.first.predicted_cycles, "predicted_cycles")
+
+    @property
+    def predicted_bytes(self) -> int | None:
+        """The predicted bytes of all inferences together."""
+        return self._all(self.first.predicted_bytes, "predicted_bytes")
+
+    def _all(self, first: int | None, figure: str) -> int | None:
+        if self.steady is None:
+            return first
+        later: int | None = getattr(self.steady, figure)
+        return None if first is None or later is None else first + (self.count - 1) * later
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        return {
+            "count": self.count,
+            "first": self.first.as_json(),
+            "steady": None if self.steady is None else self.steady.as_json(),
+            "all": {
+                "clock_cycles": self.clock_cycles,
+                "predicted_cycles": self.predicted_cycles,
+                "moved_bytes": self.moved_bytes,
+                "predicted_bytes": self.predicted_bytes,
+            },
+            "accelerators": [each.as_json() for each in self.accelerators],
+        }
+
+
+def _spread(name: str, spread: Spread) -> dict[str, int | None]:
+    """Return a figure, null if inferences differ in it, and its least and highest value."""
+    return {
+        name: spread.least if spread.equal else None,
+        f"least_{name}": spread.least,
+        f"highest_{name}": spread.highest,
+    }

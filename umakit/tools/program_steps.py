@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of a compiled program as bounds of networks take them: what each reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umakit.machine.bounds.network import Read, Step
+from umakit.machine.layer import Layer
+from umakit.patterns import Composite
+from umakit.program.program import KernelCall, Program, Role, Tensor
+
+READ_WHOLE = (
+    "QAdd QSubtract QMultiply QDivide QSquaredDifference QLeakyRelu QPrelu QLookup QSigmoidLookup "
+    "QRequantize QQuantize QSoftmax QSoftmaxLookup QLogSoftmax QProbabilities QL2Normalization "
+    "QBatchMatmul QConcatenation QGlobalAveragePool QMean QSum QArgMax QArgMin"
+).split()
+"""Patterns, by name, of operators that need each byte of each operand. Of one that is neither here
+nor a `Layer`, no operand counts."""
+
+
+def steps_of(program: Program) -> list[Step]:
+    """Return the steps of a program in order, with the bytes that each needs."""
+    return [_step(program, call) for call in program.calls]
+
+
+def _step(program: Program, call: KernelCall) -> Step:
+    composite = program.kernels[call.kernel].composite if call.kernel else None
+    operands = [tensor for tensor, _ in program.operands_of(call)]
+    constants = {each.name: each.size for each in operands if each.role is Role.CONSTANT}
+    tensors = [each for each in operands if each.role is not Role.CONSTANT]
+    stored = sum(constants.values())
+    reads, weights, parameters = _needed(composite, tensors, stored)
+    return Step(
+        call.label, call.target, call.macs, tuple(reads),
+        {tensor.name: tensor.size for tensor, _ in program.results_of(call)},
+        weights, parameters, constants,
+    )  # fmt: skip
+
+
+def _needed(
+    composite: Composite | None, tensors: Sequence[Tensor], stored: int
+) -> tuple[list[Read], int, int]:
+    """Return what a step reads, and the fewest bytes of weights and of parameters.
+
+    Constants are those of the network, without what pads them to blocks of the accelerator.
+    """
+    nothing = [Read(each.name, each.size, 0, "") for each in tensors]
+    if composite is None:
+        return nothing, 0, 0
+    if type(composite).__name__ in READ_WHOLE:
+        return [Read(each.name, each.size, each.size, "") for each in tensors], 0, 0
+    try:
+        layer = Layer.of(composite)
+    except TypeError:
+        return nothing, 0, 0
+    if len(tensors) != 1 + layer.adds:
+        return nothing, 0, 0
+    reads = [
+        Read(each.name, each.size, each.size * layer.compulsory[role] // whole, role)
+        for each, role, whole in zip(
+            tensors, ("data", "addend"), (layer.data_bytes, layer.result_bytes), strict=False
+        )
+    ]
+    if layer.is_pool:
+        return reads, 0, 0
+    inputs = 1 if layer.per_channel else layer.input_channels
+    channels = layer.output_channels
+    weights = min(layer.window * inputs * channels, stored)
+    parameters = 4 * channels + 5 * min(layer.scales, channels)
+    return reads, weights, min(parameters, stored - weights)
+
+
+def is_unknown(step: Step) -> bool:
+    """Whether nothing says which bytes of an operand a step needs."""
+    return any(read.size and not read.bytes for read in step.reads)
