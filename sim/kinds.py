@@ -52,6 +52,7 @@ def _check_mac_array(config: Any) -> None:
         f"preload_rows = {array.preload_rows}": array.preload_rows != 1,
         "pack_columns = true": array.pack_columns,
         f"accumulator_bytes = {array.accumulator_bytes}": array.accumulator_bytes != 0,
+        f"setup_cycles = {array.setup_cycles}": array.setup_cycles != 0,
         "outstanding = true": config.dma.outstanding,
         f"command_queue = {config.device.command_queue}": config.device.command_queue != 0,
     }

@@ -132,6 +132,7 @@ def configurations(draw: Draw) -> Config:
         drain_cycles_per_fold=draw(st.integers(0, 3) | st.just(100)), pooling_lanes=2,
         preload=draw(st.booleans()), preload_rows=draw(st.integers(0, 5)),
         pack_columns=draw(st.booleans()),
+        array_setup_cycles=draw(st.integers(0, 30)), dma_setup_cycles=draw(st.integers(0, 5)),
         scratchpad_bytes=count * BANK_BYTES, scratchpad_banks=count,
         dma_bytes_per_cycle=draw(st.sampled_from([1, 4, 8])),
         dma_latency_cycles=draw(st.integers(0, 40)), dma_burst_bytes=draw(st.sampled_from([0, 8])),
@@ -236,7 +237,14 @@ def job_cycles(config: Config, dataflow: int, m: int, n: int, k: int) -> tuple[i
 
 
 def cycles(config: Config, command: Command) -> tuple[int, int]:
-    """Busy and tail of a command."""
+    """Busy and tail of a command, with what its engine takes to begin."""
+    busy, tail = cycles_of_work(config, command)
+    setup = config.array_setup_cycles if command.is_array else config.dma_setup_cycles
+    return setup + busy, tail
+
+
+def cycles_of_work(config: Config, command: Command) -> tuple[int, int]:
+    """Busy and tail of a command from its first fold or burst on."""
     value = command.registers
     if not command.is_array:
         rows, size = value["DMA_ROWS"], value["DMA_ROW_BYTES"]

@@ -66,6 +66,7 @@ class Config:
     preload: bool = False
     preload_rows: int = 0
     pack_columns: bool = False
+    array_setup_cycles: int = 0
     pooling_lanes: int = 8
     scratchpad_bytes: int = 1 << 16
     scratchpad_banks: int = 4
@@ -74,6 +75,7 @@ class Config:
     dma_burst_bytes: int = 64
     dma_alignment: int = 1
     dma_outstanding: bool = False
+    dma_setup_cycles: int = 0
     accumulator_bytes: int = 0
     command_queue_depth: int = 0
 

@@ -21,7 +21,7 @@ import layers  # noqa: E402
 import verilated_strawberry  # noqa: E402
 
 LONGEST_LAYERS = ("16 to 16", "32 to 32", "64 to 64")
-REST_CYCLES = 60
+REST_CYCLES = 6
 """Cycles of a layer beyond the model's and a cycle for each access to a register."""
 
 

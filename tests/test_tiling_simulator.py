@@ -45,6 +45,8 @@ def hardware_of(config: Config, completion: str) -> Hardware:
         preload=config.preload,
         preload_rows=max(config.preload_rows, 1),
         pack_columns=config.pack_columns,
+        array_setup_cycles=config.array_setup_cycles,
+        dma_setup_cycles=config.dma_setup_cycles,
         depthwise=config.depthwise,
         pooling_lanes=config.pooling_lanes,
         bytes_per_cycle=config.dma_bytes_per_cycle,

@@ -211,12 +211,38 @@ static void try_model(const struct umakit_cosim *pair, struct answers *answers,
     patience->reads += left;
 }
 
+static bool read_lead(const struct umakit_cosim *pair, uint64_t *lead)
+{
+    const uint64_t rtl = umakit_cosim_clock(&pair->rtl);
+    const uint64_t model = umakit_cosim_clock(pair->model);
+
+    *lead = rtl - model; /* modulo 2^64, where it may be negative */
+    return rtl != UMAKIT_UNKNOWN && model != UMAKIT_UNKNOWN;
+}
+
+/* If the lead of the RTL is not what it was when both agreed last, as after a wait for
+ * interrupts that came at other times, who is behind by their clocks gets that time first. */
+static void level(struct umakit_cosim *pair, struct answers *answers,
+                  struct patience *patience)
+{
+    uint64_t lead;
+
+    if (!pair->has_lead || !read_lead(pair, &lead)) {
+        return;
+    }
+    if (pair->lead - lead <= INT64_MAX) {
+        try_rtl(pair, answers, patience, pair->lead - lead);
+    } else {
+        try_model(pair, answers, patience, lead - pair->lead);
+    }
+}
+
 static bool is_still(const struct answers *answers, uint32_t value, uint32_t agreed)
 {
     return ((value ^ agreed) & answers->compared) == 0u;
 }
 
-/* Each gets time in turn, as it is seldom certain who is behind. If the driver has only read
+/* Then each gets time in turn, as it is seldom certain who is behind. If the driver has only read
  * since both agreed, it is who still has that value, and gets more; a write may change any register,
  * such as the space of a queue. Slices grow, so that who is not behind waits in vain for as
  * long at most as the other takes to catch up, or a share of it. */
@@ -229,6 +255,7 @@ static void catch_up(struct umakit_cosim *pair, struct answers *answers,
     const bool is_model_still = is_known && is_still(answers, answers->model, entry->agreed);
     uint64_t slice;
 
+    level(pair, answers, &patience);
     for (slice = FIRST_SLICE; !agree(answers) && pair->rtl.failure[0] == '\0' &&
                               (patience.cycles > 0u || patience.reads > 0u);
          slice *= 2u) {
@@ -291,6 +318,7 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
         differ(pair, entry, &answers);
         return UINT32_MAX;
     }
+    pair->has_lead = read_lead(pair, &pair->lead);
     entry->stale &= answers.model ^ answers.rtl;
     agreed = answers.model & ~entry->stale & compared_bits(pair, offset);
     is_news = !entry->has_agreed || entry->is_written || entry->agreed != agreed;

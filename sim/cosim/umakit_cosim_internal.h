@@ -143,6 +143,8 @@ struct umakit_cosim {
     uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
     uint64_t written_before; /* by the RTL, when memory was compared last */
+    bool has_lead;           /* they have agreed, and both have a clock */
+    uint64_t lead;           /* clock of the RTL less that of the model, when they agreed last */
 
     struct umakit_cosim_layer layer;
     struct umakit_cosim_moment moment;

@@ -147,6 +147,7 @@ void umakit_cosim_forget(struct umakit_cosim *pair)
         pair->rtl.windows[slot].memory = NULL;
     }
     pair->suspect.is_set = false;
+    pair->has_lead = false;
 }
 
 /* ---- Comparing ---- */

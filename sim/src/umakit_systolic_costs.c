@@ -36,7 +36,9 @@ void umakit_systolic_set_transfer_cycles(const struct umakit_systolic_array_conf
         row_cycles +=
             umakit_divide_rounding_up(row_bytes, burst_bytes) * config->dma_latency_cycles;
     }
-    command->busy = umakit_saturating_product((uint64_t)sizes[0] * sizes[1], row_cycles);
+    command->busy = umakit_saturating_sum(
+        config->dma_setup_cycles,
+        umakit_saturating_product((uint64_t)sizes[0] * sizes[1], row_cycles));
 }
 
 /* ---- Jobs ---- */
@@ -136,4 +138,6 @@ void umakit_systolic_set_job_cycles(const struct umakit_systolic_array_config *c
     } else {
         set_product_cycles(config, command);
     }
+    command->setup = config->array_setup_cycles;
+    command->busy = umakit_saturating_sum(command->setup, command->busy);
 }

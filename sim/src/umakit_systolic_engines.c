@@ -210,10 +210,16 @@ void umakit_systolic_free_engine(struct umakit_systolic_array *array, enum umaki
 static uint64_t compute_part(const struct umakit_systolic_command *command, uint64_t elapsed)
 {
     const uint64_t compute = command->job.fold_cycles;
-    const uint64_t fold = command->busy / command->job.folds;
-    const uint64_t rest = elapsed % fold;
+    const uint64_t fold = (command->busy - command->setup) / command->job.folds;
+    uint64_t in_folds;
+    uint64_t rest;
 
-    return elapsed / fold * compute + (rest < compute ? rest : compute);
+    if (elapsed <= command->setup) {
+        return elapsed;
+    }
+    in_folds = elapsed - command->setup;
+    rest = in_folds % fold;
+    return command->setup + in_folds / fold * compute + (rest < compute ? rest : compute);
 }
 
 /* Add cycles, in which no command starts or ends, to the counters. */

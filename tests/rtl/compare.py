@@ -137,6 +137,7 @@ class Pair:
         model, rtl = ({name: device.counter(name) for name in [*COUNTERS, "DRAIN_CYCLES"]}
                       for device in self.devices)  # fmt: skip
         model["DRAIN_CYCLES"] += FLUSH * jobs
+        model["COMPUTE_CYCLES"] -= CONFIG.array_setup_cycles * jobs  # idle ones on the RTL
         self.report.expect(f"{what}: counters", model, rtl)
 
     def compare_scratchpads(self, what: str) -> None:

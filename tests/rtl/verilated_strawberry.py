@@ -33,6 +33,7 @@ LATENCY = 16
 CONFIG = Config(
     drain_cycles_per_fold=8, weight_stationary=False, input_stationary=False, pooling_lanes=0,
     scratchpad_banks=1, dma_latency_cycles=LATENCY, dma_burst_bytes=256,
+    array_setup_cycles=22, dma_setup_cycles=3,
 )  # fmt: skip
 """The C model of what the RTL is, as `accel.toml` says it."""
 

@@ -90,6 +90,7 @@ class ArraySection(_Section):
             a time.
         accumulator_bytes: size of the memory of int32 accumulators that later jobs can continue
             from, 0 for none.
+        setup_cycles: cycles of a job before its first fold, such as checks of its parameters.
     """
 
     rows: ArrayExtent
@@ -103,6 +104,7 @@ class ArraySection(_Section):
     preload_rows: ArrayExtent = 1
     pack_columns: bool = False
     accumulator_bytes: Annotated[int, Field(ge=0, le=2**28, multiple_of=4)] = 0
+    setup_cycles: Count = 0
 
     @property
     def allowed_dataflows(self) -> list[DataflowName]:
@@ -123,7 +125,8 @@ class DmaSection(_Section):
 
     `alignment` applies to addresses and strides, in bytes. With `burst_bytes = 0` each row is one
     burst. With `outstanding`, requests are issued ahead of the responses, so that a transfer pays
-    the latency once instead of once per burst.
+    the latency once instead of once per burst. `setup_cycles` are those of a transfer before its
+    first burst.
     """
 
     bytes_per_cycle: Annotated[int, Field(ge=1, le=2**16)] = 4
@@ -131,6 +134,7 @@ class DmaSection(_Section):
     burst_bytes: Count = 0
     alignment: Annotated[int, Field(ge=1, le=4096)] = 1
     outstanding: bool = False
+    setup_cycles: Count = 0
 
     @field_validator("alignment")
     @classmethod

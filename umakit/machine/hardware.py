@@ -37,11 +37,13 @@ class Hardware(TileMachine):
         pooling_lanes: channels that the pooling stage takes per cycle; 0 for no pooling stage.
         accumulator_bytes: size of the accumulator memory, in which several jobs add up partial
             sums; 0 for none.
+        array_setup_cycles: cycles of a job before its first fold.
         bytes_per_cycle: bandwidth of the DMA engine.
         latency_cycles: cycles before the first byte of a burst.
         burst_bytes: maximum size of a burst; with 0 each row is one burst.
         outstanding: whether requests are issued ahead, so that a transfer pays the latency once
             and the next one may start meanwhile.
+        dma_setup_cycles: cycles of a transfer before its first burst.
         alignment: required alignment of addresses and strides, in bytes.
         command_queue: number of queue entries; without a queue (0) the driver starts a command
             after the previous one has ended.
@@ -60,10 +62,12 @@ class Hardware(TileMachine):
     depthwise: bool = False
     pooling_lanes: int = 0
     accumulator_bytes: int = 0
+    array_setup_cycles: int = 0
     bytes_per_cycle: int = 4
     latency_cycles: int = 0
     burst_bytes: int = 0
     outstanding: bool = False
+    dma_setup_cycles: int = 0
     alignment: int = 1
     command_queue: int = 0
     completion: Literal["interrupt", "polling"] = "interrupt"
@@ -167,10 +171,12 @@ class Hardware(TileMachine):
             depthwise=array.depthwise,
             pooling_lanes=array.pooling_lanes,
             accumulator_bytes=array.accumulator_bytes,
+            array_setup_cycles=array.setup_cycles,
             bytes_per_cycle=dma.bytes_per_cycle,
             latency_cycles=dma.latency_cycles,
             burst_bytes=dma.burst_bytes,
             outstanding=dma.outstanding,
+            dma_setup_cycles=dma.setup_cycles,
             alignment=dma.alignment,
             command_queue=device.command_queue,
             completion=device.completion,
@@ -212,7 +218,8 @@ def array_cost(
             hardware.preload_rows,
         ),
     )
-    return Cost(found.cycles - found.tail_cycles, found.tail_cycles, found.macs)
+    busy = hardware.array_setup_cycles + found.cycles - found.tail_cycles
+    return Cost(busy, found.tail_cycles, found.macs)
 
 
 def pool_cost(hardware: Hardware, positions: int, window: int, channels: int) -> Cost:
@@ -227,7 +234,8 @@ def pool_cost(hardware: Hardware, positions: int, window: int, channels: int) ->
     """
     if not hardware.pooling_lanes:
         raise InputError("there is no pooling stage", fix="set pooling_lanes in [array]")
-    return Cost(positions * window * -(-channels // hardware.pooling_lanes), 0)
+    cycles = positions * window * -(-channels // hardware.pooling_lanes)
+    return Cost(hardware.array_setup_cycles + cycles, 0)
 
 
 def transfer_cost(hardware: Hardware, planes: int, rows: int, row_bytes: int) -> Cost:
@@ -236,8 +244,8 @@ def transfer_cost(hardware: Hardware, planes: int, rows: int, row_bytes: int) ->
     Args:
         planes: number of planes of `rows` rows, each of `row_bytes` contiguous bytes.
     """
-    row_cycles = -(-row_bytes // hardware.bytes_per_cycle)
+    setup, row_cycles = hardware.dma_setup_cycles, -(-row_bytes // hardware.bytes_per_cycle)
     if hardware.outstanding:
-        return Cost(planes * rows * row_cycles, hardware.latency_cycles)
+        return Cost(setup + planes * rows * row_cycles, hardware.latency_cycles)
     bursts = -(-row_bytes // (hardware.burst_bytes or row_bytes))
-    return Cost(planes * rows * (bursts * hardware.latency_cycles + row_cycles), 0)
+    return Cost(setup + planes * rows * (bursts * hardware.latency_cycles + row_cycles), 0)

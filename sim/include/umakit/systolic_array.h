@@ -38,7 +38,8 @@
  *   pool       busy = output height * output width * kernel height * kernel width
  *                     * ceil(channels / pooling lanes)
  *
- * and tail = 0. The requantize stage and the fused addition work during
+ * and tail = 0, here and below with dma_setup_cycles more for a transfer and
+ * array_setup_cycles more for a job or a pool, at its beginning. The requantize stage and the fused addition work during
  * the drain and take no time of their own. With `dma_outstanding` requests are sent
  * ahead of the answers, and latency is paid once:
  *
@@ -62,8 +63,8 @@
  * groups of positions at a time (output stationary only): with rest = n mod C
  * channels in it, floor(C / rest) groups and ceil(m / (R * groups)) folds.
  *
- * Counters. A cycle is a compute cycle while a job is busy, apart from its
- * drains without `preload`; else a drain cycle while one is in its tail; else a
+ * Counters. A cycle is a compute cycle while a job is busy, setup included, apart
+ * from its drains without `preload`; else a drain cycle while one is in its tail; else a
  * stall cycle while the DMA engine has a transfer, busy or in its tail; else
  * idle.
  *
@@ -115,6 +116,7 @@ struct umakit_systolic_array_config {
     bool preload;   /* see above; false: each fold fills and drains the array */
     uint32_t preload_rows; /* of what stays, that enter in a cycle; 0 is 1 */
     bool pack_columns;
+    uint32_t array_setup_cycles; /* of a job before its first fold, such as checks */
     uint32_t pooling_lanes; /* 0: no pooling stage */
     /* The scratchpad's bytes, at a multiple of 4; the caller's, and the
      * device's alone as long as it is used. */
@@ -126,6 +128,7 @@ struct umakit_systolic_array_config {
     uint32_t dma_burst_bytes;     /* most bytes of a burst; 0: a row is one burst */
     uint32_t dma_alignment;       /* a power of two, see DMA_ALIGNMENT */
     bool dma_outstanding;         /* see above; false: each burst waits for the last */
+    uint32_t dma_setup_cycles;    /* of a transfer before its first burst */
     /* Memory for the accumulators of jobs that are continued. The caller's, as the
      * scratchpad is, at a multiple of 4; with 0 bytes NULL. With it, jobs that are
      * weight or input stationary have to fit the accumulators of a block of columns

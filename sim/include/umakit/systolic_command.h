@@ -116,7 +116,8 @@ struct umakit_systolic_command {
     bool is_enqueued;
     uint32_t reads; /* a bit for each bank that it reads */
     uint32_t writes;
-    uint64_t busy; /* cycles */
+    uint64_t busy;  /* cycles */
+    uint64_t setup; /* of those of a job, the ones before its first fold */
     uint64_t tail;
     uint64_t left; /* cycles of its state, BUSY or TAIL */
     uint64_t number; /* since the device was initialised */
