@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import compiler_flags
+import onnxruntime
 import pytest
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
@@ -100,8 +101,29 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.split("[")[0]
 
 
+def _let_onnx_runtime_be_exact() -> None:
+    """Let each session of ONNX Runtime compute exact integers, as it does with VNNI.
+
+    On other x86-64 processors it adds products of uint8 and int8 in 16 bits, where they saturate.
+    """
+    original = onnxruntime.InferenceSession.__init__
+
+    def initialize(
+        self: object, model: object, options: object = None, *rest: object, **named: object
+    ) -> None:
+        options = options or named.pop("sess_options", None) or onnxruntime.SessionOptions()
+        try:
+            options.get_session_config_entry("session.x64quantprecision")
+        except RuntimeError:  # no test has decided otherwise
+            options.add_session_config_entry("session.x64quantprecision", "1")
+        original(self, model, options, *rest, **named)
+
+    onnxruntime.InferenceSession.__init__ = initialize
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """On CI a missing program or package is a failure: tests would be skipped unseen."""
+    _let_onnx_runtime_be_exact()
     if "UMAKIT_EXAMPLES" not in os.environ:
         compiler_flags.choose(
             optimized=False

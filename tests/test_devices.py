@@ -315,6 +315,7 @@ def test_an_accelerated_network_computes_and_counts_as_on_the_host(
     assert len(there.instructions) == (4 if device.counts_instructions else 0)
 
 
+@pytest.mark.optimized  # counters are read between layers, which takes long without optimization
 @pytest.mark.parametrize("device", BARE_METAL)
 def test_instructions_are_reproducible_and_grow_with_work(device: Device, digits: Path) -> None:
     first = run_digits(digits, device.name)

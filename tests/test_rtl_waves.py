@@ -119,7 +119,7 @@ def test_a_design_of_registers_alone_has_a_waveform(
         (["run", "LIBRARY", "-i", "INPUTS", "--wave", "FILE"], "none runs without --rtl"),
         (["diff", NETWORK, "-b", "BACKEND", "--wave", "FILE"], "none runs without --rtl"),
         (["check", "BACKEND", "--wave", "FILE"], "none runs without --rtl"),
-        (["check", "BACKEND", "--rtl", "--wave", "FILE"], "--wave is of one case; add --case"),
+        (["check", "BACKEND", "--rtl", "--wave", "FILE"], "--wave is of one case or one varied program"),
         (["run", "LIBRARY", "-i", "INPUTS", "--rtl", "BACKEND", "--wave-layer", "dense"],
          "--wave-layer is of a waveform; add --wave FILE.fst"),
         (["run", "LIBRARY", "-i", "INPUTS", "--rtl", "BACKEND", "--wave", "FILE", "--wave-layer",

@@ -145,7 +145,7 @@ def test_another_array_has_other_cycles_and_the_same_results(
     depthwise = dataflow != "input_stationary"
     values = {
         "array.rows": rows, "array.columns": columns, "array.dataflow": dataflow,
-        "array.drain_cycles": drain, "array.depthwise": depthwise,
+        "array.drain_cycles": drain, "array.depthwise": depthwise, "array.setup_cycles": 5,
     }  # fmt: skip
     backend = accelerator_with(tmp_path, "strawberry", values)
     network = QuantizedNetwork(9, 7, 6).conv2d(10, 3, 2).conv2d(10, depthwise=depthwise).dense(9)
@@ -154,7 +154,7 @@ def test_another_array_has_other_cycles_and_the_same_results(
     # Rows and columns of the result, output channels, elements of a dot product.
     taps = 9 if depthwise else 9 * 10
     products = [Product(5 * 4, 10, 9 * 6), Product(5 * 4, 10, taps), Product(1, 9, 200)]
-    expected = [systolic_cycles(product, array).cycles for product in products]
+    expected = [5 + systolic_cycles(product, array).cycles for product in products]
     assert [layer.array_cycles for layer in ran.layers if layer.where != "cpu"] == expected
 
 
