@@ -13,6 +13,7 @@ from umakit.cli.console import print_json, progress, say, say_wrapped
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
+    CpuOption,
     ForceOption,
     IndexChecksOption,
     JsonOption,
@@ -79,6 +80,7 @@ def compile_(
     index_checks: IndexChecksOption = True,
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
+    cpu: CpuOption = "generic",
     memory_map: MemoryMapOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -96,7 +98,7 @@ def compile_(
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
 
         options = export_options(
-            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose
+            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu
         )
         found = find_backends(backend)
         inputs = input_files(records, backends=found, model=model_files(model))

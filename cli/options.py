@@ -149,6 +149,14 @@ TraceOption = Annotated[
         show_default=False,
     ),
 ]
+CpuOption = Annotated[
+    str,
+    typer.Option(
+        "--cpu",
+        help="CPU that kernels are scheduled for: generic (C99 for any), native (this machine), "
+        "x86-64-v3, x86-64-v4, cortex-a76, or a TOML file.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -292,6 +300,7 @@ def export_options(
     index_checks: bool = True,
     keep_layout: bool = False,
     choose: str = "order",
+    cpu: str = "generic",
 ) -> ExportOptions:
     """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
@@ -316,4 +325,5 @@ def export_options(
         index_checks=index_checks,
         keep_layout=keep_layout,
         choose=parse_choose(choose),
+        cpu=cpu,
     )

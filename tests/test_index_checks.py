@@ -264,7 +264,9 @@ def test_every_index_is_inside_or_named(
     lines, results = runs(program, [*inferences, inferences[0]])
     assert lines[0] == lines[-1] == "0 ok"
     for line, name in zip(lines[1:-1], wrong, strict=True):
-        assert re.search(rf", {name}( #\d+)? \(", line) and line.endswith("an index is out of range"), (line, name)
+        assert re.search(rf", {name}( #\d+)? \(", line) and line.endswith(
+            "an index is out of range"
+        ), (line, name)
     expected = [
         case.expected(arrays).astype("float32") for case, arrays in zip(cases, good, strict=True)
     ]

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 DOCS = ROOT / "docs"
-NAMES = "shipping analysis traces simulator commands architecture generated-c"
+NAMES = "shipping analysis traces simulator commands architecture generated-c cpus"
 PAGES = [README, *(DOCS / f"{name}.md" for name in NAMES.split())]
 """In the order in which their commands run, in one folder. Tutorials have tests of their own."""
 

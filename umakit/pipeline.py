@@ -36,6 +36,7 @@ from umakit.library.options import ExportOptions as ExportOptions
 from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
+from umakit.machine.cpu import find_cpu
 from umakit.memory.plan import MemoryPlan
 from umakit.memory.planning import plan_memory
 from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
@@ -153,7 +154,10 @@ def partition_network(
     """
 
     def stage(order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
-        return partition(model.module, order, keep_layout=options.keep_layout, costs=costs)
+        return partition(
+            model.module, order, keep_layout=options.keep_layout, costs=costs,
+            cpu_layout=find_cpu(options.cpu).layout,
+        )  # fmt: skip
 
     if options.choose == "order" or len({each.target_name for each in backends}) < 2:
         return stage(backends)
@@ -320,7 +324,10 @@ def plan_program(
         pools = memory_pools(used_backends, requested)
         reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
         program = build_program(model, lowered, partitioned.report, reserved)
-        program = replace(program, index_checks=options.index_checks)
+        cpu = find_cpu(options.cpu)
+        program = replace(
+            program, index_checks=options.index_checks, cpu=cpu if cpu.flags else None
+        )
         program = in_own_scratchpads(program, scratchpad_names(used_backends))
         program = overlap_with_cpu(program, by_target, options.overlap)
         check_driver_calls(program.kernels, by_target)
@@ -347,10 +354,13 @@ def lower_to_kernels(
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
     """
     if options.records is None:
-        return lower(partitioned, backends, options.index_checks, options.tilings)
+        return lower(
+            partitioned, backends, options.index_checks, options.tilings, find_cpu(options.cpu)
+        )
     records = Path(options.records)
     tilings = read_tilings(records, model, backends)
-    lowered = lower(partitioned, backends, options.index_checks, {**options.tilings, **tilings})
+    given = {**options.tilings, **tilings}
+    lowered = lower(partitioned, backends, options.index_checks, given, find_cpu(options.cpu))
     for target in tilings:
         check_use(records, target, lowered.planned[target])
     return lowered

@@ -106,6 +106,7 @@ class ExpressionPrinter:
         self._scalars: set[Any] = set()
         self._taken: set[str] = set()
         self._data: set[Any] = set()
+        self._written: set[Any] = set()
         self.constants: dict[tuple[str, int], str] = {}
         self.helpers: set[str] = set()
         self.headers: set[str] = set()
@@ -194,7 +195,32 @@ class ExpressionPrinter:
             return self.name(buffer)
         if len(indices) != 1:
             raise self.unsupported(f"access to {buffer.name} with {len(indices)} indices")
+        if isinstance(indices[0], tirx.Ramp):
+            return self._vector_at(buffer, indices[0])
         return f"{self.name(buffer)}[{self.text(indices[0])}]"
+
+    def _vector_at(self, buffer: tvm_api.Buffer, index: tvm_api.PrimExpr) -> str:
+        """Return C text of a vector of consecutive elements."""
+        if tvm_api.integer_value(index.stride) != 1:
+            raise self.unsupported(f"access to every other element of {buffer.name}")
+        lanes = tvm_api.integer_value(index.lanes)
+        vector = self._vector(f"{tvm_api.buffer_dtype(buffer)}x{lanes}")
+        qualifier = "" if buffer in self._written else "const "
+        return f"*({qualifier}{vector} *)&{self.name(buffer)}[{self.text(index.base)}]"
+
+    def _vector(self, type_: str) -> str:
+        """Return the C type of a vector, whose definition the text then needs."""
+        self.helpers.add(f"vector_{type_}")
+        return type_
+
+    def write(self, buffer: tvm_api.Buffer) -> None:
+        """Note that a buffer is stored to, so that pointers to its vectors are not const."""
+        self._written.add(buffer)
+
+    def _print_Broadcast(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
+        vector = self._vector(dtype(node))
+        self.helpers.add(f"broadcast_{vector}")
+        return f"broadcast_{vector}({self.text(node.value)})", PRIMARY
 
     def _print(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         kind = type(node).__name__
@@ -326,7 +352,8 @@ class ExpressionPrinter:
         return self.name(node), PRIMARY
 
     def _print_TensorLoad(self, node: tvm_api.TensorLoad) -> tuple[str, int]:
-        return self.element(node.source, node.indices), PRIMARY
+        text = self.element(node.source, node.indices)
+        return text, UNARY if text.startswith("*") else PRIMARY
 
     def _print_Not(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         return f"!{self.text(node.a, UNARY)}", UNARY

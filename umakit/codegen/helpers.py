@@ -22,6 +22,9 @@ from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.text.names import HELPER
 
 EXTREMES = {"maximum": ">", "minimum": "<"}
+VECTOR_HELPER = re.compile(
+    r"(?P<operation>vector|broadcast)_(?P<vector>(?P<type>float32|int32|int16)x(?P<lanes>\d+))"
+)
 LIMITS = {"at_least": ">=", "at_most": "<="}
 
 
@@ -34,6 +37,9 @@ def helper_definition(name: str) -> str:
     Raises:
         ValueError: there is no such helper.
     """
+    vector = VECTOR_HELPER.fullmatch(name)
+    if vector is not None:
+        return _vector_helper(vector)
     parts = HELPER.fullmatch(name)
     if parts is None:
         raise ValueError(f"no helper is called {name}")
@@ -59,6 +65,23 @@ def helper_definition(name: str) -> str:
         "sigmoid": "1.0f / (1.0f + expf(-x))" if type_ == "float32" else "1.0 / (1.0 + exp(-x))",
     }[operation]
     return _function(name, spelling, [f"{spelling} x"], [f"return {expression};"])
+
+
+def helper_order(name: str) -> tuple[bool, str]:
+    """Return the sorting key of a helper: types of vectors come before what uses them."""
+    return (not name.startswith("vector_"), name)
+
+
+def _vector_helper(parts: re.Match[str]) -> str:
+    """Return the definition of a vector type of gcc and clang, or of a vector of equal numbers."""
+    vector, element, lanes = parts["vector"], c_type(parts["type"]), int(parts["lanes"])
+    size = lanes * np.dtype(parts["type"]).itemsize
+    if parts["operation"] == "vector":
+        # Tensors are arrays of numbers: a vector may begin at each, and lies on them.
+        attributes = f"vector_size({size}), aligned({size // lanes}), may_alias"
+        return f"typedef {element} {vector} __attribute__(({attributes}));\n"
+    numbers = ", ".join(["x"] * lanes)
+    return _function(parts[0], vector, [f"{element} x"], [f"return ({vector}){{{numbers}}};"])
 
 
 def _function(name: str, result: str, parameters: list[str], body: list[str]) -> str:

@@ -51,6 +51,7 @@ SCRATCH = {
     "pad_temp": "padded_data",
     "conv2d_nchw_intermediate": "sums",
     "conv2d_nhwc_intermediate": "sums",
+    "group_conv2d_nhwc_intermediate": "sums",
     "matmul_intermediate": "sums",
 }
 """Working memory of TVM's tensor operators, by its names there."""
@@ -110,6 +111,8 @@ def print_kernel(
     printer = _StatementPrinter(
         kernel, expressions, overwritten, headers, wrapping_sums, inputs or {}
     )
+    for store in tvm_api.collect(list(kernel.statements), tirx.BufferStore):
+        expressions.write(store.buffer)
     for node in kernel.body:
         if isinstance(node, DriverCall):
             printer.print_driver_call(node)
@@ -435,7 +438,7 @@ class _StatementPrinter:
             return
         if buffer in self._wrapping_sums:
             self.line(SUM_COMMENT)
-        name = self.expressions.declare(buffer)
+        name = self.expressions.declare(buffer, SCRATCH.get(str(buffer.name)))
         elements = tvm_api.buffer_shape(buffer)[0]
         self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name}[{elements}];")
 

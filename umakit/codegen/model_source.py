@@ -12,7 +12,7 @@ import numpy as np
 from umakit.codegen import constants
 from umakit.codegen.c_types import c_type, float_literal
 from umakit.codegen.driver_names import exported_includes, is_simulated, library_headers
-from umakit.codegen.helpers import helper_definition
+from umakit.codegen.helpers import helper_definition, helper_order
 from umakit.codegen.interface_comments import (
     constants_of_backends,
     dma_alignments,
@@ -140,6 +140,7 @@ def common_values(
         },
         "index_checks": _index_checks(program),
         "has_index_checks": program.index_checks,
+        "cpu": _cpu_view(program),
         "index_out_of_range": INDEX_OUT_OF_RANGE,
         "own_statuses": statuses,
         "least_status": LEAST,
@@ -157,6 +158,15 @@ def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | No
     sizes += [pool.size for pool in plan.supplied] + ([layout.size] if layout else [])
     largest = max(sizes, default=0)
     return largest if largest > MOST_OF_32_BITS else 0
+
+
+def _cpu_view(program: Program) -> dict[str, str] | None:
+    """Return what the C says of the CPU that it is for; None if it is for any."""
+    cpu = program.cpu
+    if cpu is None:
+        return None
+    missing = " || ".join(f"!defined({macro})" for macro in cpu.macros) or "0"
+    return {"name": cpu.name, "is_missing": missing, "flags": " ".join(cpu.flags)}
 
 
 def _index_checks(program: Program) -> list[dict[str, Any]]:
@@ -252,7 +262,7 @@ def generate_code(
             headers=sorted({"stddef.h", *headers} - {requantize.HEADER}),
             own_headers=sorted(headers & {requantize.HEADER}),
             includes=_includes(backends),
-            helpers=[helper_definition(helper) for helper in sorted(helpers)],
+            helpers=[helper_definition(helper) for helper in sorted(helpers, key=helper_order)],
             kernels=[
                 {"comment": comment, "definition": definition}
                 for comment, definition in zip(comments, definitions, strict=True)

@@ -41,6 +41,7 @@ DEVICES = (
         emulator=("qemu-aarch64",),
         replaced=("tanhf.c",),
         linking=("-static",),
+        processor="aarch64",
     ),
     Device(
         name="qemu-arm",

@@ -40,6 +40,8 @@ class Device:
         has_time: whether measured times are meaningful, which they are not under emulation.
         counts_instructions: whether the instructions of a run are counted.
         runs_rtl: whether designs of `[rtl]` answer in place of simulators.
+        processor: architecture of the CPUs of `umakit.machine.cpu` that it runs code for; empty
+            if there is none.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Device:
     has_time: bool = False
     counts_instructions: bool = False
     runs_rtl: bool = False
+    processor: str = ""
 
     @property
     def is_host(self) -> bool:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umakit.devices import HOST
 from umakit.devices.build import compile_c, library_sources
+from umakit.devices.cpus import cpu_flags
 from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.libraries import libraries_of
@@ -49,7 +51,8 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
     ]
     with temporary_folder("umakit-unpacked-") as temporary:
         shared = temporary / "library.so"
-        sources, flags = library_sources(library), ["-shared", "-fPIC"]
+        sources = library_sources(library)
+        flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
         compile_c(
             sources,
             shared,

@@ -49,6 +49,7 @@ def describe(
         backends: backends that the program runs on, by target name.
         code: the generated code.
     """
+    cpu = {} if program.cpu is None else {"cpu": program.cpu.model_dump(mode="json")}
     alignments = interface_alignments(program, backends)
     bases = {each.backend: each.base for each in own_statuses(program, backends)}
     return {
@@ -71,6 +72,7 @@ def describe(
             "operators": report.as_json(),
             "notices": list(program.notices),
             "index_checks": program.index_checks,
+            **cpu,
         },
     }
 

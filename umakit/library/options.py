@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from umakit.errors import LibraryError, MemoryPlanError
 from umakit.machine import Layer, Tiling
+from umakit.machine.cpu import GENERIC, find_cpu
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.memory.planning import check_planner
 from umakit.memory.pools import MemoryPool
@@ -38,6 +39,7 @@ class ExportOptions:
             accelerators' patterns where that pays, see `umakit.partition.layouts.choose`.
         choose: how a layer that several accelerators could take is decided: `order`, by their
             order; `cycles`, by runs of the network, see `umakit.choosing.choose`.
+        cpu: the CPU that kernels are scheduled for, a name of `umakit.machine.cpu` or a TOML file.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -51,6 +53,7 @@ class ExportOptions:
     index_checks: bool = True
     keep_layout: bool = False
     choose: Literal["order", "cycles"] = "order"
+    cpu: str = GENERIC
 
     def __post_init__(self) -> None:
         """Refuse values that do not exist.
@@ -64,6 +67,7 @@ class ExportOptions:
         parse_overlap(self.overlap)
         parse_choose(self.choose)
         check_planner(self.planner)
+        find_cpu(self.cpu)
         for pool in self.pools:
             if not isinstance(pool, MemoryPool):
                 raise MemoryPlanError(

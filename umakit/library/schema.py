@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from umakit.machine.cpu import Cpu
 from umakit.machine.energy_config import EnergySection
 from umakit.machine.sources_config import check_flag, check_library
 from umakit.text.names import INTERFACE_PREFIX
@@ -335,6 +336,7 @@ class Description(Section):
     operators: list[OperatorView]
     notices: list[Text]
     index_checks: bool = False
+    cpu: Cpu | None = None
     sources: Sources
 
     @model_validator(mode="after")

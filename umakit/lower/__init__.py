@@ -22,6 +22,7 @@ from umakit.lower.left_over import check_replaced
 from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
 from umakit.machine import Layer, Tiling
+from umakit.machine.cpu import Cpu
 from umakit.machine.tilings import PlannedLayers, planning
 from umakit.partition.constant_roles import ConstantRoles
 from umakit.partition.partitioner import Partitioned, run_passes
@@ -57,6 +58,7 @@ def lower(
     backends: Sequence[Backend],
     check_indices: bool = True,
     tilings: Mapping[str, Mapping[Layer, Tiling]] | None = None,
+    cpu: Cpu | None = None,
 ) -> Lowered:
     """Lower a partitioned network to kernels.
 
@@ -65,6 +67,7 @@ def lower(
         backends: accelerators.
         check_indices: whether kernels check indices that are computed at run time.
         tilings: tilings by target and layer that replace the defaults of the planners.
+        cpu: the CPU that kernels are scheduled for; None for any.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
@@ -76,16 +79,16 @@ def lower(
         if planner is not None
     }
     with planning({planners[target]: layers for target, layers in planned.items()}):
-        main, kernels = _lowered(partitioned, backends, check_indices)
+        main, kernels = _lowered(partitioned, backends, check_indices, cpu)
     return Lowered(main, kernels, planned, partitioned.roles)
 
 
 def _lowered(
-    partitioned: Partitioned, backends: Sequence[Backend], check_indices: bool
+    partitioned: Partitioned, backends: Sequence[Backend], check_indices: bool, cpu: Cpu | None
 ) -> tuple[Any, dict[str, Kernel]]:
     by_target = {backend.target_name: backend for backend in backends}
     module = accelerator_kernels(partitioned, backends)
-    module = lower_cpu_operators(module, partitioned.report, check_indices)
+    module = lower_cpu_operators(module, partitioned.report, check_indices, cpu)
     results = _result_counts(module["main"])
     constants, nodes = constant_elements(module["main"]), _nodes(module["main"], partitioned.report)
     kernels: dict[str, Kernel] = {}

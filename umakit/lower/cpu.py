@@ -10,7 +10,10 @@ from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.legalizations import all_legalizations
+from umakit.lower.reshapes import joined_reshapes
 from umakit.lower.schedule import schedule_for_cpu
+from umakit.lower.vector_schedule import schedule_with_vectors
+from umakit.machine.cpu import Cpu
 from umakit.partition.provenance import Provenance, Rows, note_rows
 from umakit.partition.report import OffloadReport
 
@@ -19,7 +22,10 @@ COMPUTES_SIZES = ("shape_of", "shape_to_tensor", "tensor_to_shape")
 
 
 def lower_cpu_operators(
-    module: tvm_api.IRModule, report: OffloadReport, index_checks: bool = True
+    module: tvm_api.IRModule,
+    report: OffloadReport,
+    index_checks: bool = True,
+    cpu: Cpu | None = None,
 ) -> tvm_api.IRModule:
     """Lower the remaining operators of `main` to fused, scheduled prim funcs.
 
@@ -27,6 +33,7 @@ def lower_cpu_operators(
         module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
         report: the offload report, whose rows name the operators in messages.
         index_checks: whether kernels check indices that are computed at run time.
+        cpu: the CPU that kernels are scheduled for; None for any.
 
     Returns:
         The module; the span of each `call_tir` of `main` names the rows of the offload report.
@@ -34,6 +41,9 @@ def lower_cpu_operators(
     Raises:
         LoweringError: an operator has no legalization.
     """
+    has_vectors = cpu is not None and cpu.has_vectors
+    if has_vectors:  # whose layout leaves reshapes behind
+        module = joined_reshapes(module)
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     try:
@@ -59,7 +69,7 @@ def lower_cpu_operators(
             module = tvm_api.Sequential(clean_up)(module)
     except tvm_api.TVM_ERRORS as error:
         raise _not_lowered(whole, rows, report) from error
-    return _schedule(module)
+    return _schedule(module, cpu)
 
 
 def _not_lowered(
@@ -102,11 +112,15 @@ def _refuse_unlowered(
             raise _no_lowering(binding.value, rows.get(str(binding.var.name), ()), report)
 
 
-def _schedule(module: tvm_api.IRModule) -> tvm_api.IRModule:
+def _schedule(module: tvm_api.IRModule, cpu: Cpu | None) -> tvm_api.IRModule:
     """Schedule the prim funcs of the CPU."""
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
         names = ("umakit.target", CHECKED)
         if all(tvm_api.function_attribute(function, name) is None for name in names):
-            scheduled.update_func(variable, schedule_for_cpu(function))
+            if cpu is not None and cpu.has_vectors:
+                function = schedule_with_vectors(function, cpu)
+            else:
+                function = schedule_for_cpu(function)
+            scheduled.update_func(variable, function)
     return scheduled

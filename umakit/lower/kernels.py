@@ -20,6 +20,7 @@ from umakit.lower.driver_calls import (
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
+from umakit.lower.vector_schedule import REGISTER_BYTES
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, KEEPS_NAMES, WEIGHTS_LAYOUT
 from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
@@ -182,10 +183,11 @@ def make_kernel(
         backend: backend of the target, which determines the purpose of driver calls; None for CPU
             code.
     """
+    most = tvm_api.integer_value(tvm_api.function_attribute(function, REGISTER_BYTES) or 0) or 0
     allocations = [
         statement
         for statement in tvm_api.collect(function.body, tvm_api.tirx.AllocBuffer)
-        if not _is_local(statement.buffer)
+        if not _is_local(statement.buffer, most)
     ]
     buffers = [statement.buffer for statement in allocations]
     body = _without_allocations(function.body, buffers)
@@ -287,12 +289,17 @@ def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
     return tvm_api.buffers_in(node.data if declares else node)
 
 
-def _is_local(buffer: tvm_api.Buffer) -> bool:
-    """Whether a scratch buffer is small enough for the stack."""
+def _is_local(buffer: tvm_api.Buffer, most: int = 0) -> bool:
+    """Whether a scratch buffer is small enough for the stack.
+
+    Args:
+        buffer: the buffer.
+        most: bytes up to which arrays of sums are registers of the CPU that the kernel is for.
+    """
     scope = tvm_api.buffer_scope(buffer)
     if "." in scope:
         return False
-    if _elements(buffer) <= LOCAL_ELEMENTS:
+    if _elements(buffer) <= LOCAL_ELEMENTS or 0 < tvm_api.buffer_bytes(buffer) <= most:
         return True
     return scope == "local" and tvm_api.buffer_bytes(buffer) <= LOCAL_BYTES
 

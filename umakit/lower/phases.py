@@ -15,6 +15,7 @@ from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.named_values import bind_named_values
+from umakit.lower.vector_schedule import REGISTER_BYTES
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
 from umakit.registration.registered import PassPhase
@@ -38,14 +39,17 @@ def without_blocks() -> list[Any]:
     ]
 
 
-def _phases(checks: Sequence[Any]) -> list[tuple[PassPhase, list[Any]]]:
-    """Return TVM's passes, each with the phase of backend passes that follows, and index checks."""
+def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[PassPhase, list[Any]]]:
+    """Return TVM's passes, each with the phase of backend passes that follows, and index checks.
+
+    Loops that a schedule calls vectors become vectors with `has_vectors`, else loops again.
+    """
     s_tir, tirx = tvm_api.s_tir_transform, tvm_api.tirx_transform
     flat = [tirx.FlattenBuffer(), tirx.NarrowDataType(32)]
     return [
         (PassPhase.TIR_PHASE_0, []),
         (PassPhase.TIR_PHASE_1, [*without_blocks(), *checks, *flat]),
-        (PassPhase.TIR_PHASE_2, [tirx.VectorizeLoop(False)]),
+        (PassPhase.TIR_PHASE_2, [tirx.VectorizeLoop(has_vectors)]),
         (
             PassPhase.TIR_PHASE_3,
             [
@@ -104,8 +108,9 @@ def lower_prim_func(
     module = tvm_api.IRModule({name: function.with_attr("global_symbol", name)})
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
     where = f"kernel {name}"
+    register_bytes = tvm_api.function_attribute(function, REGISTER_BYTES)
     with tvm_api.c_target():
-        for phase, passes in _phases(checks):
+        for phase, passes in _phases(checks, register_bytes is not None):
             try:
                 if phase is PassPhase.TIR_PHASE_2:
                     passes = [*passes, *_unrolling(module[name])]
@@ -123,4 +128,5 @@ def lower_prim_func(
                     where=f"{owner}{where}",
                     fix="correct the pass" if backend else NO_FAULT_OF_THE_NETWORK,
                 ) from error
-    return module[name]
+    lowered = module[name]  # passes drop attributes that TVM does not know
+    return lowered if register_bytes is None else lowered.with_attr(REGISTER_BYTES, register_bytes)

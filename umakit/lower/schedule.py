@@ -26,11 +26,11 @@ def schedule_for_cpu(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     """
     attributes = function.attrs
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
-    if not _attempt(schedule.get_sblock, "root"):
+    if not attempt(schedule.get_sblock, "root"):
         return function  # written as loops, not as blocks
-    _inline_elementwise(schedule)
-    for reduction in _reductions(schedule):
-        _schedule_reduction(schedule, reduction)
+    inline_elementwise(schedule)
+    for reduction in reductions_of(schedule):
+        schedule_reduction(schedule, reduction)
     scheduled = schedule.mod["main"]
     return scheduled.with_attrs(dict(attributes)) if attributes else scheduled
 
@@ -39,15 +39,18 @@ def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
     return list(schedule.get_child_blocks(schedule.get_sblock("root")))
 
 
-def _is_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
+def is_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
+    """Whether a block sums over an axis, or takes an extreme along one."""
     return any(int(axis.iter_type) != 0 for axis in schedule.get(block).iter_vars)
 
 
-def _reductions(schedule: tvm_api.Schedule) -> list[Any]:
-    return [block for block in _blocks(schedule) if _is_reduction(schedule, block)]
+def reductions_of(schedule: tvm_api.Schedule) -> list[Any]:
+    """Return the blocks with a reduction, in their order."""
+    return [block for block in _blocks(schedule) if is_reduction(schedule, block)]
 
 
-def _is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
+def is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
+    """Whether a block pads a tensor, perhaps by nothing."""
     name = str(schedule.get(block).name_hint)
     return name.startswith(("pad_temp", "PadInput"))
 
@@ -57,24 +60,24 @@ def _pads_nothing(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
     return tvm_api.buffer_shape(body.writes[0].source) == tvm_api.buffer_shape(body.reads[0].source)
 
 
-def _inline_elementwise(schedule: tvm_api.Schedule) -> None:
+def inline_elementwise(schedule: tvm_api.Schedule) -> None:
     """Inline every block that is neither a reduction nor an output nor real padding."""
     outputs = {
         str(schedule.get(block).name_hint)
         for block in schedule.get_output_blocks(schedule.get_sblock("root"))
     }
     for block in _blocks(schedule):
-        if _is_reduction(schedule, block) or str(schedule.get(block).name_hint) in outputs:
+        if is_reduction(schedule, block) or str(schedule.get(block).name_hint) in outputs:
             continue
         feeds_reduction = any(
-            _is_reduction(schedule, consumer) for consumer in schedule.get_consumers(block)
+            is_reduction(schedule, consumer) for consumer in schedule.get_consumers(block)
         )
-        if _is_padding(schedule, block) and feeds_reduction and not _pads_nothing(schedule, block):
+        if is_padding(schedule, block) and feeds_reduction and not _pads_nothing(schedule, block):
             continue
-        _attempt(schedule.compute_inline, block)
+        attempt(schedule.compute_inline, block)
 
 
-def _schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
+def schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
     """Order loops as output axes, reduction axes, last output axis; move other blocks inside."""
     axes = schedule.get(block).iter_vars
     loops = schedule.get_loops(block)
@@ -94,7 +97,7 @@ def _schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None
             rest.append(tiles)
         schedule.reorder(*first, *rest, *inner, vector)
         if padding and first:
-            _attempt(schedule.compute_at, padding, first[-1])
+            attempt(schedule.compute_at, padding, first[-1])
         if first or rest:
             _compute_consumer_near(schedule, block, [*first, *rest][-1])
     schedule.decompose_reduction(block, inner[0])
@@ -116,7 +119,7 @@ def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.No
 def _padding_of(schedule: tvm_api.Schedule, block: tvm_api.Node) -> tvm_api.Node | None:
     """Return the block that pads the reduction's input, or None."""
     producers = schedule.get_producers(block)
-    return next((p for p in producers if _is_padding(schedule, p)), None)
+    return next((p for p in producers if is_padding(schedule, p)), None)
 
 
 def _loops_around_padding(
@@ -160,14 +163,14 @@ def _compute_consumer_near(
     schedule: tvm_api.Schedule, block: tvm_api.Node, loop: tvm_api.Stmt
 ) -> None:
     consumers = list(schedule.get_consumers(block))
-    if len(consumers) != 1 or _is_reduction(schedule, consumers[0]):
+    if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
         return
     # TVM leaves out what reads nothing of the reduction, such as the border of a pad.
     trial = schedule.copy()
-    if not _attempt(trial.reverse_compute_at, consumers[0], loop):
+    if not attempt(trial.reverse_compute_at, consumers[0], loop):
         return
     if _runs(trial, consumers[0]) >= _runs(schedule, consumers[0]):
-        _attempt(schedule.reverse_compute_at, consumers[0], loop)
+        attempt(schedule.reverse_compute_at, consumers[0], loop)
 
 
 def _runs(schedule: tvm_api.Schedule, block: tvm_api.Node) -> int:
@@ -176,7 +179,7 @@ def _runs(schedule: tvm_api.Schedule, block: tvm_api.Node) -> int:
     return math.prod(tvm_api.integer_value(extent) or 1 for extent in extents)
 
 
-def _attempt(step: Callable[..., Any], *arguments: object) -> bool:
+def attempt(step: Callable[..., Any], *arguments: object) -> bool:
     """Apply a schedule step if TVM can prove it correct; otherwise the schedule is unchanged.
 
     In some cases TVM fails an internal check, before any change, instead of raising ScheduleError.

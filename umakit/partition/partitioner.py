@@ -62,6 +62,7 @@ def partition(
     *,
     keep_layout: bool = False,
     costs: LayerCosts | None = None,
+    cpu_layout: str = "",
 ) -> Partitioned:
     """Partition a Relax module onto backends; earlier backends have precedence.
 
@@ -71,6 +72,8 @@ def partition(
         keep_layout: whether no region gets another layout, as `layouts.choose` describes.
         costs: cycles of layers; each layer that several backends could take goes to the one with
             the fewest. None for the first one in order.
+        cpu_layout: layout in which the CPU computes what no accelerator takes; empty for that of
+            the model.
 
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
@@ -82,7 +85,7 @@ def partition(
         decided = by_cycles(costs, [backend.target_name for backend in backends])
         decisions = {row: decided[key] for row, key in enumerate(keys) if key in decided}
     assigned = {row: decision.target for row, decision in decisions.items()}
-    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends, assigned)
+    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends, assigned, cpu_layout)
     if fitted.target:
         found = _partitioned(fitted, backends, keys, decisions)
         if found.report.offloaded_macs >= fitted.macs:

@@ -15,6 +15,7 @@ from umakit import tvm_api
 from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
+from umakit.machine.cpu import Cpu
 from umakit.machine.tilings import PlannedLayers
 from umakit.text.identities import SourceOperator
 
@@ -201,6 +202,7 @@ class Program:
         notices: what was decided on the user's behalf, and what computes in floating point, one
             sentence each.
         index_checks: whether kernels check indices that are computed at run time.
+        cpu: the CPU that kernels are scheduled for; None for any.
         quantizations: of intermediate tensors with one scale, by name.
         sources: operators of the model file by name.
     """
@@ -217,6 +219,7 @@ class Program:
     planned: Mapping[str, PlannedLayers] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
     index_checks: bool = True
+    cpu: Cpu | None = None
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
     sources: Mapping[str, SourceOperator] = field(default_factory=dict)
 

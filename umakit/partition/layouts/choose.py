@@ -84,7 +84,10 @@ class Fitted:
 
 
 def fit_layouts(
-    module: tvm_api.IRModule, backends: Sequence[Backend], assigned: Mapping[int, str] | None = None
+    module: tvm_api.IRModule,
+    backends: Sequence[Backend],
+    assigned: Mapping[int, str] | None = None,
+    cpu_layout: str = "",
 ) -> Fitted:
     """Change layouts of a network where that pays; most networks stay as they are.
 
@@ -92,6 +95,7 @@ def fit_layouts(
         module: a Relax module whose `main` has dataflow blocks, before matching.
         backends: backends in order of priority.
         assigned: the only accelerator that may take a row, by row; others may be taken by any.
+        cpu_layout: layout in which the CPU computes faster; empty if it prefers none.
     """
     main = module["main"]
     blocks = [block for block in main.body.blocks if len(block.bindings)]
@@ -101,6 +105,10 @@ def fit_layouts(
             fitted = _Choice(module, backends, graph, assigned or {}).fitted()
             if fitted is not None:
                 return fitted
+    if cpu_layout and len(blocks) == 1:
+        graph = Graph(main, Flip(cpu_layout))
+        if graph.anchors():
+            return _Choice(module, backends, graph, assigned or {}).fitted_to_cpu()
     return Fitted(module)
 
 
@@ -157,6 +165,28 @@ class _Choice:
         found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
         return replace(fitted, origins=found)
 
+    def fitted_to_cpu(self) -> Fitted:
+        """Return the network in which the CPU computes float operators in the other layout.
+
+        What accelerators take keeps its layout.
+        """
+        before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
+        faster = {
+            variable: 0
+            for variable in self._graph.anchors()
+            if variable not in (before or {}) and tvm_api.dtype_of(variable) == "float32"
+        }
+        chosen = self._cheapest(before or {}, {**(before or {}), **faster}, staying=1)
+        if not chosen:
+            return Fitted(self._module)
+        made = rewrite(self._module, self._graph, chosen)
+        parameters = list(self._module["main"].params)
+        macs = sum(self._work[variable] for variable in before or ())
+        fitted = _described(made, parameters, self._graph.flip.target, {}, macs)
+        before_rows, rows = _rows(self._module), _rows(made.module)
+        found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
+        return replace(fitted, origins=found)
+
     def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
         """Return the operators that backends take, each with its cycles, 0 if they are not known.
 
@@ -197,8 +227,16 @@ class _Choice:
         found = [variables[row] for row in sorted(offloaded_rows(fused, provenance))]
         return {variable: predictions.of(values[variable]) for variable in found}
 
-    def _cheapest(self, before: Mapping[Var, int], behind: Mapping[Var, int]) -> set[Var]:
-        """Return the operators that change, at the least cost."""
+    def _cheapest(
+        self, before: Mapping[Var, int], behind: Mapping[Var, int], staying: int = 0
+    ) -> set[Var]:
+        """Return the operators that change, at the least cost.
+
+        Args:
+            before, behind: operators that are taken in either layout, with their cycles.
+            staying: cost of an operator that keeps its layout; 1 lets those change for which that
+                costs nothing, such as what follows a convolution and is then fused with it.
+        """
         sides = Sides()
         for variable, rule in self._graph.rules.items():
             work = self._work[variable]
@@ -208,7 +246,7 @@ class _Choice:
                 gained = max(1, work - behind[variable])
             elif variable in before and variable not in behind:
                 lost = max(1, work - before[variable])
-            sides.cost(variable, left=gained + now, taken=lost + then)
+            sides.cost(variable, left=gained + now + staying, taken=lost + then)
         for tensor in self._graph.tensors.values():
             sides.together(tensor.members, tensor.elements, left=tensor.kept)
         taken = sides.taken()

@@ -153,7 +153,6 @@ class _OnnxRuntime:
     name = ONNX_RUNTIME
 
     def __init__(self, path: Path, every: EveryValue) -> None:
-        import onnxruntime
 
         proto = onnx.load(str(path))
         name_nodes(proto)

@@ -17,6 +17,7 @@ from typing import Any
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
 from umakit.devices.compiled import driver_libraries
+from umakit.devices.cpus import cpu_flags
 from umakit.devices.libraries import libraries_of
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import is_compiled
@@ -140,7 +141,7 @@ def library_size(
     description = read_description(library)
     command = list(command) or device.compiler()
     with temporary_folder("umakit-size-") as folder:
-        flags = [*FLAGS, *_call_graph_flag(command, folder)]
+        flags = [*FLAGS, *_call_graph_flag(command, folder), *cpu_flags(library, device)]
         objects: dict[str, Path] = {}
         sources = library_folder(library) / SOURCE_FOLDER
         libraries = libraries_of(library)
@@ -167,7 +168,7 @@ def library_size(
         graphs = {
             name: path.with_suffix(".ci").read_text(encoding="utf-8", errors="surrogateescape")
             for name, path in objects.items()
-            if len(flags) > len(FLAGS)
+            if CALL_GRAPH_FLAG in flags
         }
         example = next(iter(objects.values()), folder)
         brought = driver_libraries(library)

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels that are scheduled for a CPU with vectors: ONNX Runtime says what is right."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from comparisons import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from networks import Array, Graph, onnx_runtime, random_inputs
+from strict import WARNINGS
+
+import umakit
+from umakit.devices import HOST
+from umakit.devices.build import compile_c, library_sources
+from umakit.devices.cpus import cpu_flags
+from umakit.errors import BuildError, InputError
+from umakit.library.metadata import load_metadata
+from umakit.lower.vector_schedule import choose_tile
+from umakit.machine import cpu as cpus
+from umakit.machine.cpu import Cpu, cpu_names, find_cpu
+
+NATIVE = find_cpu("native")
+WITH_VECTORS = [name for name in cpu_names() if find_cpu(name).has_vectors]
+needs_vectors = pytest.mark.skipif(
+    not NATIVE.has_vectors, reason="no description has vectors that this machine has"
+)
+
+
+def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
+    """A library whose workspace the caller gives."""
+    folder.mkdir(exist_ok=True)
+    onnx.save(model, str(folder / "net.onnx"))
+    options = umakit.ExportOptions(cpu=cpu, pools=(umakit.MemoryPool("sram"),))
+    out = folder / f"library_{Path(cpu).stem}"
+    return Path(umakit.compile_model(folder / "net.onnx", [], out, options=options).path)
+
+
+def run_on_garbage(library: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """One inference in a workspace of NaN, so that what is read before it is written shows."""
+    description = load_metadata(library)["umakit"]
+    shared = library.parent / f"{library.name}.so"
+    flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
+    compile_c(library_sources(library), shared, flags)
+    outputs = {o["name"]: np.full(o["shape"], np.nan, o["dtype"]) for o in description["outputs"]}
+    arrays = [np.ascontiguousarray(inputs[each["name"]]) for each in description["inputs"]]
+    pools = [np.full(p["used_bytes"] + 64, 0xFF, np.uint8) for p in description["memory"]["pools"]]
+    addresses = [array.ctypes.data for array in (*arrays, *outputs.values())]
+    addresses += [-(-pool.ctypes.data // 64) * 64 for pool in pools]
+    function = getattr(ctypes.CDLL(str(shared)), f"{description['interface']}_run_unpacked")
+    assert function(*map(ctypes.c_void_p, addresses)) == 0
+    return outputs
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> onnx.ModelProto:
+    """Convolutions of all kinds with what follows them, and a dense layer."""
+    size = st.integers
+    graph = Graph(seed=draw(size(0, 2**16)))
+    channels = draw(st.sampled_from([1, 3, 4, 8, 10, 16, 24]))
+    height, width = draw(size(3, 14)), draw(size(3, 14))
+    x = graph.input("input", draw(size(1, 2)), channels, height, width)
+    for _ in range(draw(size(1, 3))):
+        kind = draw(st.sampled_from(["plain", "pointwise", "depthwise", "groups"]))
+        filters = draw(st.sampled_from([1, 4, 5, 8, 12, 16, 32, 40, 64]))
+        group = 1
+        if kind == "depthwise":
+            group, filters = channels, channels * draw(size(1, 2))
+        elif kind == "groups" and channels % 2 == 0 and filters % 2 == 0:
+            group = 2
+        kernel = (1, 1) if kind == "pointwise" else (draw(size(1, 3)), draw(size(1, 4)))
+        pads = [draw(size(0, 2)) for _ in range(4)] if kind != "pointwise" else [0] * 4
+        strides = [draw(size(1, 2)), draw(size(1, 3))]
+        dilations = [draw(size(1, 2)), 1]
+        shape = [
+            (length + pads[axis] + pads[axis + 2] - dilations[axis] * (kernel[axis] - 1) - 1)
+            // strides[axis] + 1
+            for axis, length in enumerate((height, width))
+        ]  # fmt: skip
+        if min(shape) < 1:
+            continue
+        (height, width), channels = shape, filters
+        x = graph.conv(
+            x, filters, kernel, bias=draw(st.booleans()), group=group, pads=pads,
+            strides=strides, dilations=dilations,
+        )  # fmt: skip
+        x = draw_tail(draw, graph, x)
+    if draw(st.booleans()):
+        x = graph.node("GlobalAveragePool", x)
+        height = width = 1
+    x = graph.dense(graph.node("Flatten", x), channels * height * width, draw(size(1, 40)))
+    graph.output(x)
+    return graph.model()
+
+
+def draw_tail(draw: st.DrawFn, graph: Graph, x: str) -> str:
+    """What follows a convolution."""
+    tail = draw(st.sampled_from(["", "Relu", "add", "Sigmoid", "square"]))
+    if tail == "add":
+        return graph.node("Add", x, graph.node("Relu", x))
+    if tail == "square":
+        return graph.node("Mul", x, x)
+    return graph.node(tail, x) if tail else x
+
+
+@needs_vectors
+@examples(8)
+@given(model=networks())
+def test_networks_are_those_of_onnx_runtime(
+    model: onnx.ModelProto, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("cpu")
+    inputs = random_inputs(model)
+    expected = onnx_runtime(model, inputs)
+    found = run_on_garbage(export(model, NATIVE.name, folder), inputs)
+    for name, array in expected.items():
+        scale = max(1.0, float(np.abs(array).max()))
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5 * scale)
+
+
+@needs_vectors
+def test_nan_and_infinities_are_as_in_scalar_code(tmp_path: Path) -> None:
+    graph = Graph(seed=4)
+    x = graph.input("input", 1, 8, 6, 6)
+    graph.output(graph.node("Relu", graph.conv(x, 16, bias=True)))
+    model = graph.model()
+    inputs = random_inputs(model)
+    inputs["input"][0, 2, 3, 3], inputs["input"][0, 5, 0, 0] = np.nan, np.inf
+    found = [
+        run_on_garbage(export(model, cpu, tmp_path), inputs) for cpu in (NATIVE.name, "generic")
+    ]
+    for name, array in found[1].items():
+        assert np.isnan(array).any()
+        np.testing.assert_array_equal(np.isnan(found[0][name]), np.isnan(array))
+        np.testing.assert_allclose(found[0][name], array, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("name", WITH_VECTORS)
+def test_c_is_clean_and_says_how_to_compile_it(name: str, compiler: str, tmp_path: Path) -> None:
+    cpu = find_cpu(name)
+    graph = Graph(seed=5)
+    x = graph.conv(graph.input("input", 1, 4, 9, 9), 16, bias=True)
+    x = graph.node("Relu", graph.conv(x, 16, group=0))
+    graph.output(graph.dense(graph.node("Flatten", x), 16 * 81, 10))
+    library = export(graph.model(), name, tmp_path)
+    sources = [str(path) for path in library_sources(library) if path.suffix == ".c"]
+    target = ["--target=aarch64-linux-gnu"] if cpu.architecture == "aarch64" else []
+    if target and compiler == "gcc":
+        compiler, target = "aarch64-linux-gnu-gcc", []
+    line = [compiler, *target, "-std=c99", "-O1", *WARNINGS, "-fsyntax-only"]
+    if compiler == "clang" and target:
+        line += ["-isystem", "/usr/aarch64-linux-gnu/include"]
+    try:
+        right = subprocess.run([*line, *cpu.flags, *sources], capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip(f"{compiler} is not installed")
+    assert (right.returncode, right.stderr) == (0, "")
+    wrong = subprocess.run([*line, *sources], capture_output=True, text=True, check=False)
+    if cpu.architecture == "x86-64":  # NEON is in every 64-bit Arm
+        assert wrong.returncode and f"this C is for {name}: compile it with" in wrong.stderr
+
+
+@needs_vectors
+def test_kernels_use_vectors_and_keep_sums_out_of_memory(tmp_path: Path) -> None:
+    graph = Graph(seed=6)
+    x = graph.input("input", 1, 16, 8, 8)
+    graph.output(graph.node("Relu", graph.conv(x, 32, bias=True)))
+    library = export(graph.model(), NATIVE.name, tmp_path)
+    (text,) = [p.read_text("utf-8") for p in library_sources(library) if p.name == "tvmgen_net.c"]
+    assert f"float32x{NATIVE.float_lanes}" in text
+    assert "float sums[" in text  # a local array
+    operators = load_metadata(library)["umakit"]["operators"]
+    assert [each["operator"] for each in operators] == [
+        "permute_dims", "nn.conv2d", "add", "nn.relu", "permute_dims",
+    ]  # fmt: skip
+
+
+def test_a_library_for_another_machine_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Graph(seed=7)
+    graph.output(graph.node("Relu", graph.input("input", 1, 4)))
+    other = "cortex-a76" if NATIVE.architecture != "aarch64" else "x86-64-v3"
+    library = export(graph.model(), other, tmp_path)
+    with pytest.raises(BuildError, match=f"the library is for {other}: this machine is"):
+        cpu_flags(library, HOST)
+    information = tmp_path / "cpuinfo"
+    information.write_text("flags\t\t: fpu sse2\n", encoding="ascii")
+    monkeypatch.setattr(cpus, "CPU_INFORMATION", information)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    assert find_cpu("x86-64-v3").missing_here() == "this machine has no avx2, fma, bmi2, f16c"
+    assert find_cpu("native").name == "generic"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "x"\nvector_bytes = 24\nvector_registers = 4', "is no power of two"),
+        ('name = "x"\nvector_bytes = 32', "go together"),
+        ('name = "x"\nflags = ["-o/etc/passwd"]', "flags.0"),
+        ('name = "x"\nwidth = 3', "width"),
+        ("name = ", "is no TOML"),
+    ],
+)
+def test_mistakes_in_descriptions(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        find_cpu(path)
+
+
+def test_a_description_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\nvector_bytes = 16\nvector_registers = 8\n', encoding="utf-8")
+    graph = Graph(seed=8)
+    graph.output(graph.conv(graph.input("input", 1, 3, 5, 5), 8))
+    library = export(graph.model(), str(path), tmp_path)
+    assert "float32x4" in next(iter(library.rglob("tvmgen_net.c"))).read_text("utf-8")
+
+
+def test_unknown_cpus_are_refused_with_the_known_ones() -> None:
+    with pytest.raises(InputError, match="there is no CPU 'z80'") as error:
+        umakit.ExportOptions(cpu="z80")
+    assert "generic, cortex-a76, x86-64-v3, x86-64-v4, native" in error.value.fix
+
+
+@given(
+    positions=st.integers(1, 300), channels=st.integers(1, 300),
+    lanes=st.sampled_from([4, 8, 16]), registers=st.sampled_from([8, 16, 32]),
+)  # fmt: skip
+def test_tiles_fit_registers_and_divide_what_they_cut(
+    positions: int, channels: int, lanes: int, registers: int
+) -> None:
+    cpu = Cpu(name="x", vector_bytes=4 * lanes, vector_registers=registers)
+    tile = choose_tile(cpu, positions, positions, channels)
+    assert positions % tile.positions == channels % tile.channels == 0
+    assert tile.channels % tile.lanes == 0 and tile.lanes <= lanes
+    vectors = tile.channels // tile.lanes
+    assert tile.positions * vectors + vectors + 1 <= registers or tile.positions == 1
+
+
+def test_descriptions_are_listed_in_help_and_metadata(tmp_path: Path) -> None:
+    graph = Graph(seed=9)
+    graph.output(graph.node("Relu", graph.input("input", 1, 4)))
+    generic = load_metadata(export(graph.model(), "generic", tmp_path))["umakit"]
+    assert "cpu" not in generic  # exports for any CPU are as they were
+    named: dict[str, Any] = load_metadata(export(graph.model(), "x86-64-v3", tmp_path))["umakit"]
+    assert named["cpu"]["name"] == "x86-64-v3"
+    assert json.loads(json.dumps(named["cpu"]["flags"])) == list(find_cpu("x86-64-v3").flags)

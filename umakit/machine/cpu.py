@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptions of CPUs as data: what kernels are scheduled for, and with which flags they compile.
+
+Each description is a TOML file, one of umakit's in `umakit/machine/cpus` or one of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from umakit.errors import InputError
+
+FOLDER = Path(__file__).with_name("cpus")
+
+GENERIC, NATIVE = "generic", "native"
+"""The CPU of an export unless another one is chosen: C99 for any compiler. And the description
+with the widest vectors that this machine has."""
+
+MACHINES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
+"""Architectures by what operating systems call them."""
+
+CPU_INFORMATION = Path("/proc/cpuinfo")
+
+MachineFlag = Annotated[
+    str, Field(pattern=r"^-(m[a-z0-9][a-z0-9.=+_-]*|ffp-contract=(fast|on|off))$", max_length=100)
+]
+"""A compiler flag that chooses instructions; a library may come from an untrusted source."""
+
+Macro = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
+
+
+class Cpu(BaseModel):
+    """A CPU, as schedules of kernels see it.
+
+    Attributes:
+        name: what `--cpu` calls it.
+        description: a sentence for people.
+        architecture: `x86-64`, `aarch64`, or another name; empty for any.
+        features: what Linux calls the instruction sets that it needs, in `/proc/cpuinfo`.
+        flags: flags with which gcc and clang compile for it.
+        macros: macros that they then define, which the C checks.
+        vector_bytes: width of vector registers in bytes; 0 for none.
+        vector_registers: their number.
+        cache_bytes: size of the second cache, or of the only one, in bytes; 0 for none.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)
+    description: str = Field(default="", max_length=200)
+    architecture: str = Field(default="", pattern=r"^[a-z0-9-]*$", max_length=60)
+    features: tuple[Macro, ...] = ()
+    flags: tuple[MachineFlag, ...] = ()
+    macros: tuple[Macro, ...] = ()
+    vector_bytes: Annotated[int, Field(ge=0, le=256, multiple_of=4)] = 0
+    vector_registers: Annotated[int, Field(ge=0, le=64)] = 0
+    cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
+
+    @model_validator(mode="after")
+    def _vectors(self) -> Cpu:
+        if bool(self.vector_bytes) != bool(self.vector_registers):
+            raise ValueError("vector_bytes and vector_registers go together")
+        if self.vector_bytes & (self.vector_bytes - 1):
+            raise ValueError(f"vector_bytes = {self.vector_bytes} is no power of two")
+        return self
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether kernels are written with vectors."""
+        return self.vector_bytes > 0
+
+    @property
+    def layout(self) -> str:
+        """The layout of images that its kernels prefer; empty for that of the model."""
+        return "NHWC" if self.has_vectors else ""
+
+    @property
+    def float_lanes(self) -> int:
+        """Numbers of float32 in a vector register; 1 without vectors."""
+        return max(1, self.vector_bytes // 4)
+
+    @property
+    def register_bytes(self) -> int:
+        """Most bytes of sums that a kernel keeps in registers."""
+        return self.vector_bytes * self.vector_registers
+
+    def missing_here(self) -> str:
+        """Return what this machine lacks to run its code, for people; empty if nothing is known."""
+        here = MACHINES.get(platform.machine().lower(), platform.machine())
+        if self.architecture and self.architecture != here:
+            return f"this machine is {here}"
+        try:
+            text = CPU_INFORMATION.read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return ""
+        found = {
+            word for line in text.splitlines() if _lists_features(line) for word in line.split()
+        }
+        missing = [feature for feature in self.features if found and feature not in found]
+        return f"this machine has no {', '.join(missing)}" if missing else ""
+
+
+def _lists_features(line: str) -> bool:
+    return line.lower().startswith(("flags", "features"))
+
+
+@cache
+def cpu_names() -> tuple[str, ...]:
+    """Return the names of umakit's CPUs, `generic` first."""
+    names = sorted(path.stem for path in FOLDER.glob("*.toml"))
+    return (GENERIC, *(name for name in names if name != GENERIC))
+
+
+def find_cpu(name: str | os.PathLike[str]) -> Cpu:
+    """Return a CPU by its name, or from a TOML file.
+
+    Args:
+        name: a name of `cpu_names`, `native` for what this machine has, or the path of a file.
+
+    Raises:
+        InputError: there is no such CPU, or the file describes none.
+    """
+    text = os.fspath(name)
+    if text == NATIVE:
+        return _native()
+    is_file = text.endswith(".toml")
+    if not is_file and text not in cpu_names():
+        raise InputError(
+            f"there is no CPU {text!r}",
+            fix=f"choose {', '.join((*cpu_names(), NATIVE))}, or name a TOML file",
+        )
+    return _read(Path(text) if is_file else FOLDER / f"{text}.toml", text)
+
+
+def _native() -> Cpu:
+    known = [find_cpu(each) for each in cpu_names()]
+    runnable = [cpu for cpu in known if cpu.architecture and not cpu.missing_here()]
+    return max(runnable, key=lambda cpu: cpu.vector_bytes, default=known[0])
+
+
+def _read(path: Path, text: str) -> Cpu:
+    try:
+        return Cpu.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=text) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"is no TOML: {error}", where=text) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        said = str(first["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{place}: {said}" if place else said, where=text) from None
