@@ -3,9 +3,9 @@
 
 make bench-cpu
 
-Each network is exported for this machine's CPU (`--cpu native`) and for any (`generic`), and runs in
-turns with ONNX Runtime; outputs are compared with its outputs first. U-Net and the keyword network
-have odd sizes and were not looked at while the schedules were made.
+Each network is exported for this machine's CPU (`--cpu native`) and for any (`generic`), and runs
+in turns with ONNX Runtime; outputs are compared with its outputs first. U-Net and the keyword
+network have odd sizes and were not looked at while the schedules were made.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ def u_net() -> onnx.ModelProto:
     x = _twice(graph, x, 36)
     for filters, skipped in zip((20, 12), reversed(levels), strict=True):
         scales = graph.constant([1.0, 1.0, 2.0, 2.0])
-        x = graph.node("Resize", x, "", scales, mode="nearest",
-                       coordinate_transformation_mode="asymmetric", nearest_mode="floor")  # fmt: skip
+        x = graph.node(
+            "Resize", x, "", scales, mode="nearest", nearest_mode="floor",
+            coordinate_transformation_mode="asymmetric",
+        )  # fmt: skip
         x = graph.node("Concat", x, skipped, axis=1)
         graph.channels(x, {20: 56, 12: 32}[filters])
         x = _twice(graph, x, filters)

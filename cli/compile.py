@@ -93,6 +93,7 @@ def compile_(
         tell("loading TVM")
         from umakit.frontend import model_files
         from umakit.library.cpu_steps import cpu_steps
+        from umakit.machine.cpu import cpu_file
         from umakit.pipeline import compile_model
         from umakit.registration.inputs import input_files
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
@@ -101,7 +102,7 @@ def compile_(
             pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu
         )
         found = find_backends(backend)
-        inputs = input_files(records, backends=found, model=model_files(model))
+        inputs = input_files(records, cpu_file(cpu), backends=found, model=model_files(model))
         if memory_map is not None:
             check_memory_map(memory_map, inputs, force)
         library = compile_model(

@@ -35,7 +35,7 @@ DECIDED: dict[str, dict[str, str]] = {
     "partition": {**MODEL, **CHOICE},
     "compile": {
         **MODEL, **CHOICE, "output": WRITTEN, "memory_map": WRITTEN, "records": READ,
-        "name": NEITHER,
+        "cpu": READ, "name": NEITHER,
         "pool": NEITHER, "planner": NEITHER, "weights": NEITHER, "overlap": NEITHER,
     },
     "run": {
@@ -161,12 +161,15 @@ def inputs_of(command: str, place: Path) -> dict[str, Path]:
     files = {
         "model": place / "model.onnx", "backend": place / "npu", "library": place / "lib",
         "inputs": place / "in.npz", "records": place / "records.json",
+        "cpu": place / "cpu.toml",
     }  # fmt: skip
     given = {name: files[name] for name, kind in DECIDED[command].items() if kind is READ}
     if command == "diff":
         del given["backend"]  # the library is compiled already
     if "model" in given:
         given["data of the model"] = place / DATA
+    if "cpu" in given:
+        files["cpu"].write_text('name = "mine"')
     if "records" in given:
         files["records"].write_text('{"format": "umakit tuning records"}')
     return given

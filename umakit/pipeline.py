@@ -36,7 +36,7 @@ from umakit.library.options import ExportOptions as ExportOptions
 from umakit.lower import Lowered, lower
 from umakit.lower.offload import calls_rounding
 from umakit.lower.tiling_records import check_use, read_tilings
-from umakit.machine.cpu import find_cpu
+from umakit.machine.cpu import cpu_file, find_cpu
 from umakit.memory.plan import MemoryPlan
 from umakit.memory.planning import plan_memory
 from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
@@ -210,7 +210,7 @@ def compile_model(
     destination, options = Path(output), options or ExportOptions()
     files = model_files(source) if isinstance(source, (str, os.PathLike)) else []
     records = None if options.records is None else Path(options.records)
-    inputs = input_files(records, backends=backends, model=files)
+    inputs = input_files(records, cpu_file(options.cpu), backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,

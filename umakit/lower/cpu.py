@@ -115,12 +115,26 @@ def _refuse_unlowered(
 def _schedule(module: tvm_api.IRModule, cpu: Cpu | None) -> tvm_api.IRModule:
     """Schedule the prim funcs of the CPU."""
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    constants = _constants(module["main"])
     for variable, function in tvm_api.prim_functions(module):
         names = ("umakit.target", CHECKED)
         if all(tvm_api.function_attribute(function, name) is None for name in names):
             if cpu is not None and cpu.has_vectors:
-                function = schedule_with_vectors(function, cpu)
+                constant = constants.get(str(variable.name_hint), ())
+                function = schedule_with_vectors(function, cpu, constant)
             else:
                 function = schedule_for_cpu(function)
             scheduled.update_func(variable, function)
     return scheduled
+
+
+def _constants(main: tvm_api.Function) -> dict[str, set[int]]:
+    """Return the arguments that are constants in all calls of a prim func, by its name."""
+    found: dict[str, set[int]] = {}
+    for binding in tvm_api.bindings_of(main):
+        if tvm_api.operator_name(binding.value) == "call_tir":
+            name = str(binding.value.args[0].name_hint)
+            arguments = enumerate(binding.value.args[1].fields)
+            here = {n for n, each in arguments if tvm_api.constant_array(each) is not None}
+            found[name] = found.get(name, here) & here
+    return found

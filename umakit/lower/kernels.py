@@ -20,7 +20,7 @@ from umakit.lower.driver_calls import (
 )
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
-from umakit.lower.vector_schedule import REGISTER_BYTES
+from umakit.lower.vector_schedule import Facts
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, KEEPS_NAMES, WEIGHTS_LAYOUT
 from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
@@ -59,6 +59,7 @@ class Kernel:
         composite: parameters of the integer operator that it computes, without its arrays; None
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
+        packed: inputs that are weights of float convolutions, in tiles of so many output channels.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
         attributes: of the integer operator that it computes on the CPU, for readers; empty if it
             computes another one.
@@ -78,6 +79,7 @@ class Kernel:
     keeps_names: bool = False
     composite: Composite | None = None
     weights_layout: str = ""
+    packed: Mapping[int, int] = field(default_factory=dict)
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[int, ...] = ()
@@ -183,11 +185,11 @@ def make_kernel(
         backend: backend of the target, which determines the purpose of driver calls; None for CPU
             code.
     """
-    most = tvm_api.integer_value(tvm_api.function_attribute(function, REGISTER_BYTES) or 0) or 0
+    facts = Facts.of(function)
     allocations = [
         statement
         for statement in tvm_api.collect(function.body, tvm_api.tirx.AllocBuffer)
-        if not _is_local(statement.buffer, most)
+        if not _is_local(statement.buffer, facts.register_bytes)
     ]
     buffers = [statement.buffer for statement in allocations]
     body = _without_allocations(function.body, buffers)
@@ -219,6 +221,7 @@ def make_kernel(
         weights_layout=str(layout or getattr(composite, "stored_layout", "")),
         bias_has_zero_point=_bias_has_zero_point(function, composite),
         attributes={} if attributes is None else json.loads(str(attributes)),
+        packed=dict(facts.packed),
     )
 
 

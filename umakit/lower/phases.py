@@ -15,7 +15,7 @@ from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.named_values import bind_named_values
-from umakit.lower.vector_schedule import REGISTER_BYTES
+from umakit.lower.vector_schedule import FACTS
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
 from umakit.registration.registered import PassPhase
@@ -108,9 +108,9 @@ def lower_prim_func(
     module = tvm_api.IRModule({name: function.with_attr("global_symbol", name)})
     module = tvm_api.tirx_transform.BindTarget(tvm_api.c_target())(module)
     where = f"kernel {name}"
-    register_bytes = tvm_api.function_attribute(function, REGISTER_BYTES)
+    facts = tvm_api.function_attribute(function, FACTS)
     with tvm_api.c_target():
-        for phase, passes in _phases(checks, register_bytes is not None):
+        for phase, passes in _phases(checks, facts is not None):
             try:
                 if phase is PassPhase.TIR_PHASE_2:
                     passes = [*passes, *_unrolling(module[name])]
@@ -129,4 +129,4 @@ def lower_prim_func(
                     fix="correct the pass" if backend else NO_FAULT_OF_THE_NETWORK,
                 ) from error
     lowered = module[name]  # passes drop attributes that TVM does not know
-    return lowered if register_bytes is None else lowered.with_attr(REGISTER_BYTES, register_bytes)
+    return lowered if facts is None else lowered.with_attr(FACTS, facts)

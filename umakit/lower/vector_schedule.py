@@ -20,6 +20,8 @@ Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,10 +96,18 @@ def _divisors(number: int) -> list[int]:
     return [n for n in range(1, min(number, 64) + 1) if number % n == 0]
 
 
-def schedule_with_vectors(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimFunc:
+def schedule_with_vectors(
+    function: tvm_api.PrimFunc, cpu: Cpu, constants: Collection[int] = ()
+) -> tvm_api.PrimFunc:
     """Schedule a prim func of fused operators for a CPU with vector registers.
 
     Kernels without a rule here are scheduled as those of any CPU.
+
+    Args:
+        function: the prim func.
+        cpu: the CPU.
+        constants: parameters that are constants in all calls. Weights among them are read tile by
+            tile, `Facts.packed` says which.
     """
     attributes = function.attrs
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
@@ -105,24 +115,79 @@ def schedule_with_vectors(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimF
         return function  # written as loops, not as blocks
     inline_elementwise(schedule)
     reductions = reductions_of(schedule)
-    is_tiled = len(reductions) == 1 and _tile_reduction(schedule, reductions[0], cpu)
+    packing = _Packing(function, constants)
+    is_tiled = len(reductions) == 1 and _tile_reduction(schedule, reductions[0], cpu, packing)
     if not is_tiled:
         for reduction in reductions:
             schedule_reduction(schedule, reduction)
     scheduled = schedule.mod["main"]
     scheduled = scheduled.with_attrs(dict(attributes)) if attributes else scheduled
-    return scheduled.with_attr(REGISTER_BYTES, cpu.register_bytes) if is_tiled else scheduled
+    facts = Facts(cpu.register_bytes, packing.packed)
+    return scheduled.with_attr(FACTS, facts.text) if is_tiled else scheduled
 
 
-REGISTER_BYTES = "umakit.register_bytes"
-"""Attribute of a prim func: most bytes of an array of sums that becomes a local variable."""
+FACTS = "umakit.vector_schedule"
+"""Attribute of a prim func that was scheduled with vectors: its `Facts` as text."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What later stages have to know of a prim func that was scheduled with vectors.
+
+    Attributes:
+        register_bytes: most bytes of an array of sums that becomes a local variable.
+        packed: parameters that are weights [KH, KW, I, O] in their type and are read as
+            [O / channels, KH, KW, I, channels], with these channels.
+    """
+
+    register_bytes: int = 0
+    packed: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The facts as text."""
+        return json.dumps([self.register_bytes, self.packed])
+
+    @classmethod
+    def of(cls, function: tvm_api.PrimFunc) -> Facts:
+        """Return the facts of a prim func; those of another one are empty."""
+        text = tvm_api.function_attribute(function, FACTS)
+        if text is None:
+            return cls()
+        register_bytes, packed = json.loads(str(text))
+        return cls(register_bytes, tuple((number, channels) for number, channels in packed))
+
+
+class _Packing:
+    """Weights that are read tile by tile: rows of a tile lie next to each other then, and not in
+    the same few sets of a cache."""
+
+    def __init__(self, function: tvm_api.PrimFunc, constants: Collection[int]) -> None:
+        names = [str(parameter.name) for parameter in function.params]
+        self._numbers = {name: n for n, name in enumerate(names) if n in constants}
+        self.packed: tuple[tuple[int, int], ...] = ()
+
+    def pack(
+        self, schedule: tvm_api.Schedule, block: Any, channels: int, all_channels: int
+    ) -> None:
+        """Let a convolution read its weights in tiles of some channels."""
+        reads = [str(region.source.name) for region in schedule.get(block).reads]
+        found = [n for n, name in enumerate(reads) if name in self._numbers]
+        if len(found) != 1 or channels == all_channels:
+            return
+
+        def tiled(row: Any, column: Any, i: Any, o: Any) -> list[Any]:
+            return [o // channels, row, column, i, o % channels]
+
+        if attempt(schedule.transform_layout, block, ("read", found[0]), tiled):
+            self.packed = ((self._numbers[reads[found[0]]], channels),)
 
 
 def _extent(schedule: tvm_api.Schedule, loop: Any) -> int:
     return tvm_api.integer_value(schedule.get(loop).extent) or 0
 
 
-def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu) -> bool:
+def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: _Packing) -> bool:
     """Tile a convolution or a matrix product; whether it is one."""
     name = str(schedule.get(block).name_hint)
     if "float32" not in str(tvm_api.buffer_dtype(schedule.get(block).writes[0].source)):
@@ -139,7 +204,7 @@ def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu) -> bool:
     if _divides(schedule, block, axes[len(outer) - 1]):
         return False
     if "conv2d_nhwc" in name and len(outer) == 4:
-        return _tile_convolution(schedule, block, outer, inner, cpu)
+        return _tile_convolution(schedule, block, outer, inner, cpu, packing)
     if "matmul" in name and len(inner) == 1:
         return _tile_product(schedule, block, outer, inner, cpu)
     return False
@@ -154,7 +219,12 @@ def _divides(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool:
 
 
 def _tile_convolution(
-    schedule: tvm_api.Schedule, block: Any, outer: list[Any], inner: list[Any], cpu: Cpu
+    schedule: tvm_api.Schedule,
+    block: Any,
+    outer: list[Any],
+    inner: list[Any],
+    cpu: Cpu,
+    packing: _Packing,
 ) -> bool:
     image, row, column, channel = outer
     paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
@@ -166,6 +236,7 @@ def _tile_convolution(
     )
     if tile.lanes == 1:
         return False
+    packing.pack(schedule, block, tile.channels, _extent(schedule, channel))
     result = _result_of(schedule, block)
     around = [image]
     if is_pointwise:
@@ -179,9 +250,8 @@ def _tile_convolution(
         order = [channels, *around, columns]  # each weight is loaded from memory once
     schedule.reorder(*order, *inner, position, lane)
     for padding in paddings:
-        place = around[-1] if order[0] is not channels else order[-1]
-        schedule.compute_at(padding, place)
-        _split_padding(schedule, padding, place)
+        schedule.compute_at(padding, around[-1])
+        _split_padding(schedule, padding, around[-1])
     schedule.reverse_compute_at(result, order[-1])
     _use_registers(schedule, block, inner[0], position, lane, tile.lanes)
     return True

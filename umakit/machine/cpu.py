@@ -130,13 +130,19 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
     text = os.fspath(name)
     if text == NATIVE:
         return _native()
-    is_file = text.endswith(".toml")
-    if not is_file and text not in cpu_names():
+    own = cpu_file(name)
+    if own is None and text not in cpu_names():
         raise InputError(
             f"there is no CPU {text!r}",
             fix=f"choose {', '.join((*cpu_names(), NATIVE))}, or name a TOML file",
         )
-    return _read(Path(text) if is_file else FOLDER / f"{text}.toml", text)
+    return _read(own or FOLDER / f"{text}.toml", text)
+
+
+def cpu_file(name: str | os.PathLike[str]) -> Path | None:
+    """Return the file of a CPU that `find_cpu` reads for a user; None for a name."""
+    text = os.fspath(name)
+    return Path(text) if text.endswith(".toml") else None
 
 
 def _native() -> Cpu:

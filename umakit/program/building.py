@@ -194,6 +194,7 @@ class _Builder:
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
                 part = part or self._lowered.roles.role(numbers, value)
+                value = packed_weights(value, kernel.packed.get(len(arguments)))
                 value = self._constant(value, layer, label, part)
                 roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
             arguments.append(value)
@@ -214,6 +215,8 @@ class _Builder:
             scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
         attributes = [row.attributes for row in rows if row.attributes]
+        for channels in kernel.packed.values():
+            attributes = [{**each, "weights_layout": f"OHWI{channels}o"} for each in attributes]
         self._calls.append(
             KernelCall(
                 kernel.name,
@@ -278,3 +281,17 @@ class _Builder:
             )
             for call in self._calls
         ]
+
+
+def packed_weights(weights: npt.NDArray[Any], channels: int | None) -> npt.NDArray[Any]:
+    """Return weights [KH, KW, I, O] of a convolution as [O / channels, KH, KW, I, channels].
+
+    Args:
+        weights: the weights, or another constant.
+        channels: channels of a tile; None for a constant that is read as it is.
+    """
+    if channels is None:
+        return weights
+    height, width, inputs, outputs = weights.shape
+    tiled = weights.reshape(height, width, inputs, outputs // channels, channels)
+    return np.ascontiguousarray(tiled.transpose(3, 0, 1, 2, 4))
