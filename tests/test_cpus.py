@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +27,7 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.devices.cpus import cpu_flags
 from umakit.errors import BuildError, InputError
 from umakit.library.metadata import load_metadata
+from umakit.lower.filled_channels import channels_to_fill
 from umakit.lower.vector_schedule import choose_tile
 from umakit.machine import cpu as cpus
 from umakit.machine.cpu import Cpu, cpu_names, find_cpu
@@ -104,11 +107,15 @@ def networks(draw: st.DrawFn) -> onnx.ModelProto:
 
 def draw_tail(draw: st.DrawFn, graph: Graph, x: str) -> str:
     """What follows a convolution."""
-    tail = draw(st.sampled_from(["", "Relu", "add", "Sigmoid", "square"]))
+    tail = draw(st.sampled_from(["", "Relu", "add", "Sigmoid", "square", "Clip", "Max"]))
     if tail == "add":
         return graph.node("Add", x, graph.node("Relu", x))
     if tail == "square":
         return graph.node("Mul", x, x)
+    if tail == "Clip":
+        return graph.node("Clip", x, graph.constant(-0.5), graph.constant(1.5))
+    if tail == "Max":
+        return graph.node("Max", graph.node("Min", x, graph.node("Mul", x, x)), x)
     return graph.node(tail, x) if tail else x
 
 
@@ -128,10 +135,17 @@ def test_networks_are_those_of_onnx_runtime(
 
 
 @needs_vectors
-def test_nan_and_infinities_are_as_in_scalar_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tail", ["Relu", "Clip", "Max"])
+def test_nan_and_infinities_are_as_in_scalar_code(tail: str, tmp_path: Path) -> None:
     graph = Graph(seed=4)
-    x = graph.input("input", 1, 8, 6, 6)
-    graph.output(graph.node("Relu", graph.conv(x, 16, bias=True)))
+    x = graph.conv(graph.input("input", 1, 8, 6, 6), 16, bias=True)
+    if tail == "Max":
+        x = graph.node("Max", graph.node("Min", x, graph.node("Mul", x, x)), x)
+    elif tail == "Clip":
+        x = graph.node("Clip", x, graph.constant(-0.5), graph.constant(1.5))
+    else:
+        x = graph.node("Relu", x)
+    graph.output(x)
     model = graph.model()
     inputs = random_inputs(model)
     inputs["input"][0, 2, 3, 3], inputs["input"][0, 5, 0, 0] = np.nan, np.inf
@@ -257,3 +271,27 @@ def test_descriptions_are_listed_in_help_and_metadata(tmp_path: Path) -> None:
     named: dict[str, Any] = load_metadata(export(graph.model(), "x86-64-v3", tmp_path))["umakit"]
     assert named["cpu"]["name"] == "x86-64-v3"
     assert json.loads(json.dumps(named["cpu"]["flags"])) == list(find_cpu("x86-64-v3").flags)
+
+
+@given(channels=st.integers(1, 500), lanes=st.sampled_from([4, 8, 16]))
+def test_channels_are_filled_where_that_needs_fewer_vectors(channels: int, lanes: int) -> None:
+    filled = channels_to_fill(channels, lanes)
+    narrower = max(n for n in (1, 2, 4, 8, 16) if n <= lanes and channels % n == 0)
+    assert channels <= filled < channels + lanes
+    if filled == channels:
+        assert channels // narrower <= -(-channels // lanes)
+    else:
+        assert filled % lanes == 0 and filled // lanes < channels // narrower
+
+
+@needs_vectors
+def test_filled_weights_keep_their_name_and_are_zeros(tmp_path: Path) -> None:
+    lanes = NATIVE.float_lanes
+    graph = Graph(seed=10)
+    x = graph.conv(graph.input("input", 1, 3, 7, 7), lanes + lanes // 2, bias=True)
+    graph.output(graph.node("Relu", x))
+    library = export(graph.model(), NATIVE.name, tmp_path)
+    (text,) = [p.read_text("utf-8") for p in library_sources(library) if p.name == "tvmgen_net.c"]
+    (shape,) = re.findall(r"weights  float32\[([\d, ]*)\]", text)
+    assert math.prod(map(int, shape.split(", "))) == 27 * 2 * lanes
+    assert f"output   float32[1, 7, 7, {lanes + lanes // 2}]" in text

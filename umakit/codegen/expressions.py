@@ -382,7 +382,8 @@ class ExpressionPrinter:
 
     def _extreme(self, node: tvm_api.PrimExpr, name: str, limit_name: str) -> str:
         for limit, value in ((node.a, node.b), (node.b, node.a)):
-            if isinstance(limit, tirx.FloatImm) and not math.isnan(limit.value):
+            number = limit.value if isinstance(limit, tirx.Broadcast) else limit
+            if isinstance(number, tirx.FloatImm) and not math.isnan(number.value):
                 return self._helper(limit_name, limit, value)
         return self._helper(name, node.a, node.b)
 
@@ -401,6 +402,9 @@ class ExpressionPrinter:
     def _helper(self, name: str, *arguments: Any) -> str:
         helper = f"{name}_{dtype(arguments[0])}"
         self.helpers.add(helper)
+        _, is_vector, lanes = dtype(arguments[0]).partition("x")
+        if is_vector:  # its masks
+            self._vector(f"int32x{lanes}")
         if name in HELPERS_OF_MATH:
             self.headers.add(MATH_HEADER)
         return f"{helper}({', '.join(self.text(argument) for argument in arguments)})"

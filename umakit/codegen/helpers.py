@@ -23,7 +23,7 @@ from umakit.text.names import HELPER
 
 EXTREMES = {"maximum": ">", "minimum": "<"}
 VECTOR_HELPER = re.compile(
-    r"(?P<operation>vector|broadcast)_(?P<vector>(?P<type>float32|int32|int16)x(?P<lanes>\d+))"
+    r"(?P<operation>vector|broadcast|maximum|minimum|at_least|at_most)_(?P<vector>(?P<type>float32|int32|int16)x(?P<lanes>\d+))"
 )
 LIMITS = {"at_least": ">=", "at_most": "<="}
 
@@ -80,8 +80,34 @@ def _vector_helper(parts: re.Match[str]) -> str:
         # Tensors are arrays of numbers: a vector may begin at each, and lies on them.
         attributes = f"vector_size({size}), aligned({size // lanes}), may_alias"
         return f"typedef {element} {vector} __attribute__(({attributes}));\n"
-    numbers = ", ".join(["x"] * lanes)
-    return _function(parts[0], vector, [f"{element} x"], [f"return ({vector}){{{numbers}}};"])
+    if parts["operation"] == "broadcast":
+        numbers = ", ".join(["x"] * lanes)
+        return _function(parts[0], vector, [f"{element} x"], [f"return ({vector}){{{numbers}}};"])
+    return _vector_extreme(parts[0], parts["operation"], vector, lanes)
+
+
+def _vector_extreme(name: str, operation: str, vector: str, lanes: int) -> str:
+    """Return the definition of an extreme of two vectors, lane by lane as that of two numbers."""
+    mask = f"int32x{lanes}"
+
+    def chosen(condition: str, yes: str, no: str) -> str:
+        return f"({vector})((({mask}){yes} & {condition}) | (({mask}){no} & ~{condition}))"
+
+    if operation in LIMITS:
+        body = [
+            f"const {mask} beyond = limit {LIMITS[operation]} x;",
+            "",
+            f"return {chosen('beyond', 'limit', 'x')};",
+        ]
+        return _function(name, vector, [f"{vector} limit", f"{vector} x"], body)
+    body = [
+        f"const {mask} first = a {EXTREMES[operation]} b;",
+        f"const {mask} is_nan = a != a;",
+        f"const {vector} number = {chosen('first', 'a', 'b')};",
+        "",
+        f"return {chosen('is_nan', 'a', 'number')};",
+    ]
+    return _function(name, vector, [f"{vector} a", f"{vector} b"], body)
 
 
 def _function(name: str, result: str, parameters: list[str], body: list[str]) -> str:

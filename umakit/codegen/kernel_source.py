@@ -50,6 +50,7 @@ AXES = {
 SCRATCH = {
     "pad_temp": "padded_data",
     "conv2d_nchw_intermediate": "sums",
+    "conv2d_nhwc": "sums",
     "conv2d_nhwc_intermediate": "sums",
     "group_conv2d_nhwc_intermediate": "sums",
     "matmul_intermediate": "sums",

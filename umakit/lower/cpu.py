@@ -9,6 +9,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
+from umakit.lower.filled_channels import rule_for
 from umakit.lower.legalizations import all_legalizations
 from umakit.lower.reshapes import joined_reshapes
 from umakit.lower.schedule import schedule_for_cpu
@@ -44,11 +45,12 @@ def lower_cpu_operators(
     has_vectors = cpu is not None and cpu.has_vectors
     if has_vectors:  # whose layout leaves reshapes behind
         module = joined_reshapes(module)
+    own = rule_for(cpu) if cpu is not None and cpu.has_vectors else {}
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     try:
         with tvm_api.c_target():
-            module = transform.LegalizeOps(all_legalizations())(module)
+            module = transform.LegalizeOps({**all_legalizations(), **own})(module)
             _refuse_unlowered(module, rows, report)
             module = transform.DeadCodeElimination()(module)
             if index_checks:

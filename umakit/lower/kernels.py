@@ -60,6 +60,7 @@ class Kernel:
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
         packed: inputs that are weights of float convolutions, in tiles of so many output channels.
+        has_vectors: whether it was scheduled with vectors, for which channels may be filled up.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
         attributes: of the integer operator that it computes on the CPU, for readers; empty if it
             computes another one.
@@ -80,6 +81,7 @@ class Kernel:
     composite: Composite | None = None
     weights_layout: str = ""
     packed: Mapping[int, int] = field(default_factory=dict)
+    has_vectors: bool = False
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[int, ...] = ()
@@ -222,6 +224,7 @@ def make_kernel(
         bias_has_zero_point=_bias_has_zero_point(function, composite),
         attributes={} if attributes is None else json.loads(str(attributes)),
         packed=dict(facts.packed),
+        has_vectors=facts.register_bytes > 0,
     )
 
 

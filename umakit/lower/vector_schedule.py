@@ -253,6 +253,7 @@ def _tile_convolution(
         schedule.compute_at(padding, around[-1])
         _split_padding(schedule, padding, around[-1])
     schedule.reverse_compute_at(result, order[-1])
+    _vectorize_result(schedule, result, tile.lanes)
     _use_registers(schedule, block, inner[0], position, lane, tile.lanes)
     return True
 
@@ -289,7 +290,48 @@ def _tile_product(
     between = [] if position is None else [position]
     schedule.reorder(*order, *inner, *between, lane)
     schedule.reverse_compute_at(result, order[-1])
+    _vectorize_result(schedule, result, tile.lanes)
     _use_registers(schedule, block, inner[0], position, lane, tile.lanes)
+    return True
+
+
+PLAIN = ("Add", "Sub", "Mul", "Max", "Min", "TensorLoad", "FloatImm", "IntImm", "Var")
+"""Expressions that are the same for vectors; indices are of these, too."""
+
+
+def _vectorize_result(schedule: tvm_api.Schedule, result: Any, lanes: int) -> None:
+    """Let what follows the sums compute vectors, if it consists of operators that vectors have.
+
+    Where the last tile has channels that the result has not, vectors are so narrow that all of
+    each are in it.
+    """
+    store = schedule.get(result).body
+    axes, loops = schedule.get(result).iter_vars, schedule.get_loops(result)
+    if not isinstance(store, tvm_api.tirx.BufferStore) or not axes:
+        return
+    expressions = [store.value, *store.indices]
+    kinds = {type(each).__name__ for each in tvm_api.collect(expressions, tvm_api.PrimExpr)}
+    if not kinds <= set(PLAIN) or not _is_last_index(store, axes[-1].var):
+        return
+    shape = tvm_api.buffer_shape(store.buffer)
+    width = lanes
+    while width > 1 and (shape[-1] % width or _extent(schedule, loops[-1]) % width):
+        width //= 2
+    if width > 1:
+        _, lane = schedule.split(loops[-1], [None, width])
+        schedule.vectorize(lane)
+
+
+def _is_last_index(store: tvm_api.Stmt, channel: Any) -> bool:
+    """Whether channels are the last axis of all that is read and written, and of nothing else."""
+    loads = tvm_api.collect(store.value, tvm_api.TensorLoad)
+    accesses = [list(store.indices), *(list(load.indices) for load in loads)]
+    for indices in accesses:
+        *others, last = indices
+        if any(channel in tvm_api.collect(index, tvm_api.Var) for index in others):
+            return False
+        if not last.same_as(channel) and channel in tvm_api.collect(last, tvm_api.Var):
+            return False
     return True
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.model import Model, Quantization, TensorSpecification
-from umakit.lower import Lowered
+from umakit.lower import Kernel, Lowered
 from umakit.lower.parameters import Parameter
 from umakit.partition.constant_roles import UNKNOWN
 from umakit.partition.report import CPU, OffloadReport
@@ -193,7 +193,7 @@ class _Builder:
             value = self._value(argument)
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
-                part = part or self._lowered.roles.role(numbers, value)
+                part = part or self._role(numbers, value, kernel, call)
                 value = packed_weights(value, kernel.packed.get(len(arguments)))
                 value = self._constant(value, layer, label, part)
                 roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
@@ -244,6 +244,16 @@ class _Builder:
             )
         )
         return results if isinstance(call.ty_args[0], tvm_api.relax.TupleType) else results[0]
+
+    def _role(
+        self, rows: tuple[int, ...], value: npt.NDArray[Any], kernel: Kernel, call: tvm_api.Call
+    ) -> str:
+        """Return what a constant is for, also of weights whose channels were filled up."""
+        role = self._lowered.roles.role(rows, value)
+        result = tvm_api.static_type_shape(tvm_api.tuple_fields(call.ty_args[0])[0])
+        if role != UNKNOWN or not kernel.has_vectors or value.ndim != 4 or not result:
+            return role
+        return self._lowered.roles.role(rows, np.ascontiguousarray(value[..., : result[-1]]))
 
     def _note_quantization(self, tensor: str, dtype: str, rows: tuple[int, ...]) -> None:
         """Note scale and zero point of a result: those of the last node that it comes from."""
