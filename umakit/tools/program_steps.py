@@ -64,11 +64,8 @@ def _needed(
     ]
     if layer.is_pool:
         return reads, 0, 0
-    inputs = 1 if layer.per_channel else layer.input_channels
-    channels = layer.output_channels
-    weights = min(layer.window * inputs * channels, stored)
-    parameters = 4 * channels + 5 * min(layer.scales, channels)
-    return reads, weights, min(parameters, stored - weights)
+    weights = min(layer.compulsory["weights"], stored)
+    return reads, weights, min(layer.compulsory["parameters"], stored - weights)
 
 
 def is_unknown(step: Step) -> bool:

@@ -28,6 +28,7 @@ CAUSES: Mapping[str, str] = {
     "loads": "the array waits for later operands",
     "stores": "the array waits for a store that holds memory or the bus",
     "last_store": "the last results go to main memory",
+    "fill": "zeros that fill blocks of weights up to the columns of the array are copied",
     "again": "bytes are copied more than once",
     "width": "copies do not fill the width of the bus, as ends of rows, or pay for bursts",
     "computing": "the bus waits for the array",
@@ -37,7 +38,7 @@ CAUSES: Mapping[str, str] = {
     "not_predicted": "simulated beyond what was predicted; negative if it was less",
 }
 """What each cause means. Layers that the array holds have `folds` to `last_store`, `driver` and
-`other`; those that the bus holds have `again` to `driver`."""
+`other`; those that the bus holds have `fill` to `driver`."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ def losses_of(
     finish: int,
     *,
     least_array: int | None = None,
+    fill: int = 0,
     bytes_again: int = 0,
     width: int = 1,
     simulated: int | None = None,
@@ -86,7 +88,8 @@ def losses_of(
         finish: cycles after the last command in which the driver closes the layer.
         least_array: the fewest cycles that its jobs occupy the array in any tiling; None where
             nothing says them, so that `folds` and `cuts` are one cause, `work`.
-        bytes_again: bytes that it copies beyond those of the bound.
+        fill: cycles of the bus for what fills blocks of weights up.
+        bytes_again: bytes that it copies beyond those of the bound and of `fill`.
         width: bytes in a cycle of all engines that copy.
         simulated: cycles of a simulator, if they may differ from the predicted ones.
 
@@ -99,7 +102,7 @@ def losses_of(
         parts = _of_array(run, bound.compute, least_array)
     else:
         held = "bus"
-        parts = _of_bus(run, bound.memory, -(-bytes_again // width))
+        parts = _of_bus(run, bound.memory, fill, -(-bytes_again // width))
     if any(cycles < 0 for cycles in parts.values()):
         return None
     parts["driver"] += finish
@@ -136,7 +139,7 @@ def _of_array(run: Run, peak: int, least: int | None) -> dict[str, int]:
     }
 
 
-def _of_bus(run: Run, least: int, again: int) -> dict[str, int]:
+def _of_bus(run: Run, least: int, fill: int, again: int) -> dict[str, int]:
     """Return the cycles in which the bus copies nothing that every tiling has to copy."""
     waits, busy, idle_from = _waits(run), 0, 0
     starts = run.schedule.starts
@@ -150,10 +153,12 @@ def _of_bus(run: Run, least: int, again: int) -> dict[str, int]:
         end = start + run.commands[number].busy
         busy, idle_from = busy + max(0, end - idle_from), max(idle_from, end)
     found = [waits.breakdown, _after(run, idle_from)]
-    again = min(again, busy - least)
+    fill = min(fill, busy - least)
+    again = min(again, busy - least - fill)
     return {
+        "fill": fill,
         "again": again,
-        "width": busy - least - again,
+        "width": busy - least - fill - again,
         "computing": sum(each.other for each in found),
         "latency": sum(each.load + each.store for each in found),
         "driver": sum(each.driver for each in found),

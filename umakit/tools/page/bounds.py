@@ -9,6 +9,7 @@ from typing import Any
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
+from umakit.machine.bound import fill_cycles
 from umakit.machine.bounds.array import ArrayBound, array_bound, works_of
 from umakit.machine.bounds.limits import Limits, limits_of
 from umakit.machine.bounds.losses import Losses, losses_of
@@ -133,10 +134,10 @@ def layer_bounds(
     if run is None or prediction.cycles != run.cycles + finish:
         unknown["losses"] = "the planner predicts cycles in a way of its own"
         return LayerBounds(array, None, unknown)
-    again = moved_bytes(tiles) - layer.compulsory_bytes
+    again = moved_bytes(tiles) - layer.stored_bytes
     losses = losses_of(
-        run, prediction.bound, finish, least_array=least, bytes_again=again,
-        width=machine.bytes_per_cycle, simulated=simulated,
+        run, prediction.bound, finish, least_array=least, fill=fill_cycles(machine, layer),
+        bytes_again=again, width=machine.bytes_per_cycle, simulated=simulated,
     )  # fmt: skip
     if losses is None:
         unknown["losses"] = "commands take fewer cycles than its peak and widths allow"
