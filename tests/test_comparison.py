@@ -482,7 +482,8 @@ def test_a_report_of_another_form_is_refused(place: Path, uma: Uma) -> None:
     older = {key: value for key, value in view.items() if key not in ("format", "version")}
     cases = {
         "is of version 2, this umakit reads 1": view | {"version": 2},
-        "holds no report of umakit": older,
+        'is of version "1", this umakit reads 1': view | {"version": "1"},
+        "holds no report that `uma report --json` printed": older,
         "has rows of 1,991 cycles, and a total of 1,992": view | {"accounting": rows},
         "has other layers than rows": view | {"layers": view["layers"][1:]},
         "memory.arena_bytes: ": view | {"memory": view["memory"] | {"arena_bytes": "many"}},
@@ -492,10 +493,51 @@ def test_a_report_of_another_form_is_refused(place: Path, uma: Uma) -> None:
         code, output, error = uma("--compare", "fast.json", "other.json", "-o", "page.html")
         assert (code, output, error.count("\n")) == (2, "", 1), error
         assert error.startswith(f"error: other.json: {said}") and "write it again with" in error
+    for text in ("", "\n", "{", "[]", '{"a": 1}', json.dumps(view)[:2000]):
+        Path("other.json").write_text(text)
+        code, output, error = uma("--compare", "other.json", "fast.json")
+        assert (code, output, error.count("\n")) == (2, "", 1), error
+        assert error.startswith("error: other.json: ")
+        assert "no report that `uma report --json` printed" in error
+    code, output, error = uma("fast.json", "-b", "chocolate_accelerator")
+    assert (code, output) == (2, "") and "--compare fast.json OTHER" in error
     Path("other.json").write_text(json.dumps(view)[:2000])
     assert "is not valid JSON" in uma("--compare", "fast.json", "other.json")[2]
     assert not Path("page.html").exists() and not Path("comparison.html").exists()
     assert not is_report_file(Path("missing.json"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("accounting rows 1 parts computing", 5082, "accounting.rows.1.parts are 5,233 cycles"),
+        ("accounting parts idle", 7, "accounting.parts are not the sums"),
+        ("accounting unknown_layers", 2, "accounting.unknown_layers is 2, and there are 0"),
+        ("clock_cycles", 1996, "clock_cycles is 1,996, and its layers have 1,991"),
+        ("layers 1 clock_cycles", "233", "layers.1.clock_cycles: "),
+        ("layers 1 clock_cycles", 234, "layers.1.clock_cycles is 234, and its row of cycles has"),
+        ("layers 1 identity", {}, "layers.1.identity.key: "),
+        ("layers 1 identity key", "conv9", "layers.1.identity is another one"),
+        ("layers 1 predicted_cycles", 5, "layers.1.predicted_cycles is 5, and its tiles have 233"),
+        ("bounds 0 clock_cycles", 9, "bounds: clock_cycles of chocolate_accelerator is 9"),
+        ("memory arena_bytes", -5, "memory.arena_bytes: "),
+        ("offloaded_macs", 10**9, "offloaded_macs are 1,000,000,000 of 180,480"),
+    ],
+)
+def test_a_report_whose_figures_contradict_each_other_is_refused(
+    path: str, value: Any, said: str, place: Path, uma: Uma
+) -> None:
+    view = json.loads((place / "fast.json").read_text())
+    *folders, last = [int(part) if part.isdigit() else part for part in path.split()]
+    inside = view
+    for part in folders:
+        inside = inside[part]
+    assert inside[last] != value
+    inside[last] = value
+    Path("other.json").write_text(json.dumps(view))
+    code, output, error = uma("--compare", "fast.json", "other.json")
+    assert (code, output, error.count("\n")) == (2, "", 1), error
+    assert error.startswith(f"error: other.json: {said}") and "write it again with" in error
 
 
 @pytest.mark.parametrize(
