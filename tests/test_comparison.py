@@ -601,6 +601,14 @@ def test_a_library_a_model_and_a_saved_report_are_the_same(
     for name in ("cycles", "predicted cycles", "bytes", "arena", "offloaded macs", "macs", "code"):
         assert figures[name]["change"] == 0, name
     assert figures["bound"]["a"] is None and figures["bound"]["b"] == 705
+    assert found["changed_tilings"] is None
+    (conv2,) = (line for line in found["layers"] if line["key"] == "conv2")
+    assert conv2["tiling_changed"] is None and conv2["a"]["tilings"] is None
+    assert len(conv2["b"]["tilings"]) == 1
+    steps = [line for line in found["layers"] if line["a"]["where"] == "cpu"]
+    assert {line["tiling_changed"] for line in steps} == {False}
+    _, output, _ = uma("--compare", "lib", "fast.json")
+    assert "not compared: tilings (A: a library does not record them)\n" in output
     code, output, _ = uma(DIGITS, "--compare", "strawberry_accelerator", "chocolate_accelerator",
                           "--json")  # fmt: skip
     found = json.loads(output)

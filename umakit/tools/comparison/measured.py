@@ -69,6 +69,7 @@ def library_report(
         "inputs": inputs_name,
         "accelerators": [{"name": each["name"]} for each in description["backends"]],
         "operators": description["operators"],
+        "has_tilings": False,
         "layers": [{"predicted_cycles": each.get("predicted_cycles")} for each in layers],
         "accounting": account(description, result, cpu_clock).as_json(),
         "memory": description["memory"],

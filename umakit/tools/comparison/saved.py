@@ -194,6 +194,7 @@ class Report:
         size: None if nothing was compiled to measure it.
         clock_cycles: measured cycles of layers on accelerators; None if only their accounting has
             them.
+        has_tilings: whether it says how layers are cut, which libraries do not.
     """
 
     model: str
@@ -210,6 +211,7 @@ class Report:
     bounds: tuple[Bounds, ...] = ()
     size: Size | None = None
     clock_cycles: Count | None = None
+    has_tilings: bool = True
     format: str = FORMAT
     version: int = VERSION
 
