@@ -181,6 +181,10 @@ def test_the_report_predicts_what_is_measured_and_the_page_shows_it(
     assert code == 0
     simulated = [layer["events"] for layer in json.loads(out)["layers"] if layer["events"]]
     assert simulated == [layer["predicted"] for layer in events["layers"]]
+    assert json.loads(out)["energy"] == events["energy"]
+    code, out, _ = said_by_uma(capsys, "sim", NETWORK, "-b", folder)
+    assert re.search(rf"all on the accelerator.* {total / 1000:,.3f}", out)
+    assert "energy is without CPU steps (not counted)" in out
     sweep = ["--sweep", "energy.mac=0.25,1.25", "--json"]
     code, out, _ = said_by_uma(capsys, "sim", NETWORK, "-b", folder, *sweep)
     assert code == 0
