@@ -164,8 +164,11 @@ def notes_on(each: AcceleratorInferences, count: int) -> Iterator[str]:
         yield (
             f"weights could stay in {each.accelerator}: {weights.could_stay_bytes:,} of "
             f"{weights.stored_bytes:,} bytes ({weights.room_bytes:,} bytes of the scratchpad are "
-            "never used)"
+            f"never used, of which they take {weights.taken_bytes:,}: each place starts at a "
+            f"multiple of {weights.alignment_bytes:,})"
         )
+    if weights.layers:
+        yield f"layers whose weights could stay: {', '.join(weights.layers)}"
     if weights.loaded_bytes is not None and count > 1:
         yield _loads(weights)
     unknown = dict.fromkeys((*weights.unknown, *each.weights_stay.steady.unknown))
