@@ -225,7 +225,7 @@ def layer_table(page: Page) -> Table:
             table.add_row(layer.name, layer.where, *cells)
         return table
     numbers = ("MACs", "simulated", "predicted", "difference", "bound", "/ bound")
-    table = new_table("layer", *numbers, "held by", right=numbers)
+    table = new_table("layer", *numbers, "bottleneck", right=numbers)
     for layer in page.layers:
         cells = *_counts(layer.macs), _measured(layer)
         table.add_row(layer.name, *cells, *_tiled_cells(layer))
@@ -251,7 +251,8 @@ def _tiled_cells(layer: LayerFigures) -> list[str]:
     if tiled is None:
         return [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ""]
     predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
-    return [predicted, known_percent(layer.difference), bound, _ratio(layer.ratio), layer.held_by]
+    difference, ratio = known_percent(layer.difference), _ratio(layer.ratio)
+    return [predicted, difference, bound, ratio, layer.bottleneck]
 
 
 def _measured(layer: LayerFigures) -> str:

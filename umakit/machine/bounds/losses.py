@@ -2,7 +2,7 @@
 """The cycles of a layer above its bound, by cause. They add up to the difference, to the cycle.
 
 The bound of a layer is that of its array or that of its bus, and what the layer loses is counted on
-the one that holds it: the cycles in which the array does less than its peak, or those in which the
+the one that bounds it: the cycles in which the array does less than its peak, or those in which the
 bus copies nothing that every tiling has to copy. Idle cycles are attributed along the critical path
 that ends with the next command, as in `umakit.machine.stalls`.
 """
@@ -10,8 +10,8 @@ that ends with the next command, as in `umakit.machine.stalls`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from umakit.machine.bound import Bound
 from umakit.machine.clock import Run
@@ -37,8 +37,8 @@ CAUSES: Mapping[str, str] = {
     "other": "the array waits for another engine that computes",
     "not_predicted": "simulated beyond what was predicted; negative if it was less",
 }
-"""What each cause means. Layers that the array holds have `folds` to `last_store`, `driver` and
-`other`; those that the bus holds have `fill` to `driver`."""
+"""What each cause means. Layers that the array bounds have `folds` to `last_store`, `driver` and
+`other`; those that the bus bounds have `fill` to `driver`."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Losses:
     """The cycles of a layer above its bound.
 
     Attributes:
-        held_by: what the bound is that of: the array, or the bus.
+        bound_by: what the bound is that of: the array, or the bus.
         bound: the bound in cycles.
         parts: cycles by cause, without causes of 0 cycles; largest first.
     """
 
-    held_by: Resource
+    bound_by: Resource
     bound: int
     parts: tuple[Loss, ...]
 
@@ -67,6 +67,10 @@ class Losses:
     def cycles(self) -> int:
         """Cycles of the layer: its bound and all parts."""
         return self.bound + sum(part.cycles for part in self.parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields by name; `held_by` is an older name of `bound_by`."""
+        return {**asdict(self), "held_by": self.bound_by}
 
 
 def losses_of(
@@ -98,10 +102,10 @@ def losses_of(
         so that the bound does not hold for them.
     """
     if bound.compute >= bound.memory:
-        held: Resource = "array"
+        bound_by: Resource = "array"
         parts = _of_array(run, bound.compute, least_array)
     else:
-        held = "bus"
+        bound_by = "bus"
         parts = _of_bus(run, bound.memory, fill, -(-bytes_again // width))
     if any(cycles < 0 for cycles in parts.values()):
         return None
@@ -109,7 +113,7 @@ def losses_of(
     if simulated is not None:
         parts["not_predicted"] = simulated - run.cycles - finish
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return Losses(held, bound.cycles, tuple(Loss(*part) for part in ordered if part[1]))
+    return Losses(bound_by, bound.cycles, tuple(Loss(*part) for part in ordered if part[1]))
 
 
 def _of_array(run: Run, peak: int, least: int | None) -> dict[str, int]:

@@ -35,6 +35,11 @@ class LayerBounds:
     losses: Losses | None
     unknown: Mapping[str, str]
 
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        losses = None if self.losses is None else self.losses.as_json()
+        return {**asdict(self), "losses": losses}
+
 
 @dataclass(frozen=True)
 class NamedBound:

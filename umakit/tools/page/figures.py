@@ -176,7 +176,7 @@ class LayerFigures:
     identity: LayerIdentity | None = None
 
     @property
-    def held_by(self) -> str:
+    def bottleneck(self) -> str:
         """The name of its bottleneck if it is explained; else empty."""
         return self.explanation.partition(": ")[0]
 
@@ -231,12 +231,15 @@ class LayerFigures:
             "tiled": None,
         }
         if self.tiled is not None:
+            bottleneck = self.tiled.spent.bottleneck if self.tiled.spent else None
             view["tiled"] = {
                 **asdict(self.tiled),
+                "bounds": None if self.tiled.bounds is None else self.tiled.bounds.as_json(),
                 "bound": self.tiled.bound,
                 "difference_percent": self.difference,
                 "simulated_over_bound": self.ratio,
-                "held_by": self.tiled.spent.bottleneck if self.tiled.spent else None,
+                "bottleneck": bottleneck,
+                "held_by": bottleneck,  # its older name
                 "explanation": self.explanation,
             }
         return view
