@@ -40,7 +40,7 @@ from umakit.cli.options import (
     parse_shapes,
 )
 from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, new_table, offload_summary
+from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, macs_summary, new_table
 from umakit.cli.traces import say_trace
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
@@ -193,7 +193,9 @@ def report(
             say_wrapped(line)
     print_owners(page.accounting)
     print_energy(page.events)
-    say_wrapped(f"{offload_summary(page.offload)}; {page.accounting.cpu_summary}")
+    say_wrapped(
+        f"{page.offloaded_text}, {macs_summary(page.offload)}; {page.accounting.cpu_summary}"
+    )
     if page.inferences is not None:
         print_inferences(page.inferences)
     for each in page.accelerators:

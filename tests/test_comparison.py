@@ -319,6 +319,26 @@ def test_limits_are_exact(a: int, size: int, sign: str, data: st.DataObject) -> 
     check(f"{size:_}", size, 1)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "limit", "said"),
+    [
+        (13918, 14197, "cycles > +2%", "+279 (+2.005 %)"),
+        (10**9, 10**9 + 20_000_001, "cycles > +2%", "+20,000,001 (+2.0000001 %)"),
+        (100, 102, "cycles >= +2%", "+2 (+2.00 %)"),
+        (13918, 14197, "cycles > 14000", "+279 (+2.00 %)"),
+    ],
+)
+def test_a_share_at_the_edge_of_a_limit_has_enough_digits(
+    a: int, b: int, limit: str, said: str
+) -> None:
+    one, other = (
+        report_of(small(row("layer", "conv", "npu", ["conv"], {"computing": cycles})))
+        for cycles in (a, b)
+    )
+    (checked,) = check_limits([parse_limit(limit)], other, Comparison(one, other))
+    assert said in checked.excesses[0].sentence
+
+
 def test_forms_of_limits() -> None:
     limit = parse_limit("  Layer  Register_Accesses >= +1,000 ")
     assert limit.is_of_layers and limit.figure.name == "register accesses"

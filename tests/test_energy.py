@@ -175,6 +175,10 @@ def test_the_report_predicts_what_is_measured_and_the_page_shows_it(
     assert events["energy"]["not_counted"] == {"CPU steps": "not counted"}
     text = page.read_text(encoding="utf-8")
     assert "Events and energy" in text and f"\u2265 {total / 1000:,.3f}" in text
+    energy = whole["energy"]["counted"]
+    plain = {"macs", "wasted_macs", "bus_read_bytes", "bus_written_bytes", "register_accesses"}
+    left_out = [name for name in energy if name not in plain and "_bytes" not in name]
+    assert left_out and f"which --json has: {', '.join(left_out)}" in text
 
     # Without running it: the same counts, and a sweep over a figure.
     code, out, _ = said_by_uma(capsys, "sim", NETWORK, "-b", folder, "--json")

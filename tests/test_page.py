@@ -126,6 +126,13 @@ def test_bounds_are_those_of_a_calculation_by_hand(page: Page) -> None:
         assert least / 32 <= layer.tiled.memory_bound <= (least + 5 * count) / 32 + 1
 
 
+def test_operators_without_a_step_need_no_code(page: Page) -> None:
+    """The dense layer reads the image as a row: a reshape, which no step computes."""
+    assert not any(layer.on_cpu for layer in page.layers)
+    assert page.offloaded_text == "4 of 5 operators offloaded, 1 needs no code"
+    assert page.offloaded_text in check_html(html(page))
+
+
 def test_what_the_array_does_adds_up_and_names_what_holds_a_layer(trained: Page) -> None:
     for layer in trained.tiled:
         assert layer.tiled is not None and layer.ratio is not None
@@ -517,6 +524,8 @@ def test_what_a_backend_does_not_tell_is_left_out_by_a_sentence(tmp_path: Path) 
     network, *others = bounds.as_json()["bounds"]
     assert network["cycles"] == network["compute"] == -(-4 * 6 * 6 * 2 * 9 // 64)
     assert network["memory"] is None and "[dma]" in network["unknown"][0]
+    assert network["bytes"] is None and "bytes: nothing says what 1 of" in network["unknown"][1]
+    assert "needs no code" not in page.offloaded_text  # the reshape is in a step on the CPU
     assert network["ratio"] == page.clock_cycles / network["cycles"] >= 1
     for each in others:
         assert each["cycles"] is None and each["ratio"] is None and each["unknown"]

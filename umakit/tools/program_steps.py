@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from umakit.machine.bounds.network import Read, Step
+from umakit.machine.bounds.network import CycleBound, Read, Step
 from umakit.machine.layer import Layer
 from umakit.patterns import Composite
 from umakit.program.program import KernelCall, Program, Role, Tensor
@@ -66,6 +67,15 @@ def _needed(
         return reads, 0, 0
     weights = min(layer.compulsory["weights"], stored)
     return reads, weights, min(layer.compulsory["parameters"], stored - weights)
+
+
+def known_bytes(bound: CycleBound, steps: Sequence[Step], where: str) -> CycleBound:
+    """Return the bound of an accelerator's layers, without bytes if those of one are unknown."""
+    count = sum(step.where == where and is_unknown(step) for step in steps)
+    if not count:
+        return bound
+    why = f"bytes: nothing says what {count} of its layers need of their operands"
+    return replace(bound, memory=None, bytes=None, unknown=(*bound.unknown, why))
 
 
 def is_unknown(step: Step) -> bool:

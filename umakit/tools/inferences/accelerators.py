@@ -17,7 +17,7 @@ from umakit.machine.bounds.inferences import (
     units_of,
 )
 from umakit.machine.bounds.limits import limits_of
-from umakit.machine.bounds.network import CycleBound
+from umakit.machine.bounds.network import CycleBound, Step
 from umakit.machine.clock import run
 from umakit.machine.commands import command_details, commands_without_constants, moved_bytes
 from umakit.machine.planner import prediction_of
@@ -25,7 +25,7 @@ from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
 from umakit.tools.inferences.sums import total
-from umakit.tools.program_steps import steps_of
+from umakit.tools.program_steps import known_bytes, steps_of
 
 CONSTANTS = ("weights", "parameters")
 """Tensors of a tiled layer that are constants of the network."""
@@ -173,12 +173,20 @@ def accelerator_inferences(
         found.append(
             AcceleratorInferences(
                 name,
-                inferences_bound(steps, outputs, name, limits, count, 0),
-                inferences_bound(steps, outputs, name, limits, count, kept),
+                *(
+                    _known(inferences_bound(steps, outputs, name, limits, count, room), steps, name)
+                    for room in (0, kept)
+                ),
                 _kept_weights(program, scratchpads, backend, calls),
             )
         )
     return tuple(found)
+
+
+def _known(bound: InferencesBound, steps: Sequence[Step], where: str) -> InferencesBound:
+    """Return bounds without bytes if those that a layer needs are unknown."""
+    parts = (bound.first, bound.steady, bound.all)
+    return InferencesBound(*(known_bytes(part, steps, where) for part in parts))
 
 
 def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[int | None]:

@@ -18,7 +18,7 @@ from umakit.machine.bounds.scratchpad import spilled_bytes
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.commands import moved_bytes
 from umakit.program.program import Program
-from umakit.tools.program_steps import is_unknown, steps_of
+from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
 
 
 @dataclass(frozen=True)
@@ -196,14 +196,14 @@ def _bounds(
     layers: Sequence[MeasuredLayer],
     cycles: int | None,
 ) -> list[NamedBound]:
-    whole = network_bound(steps, outputs, where, limits)
+    whole = known_bytes(network_bound(steps, outputs, where, limits), steps, where)
     room = limits.scratchpad_bytes
     if room is None:
         why = limits.unknown.get("scratchpad_bytes", "not described")
         kept = CycleBound(None, None, None, (f"scratchpad_bytes: {why}",))
     else:
         spilled = spilled_bytes(steps, outputs, where, room)
-        kept = network_bound(steps, outputs, where, limits, spilled)
+        kept = known_bytes(network_bound(steps, outputs, where, limits, spilled), steps, where)
     return [
         _named("network", "network", whole, cycles),
         _named("scratchpad", "network, layer after layer", kept, cycles),

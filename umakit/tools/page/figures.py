@@ -393,6 +393,17 @@ class Page:
         return any(layer.moved_bytes for layer in self.layers)
 
     @property
+    def offloaded_text(self) -> str:
+        """How many operators are offloaded, and how many need no code where the CPU has no step."""
+        rest = len(self.offload.placements) - len(self.offload.offloaded)
+        text = (
+            f"{len(self.offload.offloaded)} of {len(self.offload.placements)} operators offloaded"
+        )
+        if not rest or any(layer.on_cpu for layer in self.layers):
+            return text
+        return f"{text}, {rest} need{'s' if rest == 1 else ''} no code"
+
+    @property
     def clock_cycles(self) -> int | None:
         """The simulated cycles of an inference on all accelerators; None if there are none, or
         one that was not measured."""
