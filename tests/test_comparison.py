@@ -25,7 +25,7 @@ from umakit.tools.comparison.compare import Comparison
 from umakit.tools.comparison.figures import FIGURES
 from umakit.tools.comparison.limits import check_limits, parse_limit
 from umakit.tools.comparison.lines import Change
-from umakit.tools.comparison.saved import is_report_file, read_report, report_of
+from umakit.tools.comparison.reading import is_report_file, read_report, report_of
 from umakit.tools.comparison.writing import html
 
 ROOT = Path(__file__).parents[1]

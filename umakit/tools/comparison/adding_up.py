@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from umakit.tools.comparison.saved import Layer, Parts, Report, Row
+from umakit.tools.comparison.saved import Layer, Parts, Report, Row
 
 
 def contradiction(report: Report) -> str | None:

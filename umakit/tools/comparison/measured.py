@@ -17,7 +17,8 @@ import numpy.typing as npt
 from umakit.devices.run import run_library, select_inputs
 from umakit.library.metadata import load_metadata
 from umakit.tools.accounting import account
-from umakit.tools.comparison.saved import CPU, Report, report_of
+from umakit.tools.comparison.reading import report_of
+from umakit.tools.comparison.saved import CPU, Report
 from umakit.tools.report_format import FORMAT, VERSION
 from umakit.tools.size import library_size
 

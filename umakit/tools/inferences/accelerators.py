@@ -173,10 +173,8 @@ def accelerator_inferences(
         found.append(
             AcceleratorInferences(
                 name,
-                *(
-                    _known(inferences_bound(steps, outputs, name, limits, count, room), steps, name)
-                    for room in (0, kept)
-                ),
+                _known(inferences_bound(steps, outputs, name, limits, count, 0), steps, name),
+                _known(inferences_bound(steps, outputs, name, limits, count, kept), steps, name),
                 _kept_weights(program, scratchpads, backend, calls),
             )
         )
