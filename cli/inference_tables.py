@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from umakit.cli.console import console, say, say_wrapped
+from umakit.cli.console import print_whole, say, say_wrapped
 from umakit.cli.owner_tables import print_owners
 from umakit.cli.tables import UNKNOWN, Table, known_count, new_table
 
@@ -25,13 +25,13 @@ def print_inferences(several: SeveralInferences) -> None:
         )
         return
     if several.first.accounting is not None:
-        console().print(layer_table(several))
+        print_whole(layer_table(several))
         say_wrapped(sentence(several))
         _print_steady_owners(several)
     if several.accelerators:
         if several.first.accounting is not None:
             say("")
-        console().print(total_table(several))
+        print_whole(total_table(several))
         for each in several.accelerators:
             for line in notes_on(each, several.count):
                 say_wrapped(line)
