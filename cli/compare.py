@@ -243,7 +243,13 @@ def _on_two_backends(
 
 
 def _print(comparison: Comparison) -> None:
-    from umakit.tools.comparison.text import figure_rows, layer_rows, moved_text, not_compared
+    from umakit.tools.comparison.text import (
+        figure_rows,
+        layer_rows,
+        moved_text,
+        not_compared,
+        tilings_text,
+    )
 
     sides = (comparison.a, comparison.b)
     for letter, name, report in zip("AB", comparison.names, sides, strict=True):
@@ -261,9 +267,9 @@ def _print(comparison: Comparison) -> None:
         rows = layer_rows(comparison)
         print_whole(_table(f"layer, {comparison.basis.name}", rows, total=True))
         for line in comparison.lines:
-            if line.is_cut_otherwise:
-                one, other = ("; then ".join(each) for each in line.tilings)
-                say_wrapped(f"{line.key}: {one} -> {other}")
+            text = tilings_text(line)
+            if text:
+                say_wrapped(f"{line.key}: {text}")
     else:
         say(f"no difference in {len(comparison.lines):,} layers")
 

@@ -8,6 +8,7 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -64,6 +65,7 @@ def print_whole(table: Any) -> None:
     from rich.measure import Measurement
 
     out = console()
+    _break_names(table, out.width)
     for column in table.columns:
         if column.no_wrap:  # numbers, whose headers may have several words
             lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
@@ -72,6 +74,47 @@ def print_whole(table: Any) -> None:
         out.width, Measurement.get(out, out.options.update(width=10_000), table).minimum
     )
     out.print(table)
+
+
+NARROWEST_NAME = 16
+"""Minimum width of names of layers that are broken behind a slash, and not anywhere."""
+
+GAP = 3
+"""Blanks between two columns of a table."""
+
+
+def _break_names(table: Any, width: int) -> None:
+    """Break words of the first column behind slashes where the other columns leave less room.
+
+    Names of layers are paths, which would else be broken anywhere.
+    """
+    from rich.cells import cell_len
+
+    first, *others = table.columns
+    taken = 0
+    for column in others:
+        lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
+        taken += max(map(cell_len, lines), default=0) + GAP
+    room = width - taken
+    if first.no_wrap or room < NARROWEST_NAME:
+        return
+    first._cells[:] = [
+        broken_at_slashes(each, room) if isinstance(each, str) else each for each in first._cells
+    ]
+
+
+def broken_at_slashes(text: str, width: int) -> str:
+    """Return a text whose words of more characters than `width` are broken behind slashes."""
+    return re.sub(r"\S+", lambda word: _broken(word[0], width), text)
+
+
+def _broken(word: str, width: int) -> str:
+    lines = [""]
+    for part in re.findall(r"[^/]*/|[^/]+", word):
+        if lines[-1] and len(lines[-1]) + len(part) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def print_json(value: Any) -> None:

@@ -26,5 +26,6 @@ def print_energy(events: NetworkEvents) -> None:
     table.add_row("total", *found.total, style="bold")
     say("")
     print_whole(table)
-    if found.note:
-        say_wrapped(found.note)
+    for sentence in (found.note, found.left_out):
+        if sentence:
+            say_wrapped(sentence)

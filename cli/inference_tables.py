@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from umakit.cli.console import console, say, say_wrapped
+from umakit.cli.console import print_whole, say, say_wrapped
 from umakit.cli.owner_tables import print_owners
 from umakit.cli.tables import UNKNOWN, Table, known_count, new_table
 
@@ -25,13 +25,13 @@ def print_inferences(several: SeveralInferences) -> None:
         )
         return
     if several.first.accounting is not None:
-        console().print(layer_table(several))
+        print_whole(layer_table(several))
         say_wrapped(sentence(several))
         _print_steady_owners(several)
     if several.accelerators:
         if several.first.accounting is not None:
             say("")
-        console().print(total_table(several))
+        print_whole(total_table(several))
         for each in several.accelerators:
             for line in notes_on(each, several.count):
                 say_wrapped(line)
@@ -164,8 +164,11 @@ def notes_on(each: AcceleratorInferences, count: int) -> Iterator[str]:
         yield (
             f"weights could stay in {each.accelerator}: {weights.could_stay_bytes:,} of "
             f"{weights.stored_bytes:,} bytes ({weights.room_bytes:,} bytes of the scratchpad are "
-            "never used)"
+            f"never used, of which they take {weights.taken_bytes:,}: each place starts at a "
+            f"multiple of {weights.alignment_bytes:,})"
         )
+    if weights.layers:
+        yield f"layers whose weights could stay: {', '.join(weights.layers)}"
     if weights.loaded_bytes is not None and count > 1:
         yield _loads(weights)
     unknown = dict.fromkeys((*weights.unknown, *each.weights_stay.steady.unknown))

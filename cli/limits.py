@@ -79,7 +79,7 @@ class Checks:
             return
         from umakit.tools.comparison.compare import Comparison
         from umakit.tools.comparison.limits import check_limits
-        from umakit.tools.comparison.saved import report_of
+        from umakit.tools.comparison.reading import report_of
 
         report = report_of(figures)
         comparison = None if self.earlier is None else Comparison(self.earlier, report)
@@ -129,7 +129,7 @@ def read_checks(fail_if: list[str] | None, budget: Path | None, *, compares: boo
         return Checks([])
     from umakit.tools.comparison.budget import read_budget
     from umakit.tools.comparison.limits import parse_limit
-    from umakit.tools.comparison.saved import read_report
+    from umakit.tools.comparison.reading import read_report
 
     checks = Checks([parse_limit(text) for text in fail_if or []])
     if budget is None:
@@ -181,7 +181,7 @@ def write(
     if path is None:
         return []
     from umakit.tools.comparison.budget import write_budget
-    from umakit.tools.comparison.saved import report_of
+    from umakit.tools.comparison.reading import report_of
 
     return [path, write_budget(path, report_of(figures), read, force=force)]
 

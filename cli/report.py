@@ -40,7 +40,7 @@ from umakit.cli.options import (
     parse_shapes,
 )
 from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, new_table, offload_summary
+from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, macs_summary, new_table
 from umakit.cli.traces import say_trace
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
@@ -193,7 +193,9 @@ def report(
             say_wrapped(line)
     print_owners(page.accounting)
     print_energy(page.events)
-    say_wrapped(f"{offload_summary(page.offload)}; {page.accounting.cpu_summary}")
+    say_wrapped(
+        f"{page.offloaded_text}, {macs_summary(page.offload)}; {page.accounting.cpu_summary}"
+    )
     if page.inferences is not None:
         print_inferences(page.inferences)
     for each in page.accelerators:
@@ -225,7 +227,7 @@ def layer_table(page: Page) -> Table:
             table.add_row(layer.name, layer.where, *cells)
         return table
     numbers = ("MACs", "simulated", "predicted", "difference", "bound", "/ bound")
-    table = new_table("layer", *numbers, "held by", right=numbers)
+    table = new_table("layer", *numbers, "bottleneck", right=numbers)
     for layer in page.layers:
         cells = *_counts(layer.macs), _measured(layer)
         table.add_row(layer.name, *cells, *_tiled_cells(layer))
@@ -251,7 +253,8 @@ def _tiled_cells(layer: LayerFigures) -> list[str]:
     if tiled is None:
         return [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ""]
     predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
-    return [predicted, known_percent(layer.difference), bound, _ratio(layer.ratio), layer.held_by]
+    difference, ratio = known_percent(layer.difference), _ratio(layer.ratio)
+    return [predicted, difference, bound, ratio, layer.bottleneck]
 
 
 def _measured(layer: LayerFigures) -> str:

@@ -164,6 +164,7 @@ def _one(
     as_json: bool,
 ) -> int:
     """Predict one machine, and print its layers."""
+    from umakit.tools.energy.columns import missing_text
     from umakit.tools.sweeps import machine_with, predict_network
     from umakit.tools.sweeps.points import network_of
     from umakit.tools.sweeps.predict import without_cost_model
@@ -188,6 +189,9 @@ def _one(
         say(f"note: {missing}", error=True)
     print_whole(network_table(predicted))
     say_wrapped(offload_summary(predicted.report))
+    lacking = missing_text(predicted.energy)
+    if lacking:
+        say_wrapped(lacking)
     if predicted.inferences is not None:
         print_inferences(predicted.inferences)
     return 0

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from umakit.tools.sweeps import PredictedLayer, PredictedNetwork, Sweep, SweptMachine
 
 FRONT = "*"
+NANOJOULES = "nJ"
 NARROWEST_NAME = 16
 """Minimum width of the names of layers in columns of the terminal."""
 
@@ -19,11 +20,18 @@ COST_NAMES = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
 
 def network_table(network: PredictedNetwork) -> Table:
     """Return a table of the layers of a network, with totals of those on the accelerator."""
-    right = ("MACs", "cycles", "/ bound", "bytes", "utilisation", "scratchpad")
+    from umakit.tools.energy.columns import energy_text
+
+    right = ["MACs", "cycles", "/ bound", "bytes", "utilisation", "scratchpad"]
+    has_energy = network.energy is not None
+    right += [NANOJOULES] if has_energy else []
     table = new_table("layer", "where", *right, right=right)
     table.columns[0].min_width = NARROWEST_NAME
     for layer in network.layers:
-        table.add_row(layer.name, layer.where, *_layer_cells(layer))
+        cells = _layer_cells(layer)
+        if has_energy:
+            cells.append("" if layer.on_cpu else energy_text(layer.energy))
+        table.add_row(layer.name, layer.where, *cells)
     if network.offloaded:
         table.add_section()
         table.add_row(
@@ -34,6 +42,7 @@ def network_table(network: PredictedNetwork) -> Table:
             known_count(network.moved_bytes),
             _percent(network.utilisation),
             known_count(network.largest_scratchpad_bytes),
+            *([energy_text(network.accelerator_energy)] if has_energy else []),
             style="bold",
         )  # fmt: skip
     return table
@@ -75,7 +84,7 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
     headers = [".\n".join(key.rsplit(".", 1)) for key in keys]
     right = [*headers, "cycles", "bytes", "offloaded", "cells", "scratchpad"]
     has_energy = any(each.machine.picojoules is not None for each in sweep.machines)
-    right += ["nJ"] if has_energy else []
+    right += [NANOJOULES] if has_energy else []
     right += ["simulated", "difference"] if simulate else []
     numbers = {text: number for number, text in enumerate(notes_of(sweep), start=1)}
     table = new_table("", *right, *(["note"] if numbers else []), right=right)

@@ -73,9 +73,14 @@ def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
 
 def offload_summary(report: OffloadReport) -> str:
     """Return one sentence about the offloaded share of the network."""
+    count = f"{len(report.offloaded)} of {len(report.placements)} operators offloaded"
+    return f"{count}, {macs_summary(report)}"
+
+
+def macs_summary(report: OffloadReport) -> str:
+    """Return the offloaded share of multiply-accumulates, a clause."""
     total, taken = report.total_macs, report.offloaded_macs
-    share = f"{100 * taken / total:.1f} % of {total:,} MACs" if total else "no MACs to take"
-    return f"{len(report.offloaded)} of {len(report.placements)} operators offloaded, {share}"
+    return f"{100 * taken / total:.1f} % of {total:,} MACs" if total else "no MACs to take"
 
 
 def memory_summary(memory: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,7 @@ from test_tile_machines import TwoChannels
 
 import umakit
 from umakit.machine import DriverCosts, Hardware, Kind, Layer, TileMachine, TilePlanner, Tiling
-from umakit.machine.bound import Bound, layer_bound
+from umakit.machine.bound import Bound, fill_cycles, layer_bound
 from umakit.machine.bounds.array import array_bound, works_of
 from umakit.machine.bounds.limits import EngineLimit, Limits, limits_of
 from umakit.machine.bounds.losses import CAUSES, losses_of
@@ -342,6 +342,7 @@ LAYERS = st.sampled_from(
               scales=3, stored_channels=3),
         Layer(Kind.CONVOLUTION, 1, (5, 5), (2, 2), 3, 4, (1, 1), (3, 3), scales=1,
               stored_channels=4, channels_first=True),
+        convolution(1, 2, 30),
     ]
 )  # fmt: skip
 
@@ -352,6 +353,9 @@ def test_no_tiling_of_a_layer_is_faster_than_its_bounds(
     hardware: Hardware, layer: Layer, first: int
 ) -> None:
     """Of all tilings, one of 61 in the suite, and all of them where examples are many."""
+    if layer.kind is Kind.CONVOLUTION:  # whole blocks are stored
+        stored = -(-layer.output_channels // hardware.columns) * hardware.columns
+        layer = replace(layer, stored_channels=stored)
     assume(works_of(hardware, layer))
     planner = TilePlanner(hardware, FREE)
     bound = array_bound(hardware, layer)
@@ -372,13 +376,46 @@ def check_losses(planner: TilePlanner, tiling: Tiling, layer: Layer, least: int 
     assert prediction.run is not None
     losses = losses_of(
         prediction.run, prediction.bound, planner.driver.finish, least_array=least,
-        bytes_again=moved_bytes(tiles) - layer.compulsory_bytes,
+        fill=fill_cycles(planner.machine, layer),
+        bytes_again=moved_bytes(tiles) - layer.stored_bytes,
         width=planner.machine.bytes_per_cycle,
     )  # fmt: skip
     assert losses is not None
     assert losses.bound == prediction.bound.cycles
     assert losses.cycles == prediction.cycles
     assert all(part.cycles > 0 and part.cause in CAUSES for part in losses.parts)
+
+
+@pytest.mark.parametrize(
+    ("kind", "products", "channels", "scales", "constants"),
+    [
+        (Kind.CONVOLUTION, 64, 10, 1, 64 * 10 + 4 * 10 + 5),  # a dense layer
+        (Kind.CONVOLUTION, 64, 10, 10, 64 * 10 + 9 * 10),
+        (Kind.DEPTHWISE, 9, 20, 20, 9 * 20 + 9 * 20),  # its weights lie in no blocks
+    ],
+)
+def test_what_fills_blocks_of_weights_up_is_a_loss_and_no_part_of_the_bound(
+    kind: Kind, products: int, channels: int, scales: int, constants: int
+) -> None:
+    layer = convolution(1, channels, products, kind)
+    in_blocks = kind is Kind.CONVOLUTION
+    stored = -(-channels // 16) * 16 if in_blocks else channels
+    layer = replace(layer, scales=scales, stored_channels=stored)
+    hardware = Hardware(
+        16, 16, 1 << 16, 16, depthwise=True, bytes_per_cycle=8, outstanding=True, command_queue=8
+    )
+    bytes_ = layer.data_bytes + constants + channels
+    bound = layer_bound(hardware, layer)
+    assert bound.memory == bound.cycles == -(-bytes_ // 8)
+    planner = TilePlanner(hardware, FREE)
+    (tiling,) = islice(all_tilings(layer, hardware), 1)
+    tiles = tiles_on(layer, tiling, hardware)
+    losses = layer_bounds(planner, tiles, planner.predict(tiles), None).losses
+    assert losses is not None and losses.bound == bound.cycles
+    filled = {part.cause: part.cycles for part in losses.parts}.get("fill", 0)
+    more = (stored - channels) * (products + 4 + 5 * (scales > 1))
+    assert filled == -(-(bytes_ + more) // 8) - bound.cycles
+    assert (filled > 0) == in_blocks
 
 
 def test_a_layer_of_one_job_is_as_fast_as_its_bound_but_for_register_accesses() -> None:

@@ -25,7 +25,7 @@ from umakit.tools.comparison.compare import Comparison
 from umakit.tools.comparison.figures import FIGURES
 from umakit.tools.comparison.limits import check_limits, parse_limit
 from umakit.tools.comparison.lines import Change
-from umakit.tools.comparison.saved import is_report_file, read_report, report_of
+from umakit.tools.comparison.reading import is_report_file, read_report, report_of
 from umakit.tools.comparison.writing import html
 
 ROOT = Path(__file__).parents[1]
@@ -319,6 +319,26 @@ def test_limits_are_exact(a: int, size: int, sign: str, data: st.DataObject) -> 
     check(f"{size:_}", size, 1)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "limit", "said"),
+    [
+        (13918, 14197, "cycles > +2%", "+279 (+2.005 %)"),
+        (10**9, 10**9 + 20_000_001, "cycles > +2%", "+20,000,001 (+2.0000001 %)"),
+        (100, 102, "cycles >= +2%", "+2 (+2.00 %)"),
+        (13918, 14197, "cycles > 14000", "+279 (+2.00 %)"),
+    ],
+)
+def test_a_share_at_the_edge_of_a_limit_has_enough_digits(
+    a: int, b: int, limit: str, said: str
+) -> None:
+    one, other = (
+        report_of(small(row("layer", "conv", "npu", ["conv"], {"computing": cycles})))
+        for cycles in (a, b)
+    )
+    (checked,) = check_limits([parse_limit(limit)], other, Comparison(one, other))
+    assert said in checked.excesses[0].sentence
+
+
 def test_forms_of_limits() -> None:
     limit = parse_limit("  Layer  Register_Accesses >= +1,000 ")
     assert limit.is_of_layers and limit.figure.name == "register accesses"
@@ -482,7 +502,8 @@ def test_a_report_of_another_form_is_refused(place: Path, uma: Uma) -> None:
     older = {key: value for key, value in view.items() if key not in ("format", "version")}
     cases = {
         "is of version 2, this umakit reads 1": view | {"version": 2},
-        "holds no report of umakit": older,
+        'is of version "1", this umakit reads 1': view | {"version": "1"},
+        "holds no report that `uma report --json` printed": older,
         "has rows of 1,991 cycles, and a total of 1,992": view | {"accounting": rows},
         "has other layers than rows": view | {"layers": view["layers"][1:]},
         "memory.arena_bytes: ": view | {"memory": view["memory"] | {"arena_bytes": "many"}},
@@ -492,10 +513,51 @@ def test_a_report_of_another_form_is_refused(place: Path, uma: Uma) -> None:
         code, output, error = uma("--compare", "fast.json", "other.json", "-o", "page.html")
         assert (code, output, error.count("\n")) == (2, "", 1), error
         assert error.startswith(f"error: other.json: {said}") and "write it again with" in error
+    for text in ("", "\n", "{", "[]", '{"a": 1}', json.dumps(view)[:2000]):
+        Path("other.json").write_text(text)
+        code, output, error = uma("--compare", "other.json", "fast.json")
+        assert (code, output, error.count("\n")) == (2, "", 1), error
+        assert error.startswith("error: other.json: ")
+        assert "no report that `uma report --json` printed" in error
+    code, output, error = uma("fast.json", "-b", "chocolate_accelerator")
+    assert (code, output) == (2, "") and "--compare fast.json OTHER" in error
     Path("other.json").write_text(json.dumps(view)[:2000])
     assert "is not valid JSON" in uma("--compare", "fast.json", "other.json")[2]
     assert not Path("page.html").exists() and not Path("comparison.html").exists()
     assert not is_report_file(Path("missing.json"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("accounting rows 1 parts computing", 5082, "accounting.rows.1.parts are 5,233 cycles"),
+        ("accounting parts idle", 7, "accounting.parts are not the sums"),
+        ("accounting unknown_layers", 2, "accounting.unknown_layers is 2, and there are 0"),
+        ("clock_cycles", 1996, "clock_cycles is 1,996, and its layers have 1,991"),
+        ("layers 1 clock_cycles", "233", "layers.1.clock_cycles: "),
+        ("layers 1 clock_cycles", 234, "layers.1.clock_cycles is 234, and its row of cycles has"),
+        ("layers 1 identity", {}, "layers.1.identity.key: "),
+        ("layers 1 identity key", "conv9", "layers.1.identity is another one"),
+        ("layers 1 predicted_cycles", 5, "layers.1.predicted_cycles is 5, and its tiles have 233"),
+        ("bounds 0 clock_cycles", 9, "bounds: clock_cycles of chocolate_accelerator is 9"),
+        ("memory arena_bytes", -5, "memory.arena_bytes: "),
+        ("offloaded_macs", 10**9, "offloaded_macs are 1,000,000,000 of 180,480"),
+    ],
+)
+def test_a_report_whose_figures_contradict_each_other_is_refused(
+    path: str, value: Any, said: str, place: Path, uma: Uma
+) -> None:
+    view = json.loads((place / "fast.json").read_text())
+    *folders, last = [int(part) if part.isdigit() else part for part in path.split()]
+    inside = view
+    for part in folders:
+        inside = inside[part]
+    assert inside[last] != value
+    inside[last] = value
+    Path("other.json").write_text(json.dumps(view))
+    code, output, error = uma("--compare", "fast.json", "other.json")
+    assert (code, output, error.count("\n")) == (2, "", 1), error
+    assert error.startswith(f"error: other.json: {said}") and "write it again with" in error
 
 
 @pytest.mark.parametrize(
@@ -559,6 +621,14 @@ def test_a_library_a_model_and_a_saved_report_are_the_same(
     for name in ("cycles", "predicted cycles", "bytes", "arena", "offloaded macs", "macs", "code"):
         assert figures[name]["change"] == 0, name
     assert figures["bound"]["a"] is None and figures["bound"]["b"] == 705
+    assert found["changed_tilings"] is None
+    (conv2,) = (line for line in found["layers"] if line["key"] == "conv2")
+    assert conv2["tiling_changed"] is None and conv2["a"]["tilings"] is None
+    assert len(conv2["b"]["tilings"]) == 1
+    steps = [line for line in found["layers"] if line["a"]["where"] == "cpu"]
+    assert {line["tiling_changed"] for line in steps} == {False}
+    _, output, _ = uma("--compare", "lib", "fast.json")
+    assert "not compared: tilings (A: a library does not record them)\n" in output
     code, output, _ = uma(DIGITS, "--compare", "strawberry_accelerator", "chocolate_accelerator",
                           "--json")  # fmt: skip
     found = json.loads(output)

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tiny_npu import NETWORK, said_by_uma, write_backend
+from umakit.cli.console import print_whole
 from umakit.cli.main import run_command
+from umakit.cli.tables import new_table
 
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import AcceleratorConfigError
@@ -175,12 +177,20 @@ def test_the_report_predicts_what_is_measured_and_the_page_shows_it(
     assert events["energy"]["not_counted"] == {"CPU steps": "not counted"}
     text = page.read_text(encoding="utf-8")
     assert "Events and energy" in text and f"\u2265 {total / 1000:,.3f}" in text
+    energy = whole["energy"]["counted"]
+    plain = {"macs", "wasted_macs", "bus_read_bytes", "bus_written_bytes", "register_accesses"}
+    left_out = [name for name in energy if name not in plain and "_bytes" not in name]
+    assert left_out and f"which --json has: {', '.join(left_out)}" in text
 
     # Without running it: the same counts, and a sweep over a figure.
     code, out, _ = said_by_uma(capsys, "sim", NETWORK, "-b", folder, "--json")
     assert code == 0
     simulated = [layer["events"] for layer in json.loads(out)["layers"] if layer["events"]]
     assert simulated == [layer["predicted"] for layer in events["layers"]]
+    assert json.loads(out)["energy"] == events["energy"]
+    code, out, _ = said_by_uma(capsys, "sim", NETWORK, "-b", folder)
+    assert re.search(rf"all on the accelerator.* {total / 1000:,.3f}", out)
+    assert "energy is without CPU steps (not counted)" in out
     sweep = ["--sweep", "energy.mac=0.25,1.25", "--json"]
     code, out, _ = said_by_uma(capsys, "sim", NETWORK, "-b", folder, *sweep)
     assert code == 0
@@ -266,6 +276,22 @@ def test_narrow_terminals_lack_no_digits(
         texts.append(sorted(re.findall(r"\d[\d,]*\.?\d*", out)))
     assert "147,456" in texts[0] or command == "tune"
     assert texts[0] == texts[1]
+
+
+def test_names_of_layers_are_broken_behind_slashes_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    name = "model/batch_normalization_2/FusedBatchNormV3 + model/activation_2/Relu"
+    table = new_table("layer", "cycles", "bytes of the bus", right=("cycles", "bytes of the bus"))
+    table.add_row(name, "1,234,567", "12")
+    table.add_row("a_name_that_has_no_slash_to_break_it_at", "1", "2")
+    print_whole(table)
+    lines = [line[:40].rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2:] == [
+        "model/batch_normalization_2/", "FusedBatchNormV3 +", "model/activation_2/Relu",
+        "a_name_that_has_no_slash_to_break_it_at",
+    ]  # fmt: skip
 
 
 def test_each_step_on_the_cpu_has_a_name_and_a_reason(

@@ -94,7 +94,7 @@ def test_reports_have_the_predictions_of_the_planner(model: Any, tmp_path: Path)
     assert layer.tiled.predicted_cycles >= 10_000 > (layer.clock_cycles or 0) > 0
     assert layer.tiled.spent is None and layer.explanation == ""
     view = json.loads(json.dumps(page.as_json()))
-    assert view["layers"][0]["tiled"]["held_by"] is None
+    assert view["layers"][0]["tiled"]["bottleneck"] is None
     assert [total["spent"] for total in view["totals"]] == [None, None]
 
 

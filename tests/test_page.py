@@ -110,8 +110,8 @@ def test_the_cycles_are_those_of_a_run(page: Page, tmp_path: Path) -> None:
 
 
 def test_bounds_are_those_of_a_calculation_by_hand(page: Page) -> None:
-    weights = [16 * 27, 16 * 9, 32 * 16, 16 * 6 * 8 * 24]  # in whole blocks of 16 channels
-    channels = [16, 16, 32, 16]
+    weights = [16 * 27, 16 * 9, 24 * 16, 10 * 6 * 8 * 24]  # of the network, not whole blocks
+    channels = [16, 16, 24, 10]
     sizes = [(16 * 12 * 3, 16 * 12 * 16), (16 * 12 * 16, 8 * 6 * 16), (8 * 6 * 16, 8 * 6 * 24)]
     sizes.append((8 * 6 * 24, 10))
     macs = [16 * 12 * 16 * 27, 8 * 6 * 16 * 9, 8 * 6 * 24 * 16, 8 * 6 * 24 * 10]
@@ -119,12 +119,18 @@ def test_bounds_are_those_of_a_calculation_by_hand(page: Page) -> None:
     assert [layer.tiled.compute_bound for layer in page.tiled if layer.tiled] == [
         math.ceil(count / 256) for count in macs
     ]
-    weights[3] = 8 * 6 * 24 * 16
     for layer, stored, count, ends in zip(page.tiled, weights, channels, sizes, strict=True):
         assert layer.tiled is not None
         # Bias, multiplier and shift: the drawn networks have one scale for all channels.
         least = stored + 4 * count + sum(ends)
         assert least / 32 <= layer.tiled.memory_bound <= (least + 5 * count) / 32 + 1
+
+
+def test_operators_without_a_step_need_no_code(page: Page) -> None:
+    """The dense layer reads the image as a row: a reshape, which no step computes."""
+    assert not any(layer.on_cpu for layer in page.layers)
+    assert page.offloaded_text == "4 of 5 operators offloaded, 1 needs no code"
+    assert page.offloaded_text in check_html(html(page))
 
 
 def test_what_the_array_does_adds_up_and_names_what_holds_a_layer(trained: Page) -> None:
@@ -158,6 +164,9 @@ def test_simulated_cycles_are_above_every_bound(trained: Page) -> None:
         assert each.ratio == trained.clock_cycles / each.cycles and each.ratio >= 1
     assert round(bounds.bounds[0].ratio, 2) == RATIOS[trained.model.partition(".")[0]]
     assert known[2] == trained.totals[-1].bound
+    text = html(trained)
+    assert f"cycles / bound of the network</dt><dd>{bounds.bounds[0].ratio:.3f}<" in text
+    assert f"cycles / sum of layers&rsquo; bounds</dt><dd>{bounds.bounds[2].ratio:.3f}<" in text
 
 
 def test_what_a_layer_loses_adds_up_to_its_cycles_above_its_bound(trained: Page) -> None:
@@ -170,8 +179,14 @@ def test_what_a_layer_loses_adds_up_to_its_cycles_above_its_bound(trained: Page)
         lost = layer["clock_cycles"] - layer["tiled"]["bound"]
         assert sum(part["cycles"] for part in parts) == lost
         assert all(part["cycles"] > 0 for part in parts) and bounds["unknown"] == {}
+        by_array = layer["tiled"]["compute_bound"] >= layer["tiled"]["memory_bound"]
+        assert bounds["losses"]["bound_by"] == ("array" if by_array else "bus")
+        parts_of = dict(layer["tiled"]["spent"])
+        parts_of["array"] = parts_of.pop("partial_array")
+        del parts_of["full_array"]
+        assert parts_of[layer["tiled"]["bottleneck"]] == max(parts_of.values())
         causes = (f"{p['cause'].replace('_', ' ')}\xa0{p['cycles']:,}" for p in parts)
-        shown = f"{lost:,} {bounds['losses']['held_by']}: {', '.join(causes)}"
+        shown = f"{lost:,} {bounds['losses']['bound_by']}: {', '.join(causes)}"
         assert " ".join(shown.split()) in text
 
 
@@ -198,7 +213,7 @@ def test_engines_of_described_machines_have_their_names(spent: Spent, text: str)
     )  # fmt: skip
     layer = replace(layer, explanation=describe_bottleneck(layer, 64, engines))
     assert layer.explanation == text
-    assert layer.held_by == text.split(":")[0]
+    assert layer.bottleneck == text.split(":")[0]
 
 
 def test_totals_are_sums_over_convolutions_and_over_all(trained: Page) -> None:
@@ -509,6 +524,8 @@ def test_what_a_backend_does_not_tell_is_left_out_by_a_sentence(tmp_path: Path) 
     network, *others = bounds.as_json()["bounds"]
     assert network["cycles"] == network["compute"] == -(-4 * 6 * 6 * 2 * 9 // 64)
     assert network["memory"] is None and "[dma]" in network["unknown"][0]
+    assert network["bytes"] is None and "bytes: nothing says what 1 of" in network["unknown"][1]
+    assert "needs no code" not in page.offloaded_text  # the reshape is in a step on the CPU
     assert network["ratio"] == page.clock_cycles / network["cycles"] >= 1
     for each in others:
         assert each["cycles"] is None and each["ratio"] is None and each["unknown"]

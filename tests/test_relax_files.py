@@ -19,6 +19,7 @@ import umakit
 from umakit import tvm_api
 from umakit.devices.run import run_library
 from umakit.errors import ModelError
+from umakit.frontend import model_files
 
 relax = tvm_api.relax
 op = relax.op
@@ -170,6 +171,17 @@ def test_other_json_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=said) as caught:
         umakit.import_model(path)
     assert "module.json" in str(caught.value) and caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.textproto", "a.onnxtxt", "a.onnx"])
+@pytest.mark.parametrize("text", ["", "\n", "x"])
+@pytest.mark.filterwarnings("ignore:The onnxtxt format")
+def test_files_without_a_model_are_refused(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert model_files(path) == [path]
+    with pytest.raises(ModelError, match="is not an ONNX"):
+        umakit.import_model(path)
 
 
 def test_python_files_are_not_run(tmp_path: Path) -> None:

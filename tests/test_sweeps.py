@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from umakit.cli.main import run_command
 from umakit.cli.sim_tables import notes_of
 
 import umakit
-from umakit.errors import InputError, OutputError, RecordsError
+from umakit.errors import InputError, LoweringError, OutputError, RecordsError
 from umakit.pipeline import import_network
 from umakit.tools.page import make_page
 from umakit.tools.sweeps import (
@@ -90,6 +91,7 @@ def test_layers_and_predictions_are_those_of_the_report(backend: str) -> None:
         tiled = its.tiled
         assert mine.cycles == (None if tiled is None else tiled.predicted_cycles)
         assert mine.bound == (None if tiled is None else tiled.bound)
+        assert mine.as_json()["identity"] == its.as_json()["identity"] is not None
         assert mine.moved_bytes == (None if tiled is None else its.moved_bytes)
     assert network.totals.predicted_cycles == page.cycles.predicted_cycles
     assert network.offloaded_share == page.offloaded_share
@@ -259,6 +261,32 @@ def test_a_sweep_goes_on_where_it_stopped(
     assert [each.machine.settings for each in turned.machines] == other
     assert [list(each.machine.settings) for each in turned.machines] == [list(o) for o in other]
     assert list(turned.machines) == list(reversed(swept.machines))
+
+
+@pytest.mark.parametrize("simulate", [False, True])
+def test_what_failed_when_ctrl_c_was_pressed_is_no_refusal(
+    simulate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """TVM turns an interrupt in a pass into a RuntimeError, which is a reason to refuse."""
+    path, name = tmp_path / "sweep.jsonl", "_run" if simulate else "predict_network"
+
+    def interrupted(*_: Any) -> Any:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise LoweringError("a pass failed: RuntimeError") from None
+
+    monkeypatch.setattr(points, name, interrupted)
+    words = ["--sweep", "array.rows=8,16", "--records", str(path), *["--simulate"] * simulate]
+    before = signal.getsignal(signal.SIGINT)
+    assert run_command([*CALL, *words]) == 130
+    assert signal.getsignal(signal.SIGINT) is before
+    assert f"interrupted; the same command goes on with {path}" in capsys.readouterr().err
+    assert not path.exists() or "a pass failed" not in path.read_text("utf-8")
+    monkeypatch.undo()
+    found = sweep_machines(source(), [{"array.rows": 8}, {"array.rows": 16}], records=path)
+    assert not found.refused
 
 
 def test_records_are_of_one_backend_model_and_way(tmp_path: Path) -> None:

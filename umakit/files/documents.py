@@ -60,11 +60,13 @@ class Document(Generic[Content]):
         except OSError as error:
             raise self.error(f"cannot be read: {error.strerror}", where=where) from None
         except (ValueError, RecursionError):
-            raise self.error("is not valid JSON", where=where, fix=damaged) from None
+            what = f"is not valid JSON, and no {self.holds}"
+            raise self.error(what, where=where, fix=damaged) from None
         if not isinstance(header, dict) or header.get("format") != self.format:
             raise self.error(f"holds no {self.holds}", where=where, fix=another)
         if header.get("version") != self.version:
-            what = f"is of version {header.get('version')}, this umakit reads {self.version}"
+            version = json.dumps(header.get("version"))[:40]
+            what = f"is of version {version}, this umakit reads {self.version}"
             raise self.error(what, where=where, fix=damaged)
         try:
             return self.adapter.validate_json(text, strict=self.is_strict or None)

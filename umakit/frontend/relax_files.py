@@ -27,6 +27,9 @@ from umakit.frontend.simplify import simplify
 from umakit.text.escaping import shown
 from umakit.text.names import header_of
 
+REPORT_FORMAT = "umakit report"
+"""The key `format` of `umakit.tools.report_format`."""
+
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 FORK_SECONDS = 120.0
 """After which a copy of the process is given up: it waits for a thread that it has not."""
@@ -196,6 +199,12 @@ def _check_graph(graph: object, path: Path) -> None:
     Raises:
         ModelError: says which.
     """
+    if isinstance(graph, dict) and graph.get("format") == REPORT_FORMAT:
+        raise ModelError(
+            "is a report that `uma report --json` printed, not a model",
+            where=str(path),
+            fix=f"compare it with another one: `uma report --compare {path} OTHER`",
+        )
     nodes = graph.get("nodes") if isinstance(graph, dict) else None
     listed = nodes if isinstance(nodes, list) else [None]
     types = [node.get("type") if isinstance(node, dict) else None for node in listed]

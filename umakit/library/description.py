@@ -26,7 +26,7 @@ from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import Lifetime, live_set_bound
 from umakit.program.program import KernelCall, Program, Role, Tensor
 from umakit.registration.backend import Backend
-from umakit.text.identities import NamedLayer, layer_identities
+from umakit.text.identities import LayerIdentity, NamedLayer, layer_identities
 from umakit.version import __version__
 
 CPU_DEVICE_TYPE = 1
@@ -236,9 +236,7 @@ def _layers(
     backends: Mapping[str, Backend],
     code: GeneratedCode,
 ) -> list[dict[str, Any]]:
-    identities = layer_identities(
-        (_named_layer(call, report) for call in program.calls), program.sources
-    )
+    identities = program_identities(program, report)
     alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
     return [
         {
@@ -262,6 +260,12 @@ def _layers(
         }
         for step, (call, function) in enumerate(zip(program.calls, code.functions, strict=True))
     ]
+
+
+def program_identities(program: Program, report: OffloadReport) -> list[LayerIdentity]:
+    """Return what each step of a program is in terms of the model."""
+    named = (_named_layer(call, report) for call in program.calls)
+    return layer_identities(named, program.sources)
 
 
 def _named_layer(call: KernelCall, report: OffloadReport) -> NamedLayer:

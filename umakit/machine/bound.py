@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from umakit.machine.layer import Layer
@@ -45,13 +46,25 @@ def layer_bound(hardware: TileMachine, layer: Layer) -> Bound:
     An engine that copies at most so many bytes in a cycle is busy for at least the bytes of its
     tensors, each once, divided by that.
     """
-    bound = lower_bound(hardware, layer.macs, layer.compulsory_bytes)
-    memory = bound.memory
+    return Bound(
+        lower_bound(hardware, layer.macs, 0).compute, _memory_bound(hardware, layer.compulsory)
+    )
+
+
+def fill_cycles(hardware: TileMachine, layer: Layer) -> int:
+    """Return the cycles of the bus above the bound for what fills blocks of weights up."""
+    stored = _memory_bound(hardware, layer.stored)
+    return stored - _memory_bound(hardware, layer.compulsory)
+
+
+def _memory_bound(hardware: TileMachine, moved: Mapping[str, int]) -> int:
+    """Return the fewest cycles that copy so many bytes of each tensor."""
+    memory = lower_bound(hardware, 0, sum(moved.values())).memory
     for name, width in hardware.engine_bytes_per_cycle.items():
         copied = [
             count
-            for tensor, count in layer.compulsory.items()
+            for tensor, count in moved.items()
             if count and hardware.engine_of(tensor).name == name
         ]
         memory = max(memory, -(-sum(copied) // width))
-    return Bound(bound.compute, memory)
+    return memory

@@ -114,10 +114,14 @@ class Layer:
     @property
     def weights_bytes(self) -> int:
         """The size of the weights in the array's layout in bytes; 0 for pools."""
+        return self._weights_of(self.stored_channels)
+
+    def _weights_of(self, channels: int) -> int:
+        """Return the bytes of the weights of so many output channels."""
         if self.is_pool:
             return 0
         inputs = 1 if self.per_channel else self.input_channels
-        return self.window * inputs * self.stored_channels
+        return self.window * inputs * channels
 
     @property
     def stored_scales(self) -> int:
@@ -127,7 +131,13 @@ class Layer:
     @property
     def parameters_bytes(self) -> int:
         """The total size of bias, multipliers and shifts in bytes."""
-        return 0 if self.is_pool else 4 * self.stored_channels + 5 * self.stored_scales
+        return self._parameters_of(self.stored_channels)
+
+    def _parameters_of(self, channels: int) -> int:
+        """Return the bytes of bias, multipliers and shifts of so many output channels."""
+        if self.is_pool:
+            return 0
+        return 4 * channels + 5 * (channels if self.scales > 1 else self.scales)
 
     def _covered(self, axis: int) -> int:
         """Return the number of rows or columns of the data that windows cover."""
@@ -140,7 +150,9 @@ class Layer:
     def compulsory_bytes(self) -> int:
         """The number of bytes that cross the bus at least once: operands and result.
 
-        Of the data these are the ones that windows cover: strides may be larger than windows.
+        Of the data these are the ones that windows cover: strides may be larger than windows. Of
+        weights, bias, multipliers and shifts they are those of the network, without what fills
+        blocks of weights up.
         """
         return sum(self.compulsory.values())
 
@@ -151,11 +163,22 @@ class Layer:
         data = self.data_bytes // (height * width) * rows * columns
         return {
             "data": data,
-            "weights": self.weights_bytes,
-            "parameters": self.parameters_bytes,
+            "weights": self._weights_of(self.output_channels),
+            "parameters": self._parameters_of(self.output_channels),
             "addend": self.result_bytes if self.adds else 0,
             "result": self.result_bytes,
         }
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """The compulsory bytes and those that fill blocks of weights up, by tensor."""
+        constants = {"weights": self.weights_bytes, "parameters": self.parameters_bytes}
+        return {**self.compulsory, **constants}
+
+    @property
+    def stored_bytes(self) -> int:
+        """The compulsory bytes and those that fill blocks of weights up."""
+        return sum(self.stored.values())
 
 
 @cache

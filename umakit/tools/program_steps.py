@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from umakit.machine.bounds.network import Read, Step
+from umakit.machine.bounds.network import CycleBound, Read, Step
 from umakit.machine.layer import Layer
 from umakit.patterns import Composite
 from umakit.program.program import KernelCall, Program, Role, Tensor
@@ -64,11 +65,17 @@ def _needed(
     ]
     if layer.is_pool:
         return reads, 0, 0
-    inputs = 1 if layer.per_channel else layer.input_channels
-    channels = layer.output_channels
-    weights = min(layer.window * inputs * channels, stored)
-    parameters = 4 * channels + 5 * min(layer.scales, channels)
-    return reads, weights, min(parameters, stored - weights)
+    weights = min(layer.compulsory["weights"], stored)
+    return reads, weights, min(layer.compulsory["parameters"], stored - weights)
+
+
+def known_bytes(bound: CycleBound, steps: Sequence[Step], where: str) -> CycleBound:
+    """Return the bound of an accelerator's layers, without bytes if those of one are unknown."""
+    count = sum(step.where == where and is_unknown(step) for step in steps)
+    if not count:
+        return bound
+    why = f"bytes: nothing says what {count} of its layers need of their operands"
+    return replace(bound, memory=None, bytes=None, unknown=(*bound.unknown, why))
 
 
 def is_unknown(step: Step) -> bool:

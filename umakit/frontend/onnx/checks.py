@@ -11,10 +11,17 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx.numpy_helper
+import onnx.parser
+from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError, Message
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.rewriting import MICROSOFT, constant_tensors, is_rewritten
+
+UNREADABLE = (
+    DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError
+)  # fmt: skip
+"""What `onnx.load` raises for files that hold no model in the format of their suffix."""
 
 QOPERATORS = frozenset(
     "QLinearSoftmax QLinearAveragePool QLinearReduceMean "
@@ -91,7 +98,7 @@ def external_files(path: Path) -> list[Path]:
     """
     try:
         proto = onnx.load(str(path), load_external_data=False)
-    except (OSError, ValueError, DecodeError):
+    except (OSError, ValueError, *UNREADABLE):
         return []
     locations = {
         os.fsdecode(entry.value)

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -25,6 +24,7 @@ from umakit.frontend.model import (
 )
 from umakit.frontend.onnx.attributes import settle_attributes
 from umakit.frontend.onnx.checks import (
+    UNREADABLE,
     all_nodes,
     check_external_data,
     check_names,
@@ -111,7 +111,7 @@ def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
         sources = name_nodes(proto)
         check_structure(proto, path)
         _check_by_onnx(proto)
-    except DecodeError:
+    except UNREADABLE:
         raise ModelError(
             "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
         ) from None

@@ -111,9 +111,9 @@ def memory_bytes(limits: Limits, machine: TileMachine | None) -> int | None:
 
 
 def layers_that_fit(
-    places: Mapping[int, Sequence[int]], room: int, alignment: int
+    places: Mapping[int, Sequence[int]], worth: Mapping[int, int], room: int, alignment: int
 ) -> frozenset[int]:
-    """Choose layers whose constants have the most bytes together and fit into a memory.
+    """Choose layers whose constants fit into a memory, and are worth the most together.
 
     It is the knapsack problem (S. Martello and P. Toth, Knapsack Problems, 1990, section 2.6),
     solved by dynamic programming over the room in units of the alignment. Rooms of more than
@@ -121,6 +121,7 @@ def layers_that_fit(
 
     Args:
         places: by layer, the bytes of each place that its constants need.
+        worth: by layer, what it is worth that they fit: the bytes that are not loaded then.
         room: bytes of the memory that are free.
         alignment: each place starts at a multiple of so many bytes, at least 1.
 
@@ -129,9 +130,7 @@ def layers_that_fit(
     """
     unit = alignment * max(1, -(-(room // alignment) // MOST_UNITS))
     units = max(0, room) // unit
-    needed = {
-        layer: sum(-(-size // unit) for size in sizes) for layer, sizes in sorted(places.items())
-    }
+    needed = units_of(places, unit)
     if sum(needed.values()) <= units:
         return frozenset(needed)
     layers = [layer for layer, count in needed.items() if count <= units]
@@ -139,7 +138,7 @@ def layers_that_fit(
     is_better = np.zeros((len(layers), units + 1), bool)
     for number, layer in enumerate(layers):
         count = needed[layer]
-        with_it = best[: units + 1 - count] + sum(places[layer])
+        with_it = best[: units + 1 - count] + worth[layer]
         is_better[number, count:] = with_it > best[count:]
         best[count:] = np.maximum(best[count:], with_it)
     chosen, left = set(), units
@@ -148,3 +147,10 @@ def layers_that_fit(
             chosen.add(layers[number])
             left -= needed[layers[number]]
     return frozenset(chosen)
+
+
+def units_of(places: Mapping[int, Sequence[int]], unit: int) -> dict[int, int]:
+    """Return by layer the number of units that places which start at a multiple of one take."""
+    return {
+        layer: sum(-(-size // unit) for size in sizes) for layer, sizes in sorted(places.items())
+    }

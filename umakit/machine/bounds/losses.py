@@ -2,7 +2,7 @@
 """The cycles of a layer above its bound, by cause. They add up to the difference, to the cycle.
 
 The bound of a layer is that of its array or that of its bus, and what the layer loses is counted on
-the one that holds it: the cycles in which the array does less than its peak, or those in which the
+the one that bounds it: the cycles in which the array does less than its peak, or those in which the
 bus copies nothing that every tiling has to copy. Idle cycles are attributed along the critical path
 that ends with the next command, as in `umakit.machine.stalls`.
 """
@@ -10,8 +10,8 @@ that ends with the next command, as in `umakit.machine.stalls`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from umakit.machine.bound import Bound
 from umakit.machine.clock import Run
@@ -28,6 +28,7 @@ CAUSES: Mapping[str, str] = {
     "loads": "the array waits for later operands",
     "stores": "the array waits for a store that holds memory or the bus",
     "last_store": "the last results go to main memory",
+    "fill": "zeros that fill blocks of weights up to the columns of the array are copied",
     "again": "bytes are copied more than once",
     "width": "copies do not fill the width of the bus, as ends of rows, or pay for bursts",
     "computing": "the bus waits for the array",
@@ -36,8 +37,8 @@ CAUSES: Mapping[str, str] = {
     "other": "the array waits for another engine that computes",
     "not_predicted": "simulated beyond what was predicted; negative if it was less",
 }
-"""What each cause means. Layers that the array holds have `folds` to `last_store`, `driver` and
-`other`; those that the bus holds have `again` to `driver`."""
+"""What each cause means. Layers that the array bounds have `folds` to `last_store`, `driver` and
+`other`; those that the bus bounds have `fill` to `driver`."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,12 @@ class Losses:
     """The cycles of a layer above its bound.
 
     Attributes:
-        held_by: what the bound is that of: the array, or the bus.
+        bound_by: what the bound is that of: the array, or the bus.
         bound: the bound in cycles.
         parts: cycles by cause, without causes of 0 cycles; largest first.
     """
 
-    held_by: Resource
+    bound_by: Resource
     bound: int
     parts: tuple[Loss, ...]
 
@@ -67,6 +68,10 @@ class Losses:
         """Cycles of the layer: its bound and all parts."""
         return self.bound + sum(part.cycles for part in self.parts)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields by name; `held_by` is an older name of `bound_by`."""
+        return {**asdict(self), "held_by": self.bound_by}
+
 
 def losses_of(
     run: Run,
@@ -74,6 +79,7 @@ def losses_of(
     finish: int,
     *,
     least_array: int | None = None,
+    fill: int = 0,
     bytes_again: int = 0,
     width: int = 1,
     simulated: int | None = None,
@@ -86,7 +92,8 @@ def losses_of(
         finish: cycles after the last command in which the driver closes the layer.
         least_array: the fewest cycles that its jobs occupy the array in any tiling; None where
             nothing says them, so that `folds` and `cuts` are one cause, `work`.
-        bytes_again: bytes that it copies beyond those of the bound.
+        fill: cycles of the bus for what fills blocks of weights up.
+        bytes_again: bytes that it copies beyond those of the bound and of `fill`.
         width: bytes in a cycle of all engines that copy.
         simulated: cycles of a simulator, if they may differ from the predicted ones.
 
@@ -95,18 +102,18 @@ def losses_of(
         so that the bound does not hold for them.
     """
     if bound.compute >= bound.memory:
-        held: Resource = "array"
+        bound_by: Resource = "array"
         parts = _of_array(run, bound.compute, least_array)
     else:
-        held = "bus"
-        parts = _of_bus(run, bound.memory, -(-bytes_again // width))
+        bound_by = "bus"
+        parts = _of_bus(run, bound.memory, fill, -(-bytes_again // width))
     if any(cycles < 0 for cycles in parts.values()):
         return None
     parts["driver"] += finish
     if simulated is not None:
         parts["not_predicted"] = simulated - run.cycles - finish
     ordered = sorted(parts.items(), key=lambda part: -part[1])
-    return Losses(held, bound.cycles, tuple(Loss(*part) for part in ordered if part[1]))
+    return Losses(bound_by, bound.cycles, tuple(Loss(*part) for part in ordered if part[1]))
 
 
 def _of_array(run: Run, peak: int, least: int | None) -> dict[str, int]:
@@ -136,7 +143,7 @@ def _of_array(run: Run, peak: int, least: int | None) -> dict[str, int]:
     }
 
 
-def _of_bus(run: Run, least: int, again: int) -> dict[str, int]:
+def _of_bus(run: Run, least: int, fill: int, again: int) -> dict[str, int]:
     """Return the cycles in which the bus copies nothing that every tiling has to copy."""
     waits, busy, idle_from = _waits(run), 0, 0
     starts = run.schedule.starts
@@ -150,10 +157,12 @@ def _of_bus(run: Run, least: int, again: int) -> dict[str, int]:
         end = start + run.commands[number].busy
         busy, idle_from = busy + max(0, end - idle_from), max(idle_from, end)
     found = [waits.breakdown, _after(run, idle_from)]
-    again = min(again, busy - least)
+    fill = min(fill, busy - least)
+    again = min(again, busy - least - fill)
     return {
+        "fill": fill,
         "again": again,
-        "width": busy - least - again,
+        "width": busy - least - fill - again,
         "computing": sum(each.other for each in found),
         "latency": sum(each.load + each.store for each in found),
         "driver": sum(each.driver for each in found),

@@ -4,6 +4,8 @@
 ::
 
     saved.py       Report        what a comparison needs of a report, as read from its JSON
+    reading.py     read_report   saved reports; files that are none are refused
+    adding_up.py   contradiction figures of a report that contradict each other
     sources.py     open_report   reports of saved files, exported libraries and models
     measured.py                  the report of an exported library
     figures.py     FIGURES       the figures that are compared, one line each

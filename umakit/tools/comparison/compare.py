@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from umakit.tools.comparison.figures import FIGURES, MEASURED, PREDICTED, Figure, waits_of
+from umakit.tools.comparison.figures import FIGURES, MEASURED, PREDICTED, Figure, total, waits_of
 from umakit.tools.comparison.lines import Change, Line, lines_of
 from umakit.tools.comparison.saved import Report
 from umakit.version import __version__
@@ -120,9 +121,9 @@ class Comparison:
         return all([each.name for each in side.accelerators] == [where] for side, where in sides)
 
     @property
-    def cut_otherwise(self) -> int:
-        """The number of layers whose tilings differ."""
-        return sum(line.is_cut_otherwise for line in self.lines)
+    def cut_otherwise(self) -> int | None:
+        """The number of layers whose tilings differ; None if that of a layer is not known."""
+        return total(line.is_cut_otherwise for line in self.lines)
 
     def between(self, figure: Figure) -> Change:
         """Return a figure of what lies between layers."""
@@ -175,9 +176,9 @@ class Comparison:
             "moved": line.move,
             "reasons": list(line.reasons),
             "a": {"layers": [step.identity.as_json() for step in line.a], "where": line.where[0],
-                  "tilings": list(line.tilings[0])},
+                  "tilings": _list(line.tilings[0])},
             "b": {"layers": [step.identity.as_json() for step in line.b], "where": line.where[1],
-                  "tilings": list(line.tilings[1])},
+                  "tilings": _list(line.tilings[1])},
             "tiling_changed": line.is_cut_otherwise,
             "figures": _figures(line.of),
         }  # fmt: skip
@@ -199,6 +200,10 @@ def _side(report: Report, name: str) -> dict[str, Any]:
         "accelerators": [each.name for each in report.accelerators],
         "inputs": report.inputs,
     }
+
+
+def _list(tilings: Sequence[str] | None) -> list[str] | None:
+    return None if tilings is None else list(tilings)
 
 
 def _figures(of: Any) -> dict[str, Any]:

@@ -260,9 +260,22 @@ def _excess(limit: Limit, layer: str | None, change: Change, moved: Sequence[str
     if layer is None or not moved:
         sentence += f", {_known(change.b)} in B"
     if change.change is not None and not moved:
-        share = "" if change.percent is None else f" ({change.percent:+,.2f} %)"
+        share = _share(limit, change)
         sentence += f", {change.change:+,}{share}"
     return Excess(limit.figure.name, layer, change, f"{sentence}; the limit is {limit.text!r}")
+
+
+def _share(limit: Limit, change: Change) -> str:
+    """Return a change as a share of A, with as many digits as show that it is beyond the limit."""
+    if change.change is None or not change.a:
+        return ""
+    exact = Fraction(100 * change.change, change.a)
+    for digits in range(2, 12):
+        text = f"{float(exact):+,.{digits}f}"
+        shown = Fraction(text.replace(",", ""))
+        if limit.kind != "percent" or SIGNS[limit.sign](shown, limit.amount):
+            return f" ({text} %)"
+    return ""
 
 
 def _known(value: int | None) -> str:

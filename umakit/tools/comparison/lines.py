@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from umakit.text.identities import matched_layers
@@ -48,6 +48,7 @@ class Line:
         a, b: the steps in the order of execution; empty where a network has none of them.
         move: whether something of it moved between an accelerator and the CPU.
         reasons: why what moved to the CPU runs there, as the backend said.
+        knows_tilings: whether A and B say how layers are cut.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Line:
     b: tuple[Step, ...]
     move: Move = ""
     reasons: tuple[str, ...] = ()
+    knows_tilings: tuple[bool, bool] = (True, True)
 
     @property
     def status(self) -> Status:
@@ -79,15 +81,22 @@ class Line:
         return _where(self.a), _where(self.b)
 
     @property
-    def tilings(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """How the layers are cut in A and in B; without those that are not cut or unknown."""
-        return _tilings(self.a), _tilings(self.b)
+    def tilings(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+        """How the layers are cut in A and in B, without those that are not cut; None if nothing
+        says it. Steps on the CPU are not cut."""
+        one, other = (
+            _tilings(steps) if knows or all(step.row.on_cpu for step in steps) else None
+            for steps, knows in zip((self.a, self.b), self.knows_tilings, strict=True)
+        )
+        return one, other
 
     @property
-    def is_cut_otherwise(self) -> bool:
-        """Whether the tilings differ, and both are known."""
+    def is_cut_otherwise(self) -> bool | None:
+        """Whether both are cut and their tilings differ; None if it is not known."""
         one, other = self.tilings
-        return bool(one and other) and one != other
+        if one == () or other == ():
+            return False
+        return None if one is None or other is None else one != other
 
     @property
     def macs(self) -> int:
@@ -99,17 +108,17 @@ def lines_of(a: Report, b: Report) -> list[Line]:
     """Return the layers of two reports that belong together, in the order of A, then of B."""
     ones = [step.identity for step in a.steps]
     others = [step.identity for step in b.steps]
-    lines = []
+    lines, knows = [], (a.has_tilings, b.has_tilings)
     for numbers in matched_layers(ones, others):
         mine = tuple(a.steps[number] for number in numbers[0])
         yours = tuple(b.steps[number] for number in numbers[1])
         key = (mine or yours)[0].identity.key
-        line = Line(key, mine, yours)
+        line = Line(key, mine, yours, knows_tilings=knows)
         if _moved(mine, yours):
             reasons = _reasons(yours, b.operators)
-            line = Line(key, mine, yours, "to the CPU", reasons)
+            line = replace(line, move="to the CPU", reasons=reasons)
         elif _moved(yours, mine):
-            line = Line(key, mine, yours, "from the CPU")
+            line = replace(line, move="from the CPU")
         lines.append(line)
     return lines
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from umakit.devices.run import run_library, select_inputs
 from umakit.library.metadata import load_metadata
 from umakit.tools.accounting import account
-from umakit.tools.comparison.saved import CPU, Report, report_of
+from umakit.tools.comparison.reading import report_of
+from umakit.tools.comparison.saved import CPU, Report
 from umakit.tools.report_format import FORMAT, VERSION
 from umakit.tools.size import library_size
 
@@ -69,6 +70,7 @@ def library_report(
         "inputs": inputs_name,
         "accelerators": [{"name": each["name"]} for each in description["backends"]],
         "operators": description["operators"],
+        "has_tilings": False,
         "layers": [{"predicted_cycles": each.get("predicted_cycles")} for each in layers],
         "accounting": account(description, result, cpu_clock).as_json(),
         "memory": description["memory"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison needs of a report, read from what `uma report --json` printed.
+"""What a comparison needs of a report, as `uma report --json` prints it.
 
 Keys that are not here are ignored, so that a report of a newer umakit can be read as long as its
 version is the same. Imports neither TVM nor the pipeline.
@@ -8,32 +8,31 @@ version is the same. Imports neither TVM nor the pipeline.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field
 
-from umakit.errors import RecordsError, short_path
-from umakit.files.documents import Document
 from umakit.text.identities import LayerIdentity, SourceOperator
 from umakit.tools.report_format import FORMAT, VERSION
 
 CPU = "cpu"
-AGAIN = "write it again with `uma report MODEL --backend NAME --json > FILE`"
+
+
+Count = Annotated[int, Field(ge=0)]
+"""A number of cycles, bytes or other things."""
 
 
 @dataclass(frozen=True)
 class Parts:
     """Cycles by the state of the engines, as `umakit.tools.accounting.Parts`."""
 
-    computing: int
-    waits: dict[str, int]
-    registers: int
-    idle: int
-    undivided: int
+    computing: Count
+    waits: dict[str, Count]
+    registers: Count
+    idle: Count
+    undivided: Count
 
     def wait(self, name: str) -> int:
         """Return the cycles of a wait, 0 for one that never was."""
@@ -66,14 +65,14 @@ class Row:
     where: str
     identity: LayerIdentity | None
     kind: str
-    macs: int
-    clock_cycles: int | None
+    macs: Count
+    clock_cycles: Count | None
     parts: Parts | None
-    register_reads: int | None = None
-    register_writes: int | None = None
-    moved_bytes: int | None = None
-    read_bytes: int | None = None
-    written_bytes: int | None = None
+    register_reads: Count | None = None
+    register_writes: Count | None = None
+    moved_bytes: Count | None = None
+    read_bytes: Count | None = None
+    written_bytes: Count | None = None
 
     @property
     def on_cpu(self) -> bool:
@@ -86,8 +85,8 @@ class Tiled:
     """How a layer is cut, its predicted cycles, and the bound by its MACs and bytes in cycles."""
 
     tiling: str
-    predicted_cycles: int
-    bound: int
+    predicted_cycles: Count
+    bound: Count
 
 
 @dataclass(frozen=True)
@@ -97,10 +96,13 @@ class Layer:
     Attributes:
         predicted_cycles: by a cost model; None without one.
         tiled: None for a layer that no planner cut, or if nothing says how.
+        clock_cycles, identity: as in its row; None if only that has them.
     """
 
-    predicted_cycles: int | None = None
+    predicted_cycles: Count | None = None
     tiled: Tiled | None = None
+    clock_cycles: Count | None = None
+    identity: LayerIdentity | None = None
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,10 @@ class Accounting:
     """The owners of all cycles, as `umakit.tools.accounting.Accounting`."""
 
     rows: tuple[Row, ...]
-    clock_cycles: int | None
-    unknown_layers: int
+    clock_cycles: Count | None
+    unknown_layers: Count
     cpu_clock_hz: float | None
-    cycles: int | None
+    cycles: Count | None
     parts: Parts | None
 
 
@@ -120,15 +122,15 @@ class Scratchpad:
     """A memory of an accelerator, and how many bytes of it are used."""
 
     name: str
-    used_bytes: int
+    used_bytes: Count
 
 
 @dataclass(frozen=True)
 class Memory:
     """The memory plan in bytes."""
 
-    arena_bytes: int
-    constants_bytes: int
+    arena_bytes: Count
+    constants_bytes: Count
     scratchpads: tuple[Scratchpad, ...]
 
 
@@ -137,7 +139,7 @@ class NamedBound:
     """A bound of all layers on an accelerator in cycles, as in `umakit.tools.page.bounds`."""
 
     name: str
-    cycles: int | None
+    cycles: Count | None
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Bounds:
     """The bounds of an accelerator's layers, and their measured cycles."""
 
     accelerator: str
-    clock_cycles: int | None
+    clock_cycles: Count | None
     bounds: tuple[NamedBound, ...]
 
     def cycles(self, name: str) -> int | None:
@@ -158,9 +160,9 @@ class Size:
     """What `--size` measured, in bytes; `compiler` is the command line that it is for."""
 
     compiler: str
-    text_bytes: int
-    static_bytes: int
-    stack_bytes: int | None
+    text_bytes: Count
+    static_bytes: Count
+    stack_bytes: Count | None
 
 
 @dataclass(frozen=True)
@@ -184,6 +186,9 @@ class Report:
         layers: a layer for each row, but for what lies between them.
         total_macs, offloaded_macs: multiply-accumulates, and those on accelerators.
         size: None if nothing was compiled to measure it.
+        clock_cycles: measured cycles of layers on accelerators; None if only their accounting has
+            them.
+        has_tilings: whether it says how layers are cut, which libraries do not.
     """
 
     model: str
@@ -195,10 +200,12 @@ class Report:
     layers: tuple[Layer, ...]
     accounting: Accounting
     memory: Memory
-    total_macs: int
-    offloaded_macs: int
+    total_macs: Count
+    offloaded_macs: Count
     bounds: tuple[Bounds, ...] = ()
     size: Size | None = None
+    clock_cycles: Count | None = None
+    has_tilings: bool = True
     format: str = FORMAT
     version: int = VERSION
 
@@ -240,54 +247,3 @@ class Step:
             operators = (SourceOperator(self.row.name),)
             identity = LayerIdentity(self.row.name, "operators", operators, 0)
         object.__setattr__(self, "identity", identity)
-
-
-REPORT: Document[Report] = Document(
-    FORMAT, VERSION, "report of umakit", TypeAdapter(Report), RecordsError, True,
-    instead_of_special="name a saved report", instead_of_another=AGAIN, instead_of_damaged=AGAIN,
-)  # fmt: skip
-
-
-def is_report_file(path: Path) -> bool:
-    """Whether a path is a report, and not a model: a Relax module is JSON as well.
-
-    One that was written before reports had a format is one too, which `read_report` refuses.
-    """
-    if path.suffix != ".json" or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(2000)
-            return f'"{FORMAT}"'.encode() in start or b'"model_sha256"' in start
-    except OSError:
-        return False
-
-
-def read_report(path: Path) -> Report:
-    """Read a saved report.
-
-    Raises:
-        RecordsError: it cannot be read, is none, is of another version, or does not add up.
-    """
-    report = REPORT.read(path)
-    _check(report, short_path(path))
-    return report
-
-
-def report_of(view: Mapping[str, Any]) -> Report:
-    """Return the report with the keys of `uma report --json`."""
-    report = REPORT.adapter.validate_json(json.dumps(view), strict=True)
-    _check(report, "report")
-    return report
-
-
-def _check(report: Report, where: str) -> None:
-    """Refuse a report whose layers do not belong to its rows, or whose cycles do not add up."""
-    found = report.accounting
-    layers = [row for row in found.rows if row.owner != "between layers"]
-    if len(layers) != len(report.layers) or len(found.rows) > len(layers) + 1:
-        raise RecordsError("has other layers than rows of cycles", where=where, fix=AGAIN)
-    known = [row.clock_cycles for row in found.rows if row.clock_cycles is not None]
-    if found.clock_cycles is not None and sum(known) != found.clock_cycles:
-        what = f"has rows of {sum(known):,} cycles, and a total of {found.clock_cycles:,}"
-        raise RecordsError(what, where=where, fix=AGAIN)

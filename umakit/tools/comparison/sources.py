@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from umakit.errors import InputError, short_path
 from umakit.library.tar_files import SUFFIX
 from umakit.tools.comparison.measured import Arrays, library_report, size_view
-from umakit.tools.comparison.saved import Report, is_report_file, read_report, report_of
+from umakit.tools.comparison.reading import is_report_file, read_report, report_of
+from umakit.tools.comparison.saved import Report
 
 if TYPE_CHECKING:
     from umakit.backend.base import UMABackend

@@ -59,7 +59,20 @@ def not_compared(comparison: Comparison) -> list[str]:
     for each in comparison.figures:
         if each.unknown and (each.a is not None or each.b is not None):
             names.setdefault(each.unknown, []).append(each.figure.name)
-    return [f"not compared: {', '.join(found)} ({why})" for why, found in names.items()]
+    sentences = [f"not compared: {', '.join(found)} ({why})" for why, found in names.items()]
+    if comparison.cut_otherwise is None:
+        sides = (("A", comparison.a), ("B", comparison.b))
+        missing = " and ".join(name for name, report in sides if not report.has_tilings)
+        sentences.append(f"not compared: tilings ({missing}: a library does not record them)")
+    return sentences
+
+
+def tilings_text(line: Line) -> str:
+    """Return how a layer is cut in A and in B, as `one -> other`; empty if that does not differ."""
+    one, other = line.tilings
+    if not line.is_cut_otherwise or one is None or other is None:
+        return ""
+    return f"{'; then '.join(one)} -> {'; then '.join(other)}"
 
 
 def _title(figure: Figure) -> str:

@@ -34,12 +34,14 @@ class EventTable:
         lines: name and figures of each layer.
         total: the sums of all layers.
         note: what the energy lacks, as a sentence; empty if nothing or without figures.
+        left_out: which counts it has that no column shows, as a sentence; empty like `note`.
     """
 
     headers: tuple[str, ...]
     lines: tuple[tuple[str, tuple[str, ...]], ...]
     total: tuple[str, ...]
     note: str
+    left_out: str
 
 
 def event_table(events: NetworkEvents) -> EventTable | None:
@@ -75,7 +77,19 @@ def event_table(events: NetworkEvents) -> EventTable | None:
         tuple((layer.name, cells(layer.counts, layer.energy)) for layer in events.layers),
         cells(total, events.energy),
         missing_text(events.energy),
+        _left_out(events.energy),
     )
+
+
+def _left_out(energy: Energy | None) -> str:
+    """Return which counts an energy has that no column shows, as a sentence; empty if none."""
+    shown = ("read_bytes", "written_bytes")
+    names = [] if energy is None else [
+        name for name in energy.counted if name not in PLAIN and not name.endswith(shown)
+    ]  # fmt: skip
+    if not names:
+        return ""
+    return f"{NANOJOULES} includes counts without a column, which --json has: {', '.join(names)}"
 
 
 def energy_text(energy: Energy | None) -> str:

@@ -17,6 +17,9 @@ from umakit.tools.energy.picojoules import Energy, counts_json, energy_of, figur
 
 CPU = "cpu"
 
+CPU_STEPS = "CPU steps"
+"""Name of what an energy lacks where steps run on the CPU."""
+
 
 @dataclass(frozen=True)
 class LayerEvents:
@@ -81,7 +84,7 @@ class NetworkEvents:
         if len(known) < len(energies):
             missing["accelerators without [energy]"] = "no figure"
         if self.cpu_steps:
-            missing["CPU steps"] = "not counted"
+            missing[CPU_STEPS] = "not counted"
         return Energy(total.counted, missing)
 
     @property

@@ -14,9 +14,10 @@ from umakit.machine.bounds.inferences import (
     inferences_bound,
     layers_that_fit,
     memory_bytes,
+    units_of,
 )
 from umakit.machine.bounds.limits import limits_of
-from umakit.machine.bounds.network import CycleBound
+from umakit.machine.bounds.network import CycleBound, Step
 from umakit.machine.clock import run
 from umakit.machine.commands import command_details, commands_without_constants, moved_bytes
 from umakit.machine.planner import prediction_of
@@ -24,7 +25,7 @@ from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
 from umakit.tools.inferences.sums import total
-from umakit.tools.program_steps import steps_of
+from umakit.tools.program_steps import known_bytes, steps_of
 
 CONSTANTS = ("weights", "parameters")
 """Tensors of a tiled layer that are constants of the network."""
@@ -79,8 +80,13 @@ class KeptWeights:
     Attributes:
         stored_bytes: bytes of all constants that the accelerator's layers read.
         room_bytes: bytes of the scratchpad that the plan leaves free; None if unknown.
-        could_stay_bytes: bytes of the constants of those layers that fit into them together, with
-            all constants of a layer or none; None if unknown.
+        alignment_bytes: each of their places starts at a multiple of so many bytes, such as those
+            of a bank; None if unknown.
+        layers: names of the layers whose constants could stay: of those that fit into the room
+            together, all constants of a layer or none, those that save the most loads; None if
+            unknown.
+        could_stay_bytes: bytes of their constants; None if unknown.
+        taken_bytes: bytes of the room that these take with their alignment; None if unknown.
         loaded_bytes: bytes of constants that an inference loads, in the present tilings; None if a
             layer is not cut into tiles.
         saved_bytes: those of them that a later inference would not load; None if unknown.
@@ -91,7 +97,10 @@ class KeptWeights:
 
     stored_bytes: int
     room_bytes: int | None
+    alignment_bytes: int | None
+    layers: tuple[str, ...] | None
     could_stay_bytes: int | None
+    taken_bytes: int | None
     loaded_bytes: int | None
     saved_bytes: int | None
     steady_cycles: int | None
@@ -125,7 +134,11 @@ class AcceleratorInferences:
                 }
                 for name, bound in bounds.items()
             },
-            "weights": {**vars(self.weights), "unknown": list(self.weights.unknown)},
+            "weights": {
+                **vars(self.weights),
+                "layers": None if self.weights.layers is None else list(self.weights.layers),
+                "unknown": list(self.weights.unknown),
+            },
         }
 
 
@@ -160,12 +173,18 @@ def accelerator_inferences(
         found.append(
             AcceleratorInferences(
                 name,
-                inferences_bound(steps, outputs, name, limits, count, 0),
-                inferences_bound(steps, outputs, name, limits, count, kept),
+                _known(inferences_bound(steps, outputs, name, limits, count, 0), steps, name),
+                _known(inferences_bound(steps, outputs, name, limits, count, kept), steps, name),
                 _kept_weights(program, scratchpads, backend, calls),
             )
         )
     return tuple(found)
+
+
+def _known(bound: InferencesBound, steps: Sequence[Step], where: str) -> InferencesBound:
+    """Return bounds without bytes if those that a layer needs are unknown."""
+    parts = (bound.first, bound.steady, bound.all)
+    return InferencesBound(*(known_bytes(part, steps, where) for part in parts))
 
 
 def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[int | None]:
@@ -210,14 +229,19 @@ def _kept_weights(
     pool, why = _scratchpad_of_constants(scratchpads, backend)
     if pool is None or pool.size is None:
         unknown.append(f"room: {why or 'the size of the scratchpad is not described'}")
-        return KeptWeights(stored, None, None, loaded, None, None, tuple(unknown))
+        return KeptWeights(stored, None, None, None, None, None, loaded, None, None, tuple(unknown))
     room = pool.size - pool.used
     places = {
         number: _places(list(own.values()), is_tiled=loads[number] is not None)
         for number, own in enumerate(constants)
         if own
     }
-    kept = layers_that_fit(places, room, pool.alignment)
+    worth = {
+        number: sum(sizes) if (count := loads[number]) is None else count
+        for number, sizes in places.items()
+    }
+    kept = layers_that_fit(places, worth, room, pool.alignment)
+    taken = units_of({number: places[number] for number in kept}, pool.alignment)
     staying = {name: size for number in kept for name, size in constants[number].items()}
     saved = None if loaded is None else sum(loads[number] or 0 for number in kept)
     cycles = total(
@@ -225,7 +249,11 @@ def _kept_weights(
     )
     if cycles is None and loaded is not None:
         unknown.append("steady cycles: the planner predicts cycles in a way of its own")
-    return KeptWeights(stored, room, sum(staying.values()), loaded, saved, cycles, tuple(unknown))
+    return KeptWeights(
+        stored, room, pool.alignment, tuple(calls[number].label for number in sorted(kept)),
+        sum(staying.values()), pool.alignment * sum(taken.values()), loaded, saved, cycles,
+        tuple(unknown),
+    )  # fmt: skip
 
 
 def _constants(program: Program, call: KernelCall) -> dict[str, int]:

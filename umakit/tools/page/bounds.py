@@ -9,6 +9,7 @@ from typing import Any
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
+from umakit.machine.bound import fill_cycles
 from umakit.machine.bounds.array import ArrayBound, array_bound, works_of
 from umakit.machine.bounds.limits import Limits, limits_of
 from umakit.machine.bounds.losses import Losses, losses_of
@@ -17,7 +18,7 @@ from umakit.machine.bounds.scratchpad import spilled_bytes
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.commands import moved_bytes
 from umakit.program.program import Program
-from umakit.tools.program_steps import is_unknown, steps_of
+from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,11 @@ class LayerBounds:
     array: ArrayBound | None
     losses: Losses | None
     unknown: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        losses = None if self.losses is None else self.losses.as_json()
+        return {**asdict(self), "losses": losses}
 
 
 @dataclass(frozen=True)
@@ -133,10 +139,10 @@ def layer_bounds(
     if run is None or prediction.cycles != run.cycles + finish:
         unknown["losses"] = "the planner predicts cycles in a way of its own"
         return LayerBounds(array, None, unknown)
-    again = moved_bytes(tiles) - layer.compulsory_bytes
+    again = moved_bytes(tiles) - layer.stored_bytes
     losses = losses_of(
-        run, prediction.bound, finish, least_array=least, bytes_again=again,
-        width=machine.bytes_per_cycle, simulated=simulated,
+        run, prediction.bound, finish, least_array=least, fill=fill_cycles(machine, layer),
+        bytes_again=again, width=machine.bytes_per_cycle, simulated=simulated,
     )  # fmt: skip
     if losses is None:
         unknown["losses"] = "commands take fewer cycles than its peak and widths allow"
@@ -190,14 +196,14 @@ def _bounds(
     layers: Sequence[MeasuredLayer],
     cycles: int | None,
 ) -> list[NamedBound]:
-    whole = network_bound(steps, outputs, where, limits)
+    whole = known_bytes(network_bound(steps, outputs, where, limits), steps, where)
     room = limits.scratchpad_bytes
     if room is None:
         why = limits.unknown.get("scratchpad_bytes", "not described")
         kept = CycleBound(None, None, None, (f"scratchpad_bytes: {why}",))
     else:
         spilled = spilled_bytes(steps, outputs, where, room)
-        kept = network_bound(steps, outputs, where, limits, spilled)
+        kept = known_bytes(network_bound(steps, outputs, where, limits, spilled), steps, where)
     return [
         _named("network", "network", whole, cycles),
         _named("scratchpad", "network, layer after layer", kept, cycles),

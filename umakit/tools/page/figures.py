@@ -176,7 +176,7 @@ class LayerFigures:
     identity: LayerIdentity | None = None
 
     @property
-    def held_by(self) -> str:
+    def bottleneck(self) -> str:
         """The name of its bottleneck if it is explained; else empty."""
         return self.explanation.partition(": ")[0]
 
@@ -231,12 +231,15 @@ class LayerFigures:
             "tiled": None,
         }
         if self.tiled is not None:
+            bottleneck = self.tiled.spent.bottleneck if self.tiled.spent else None
             view["tiled"] = {
                 **asdict(self.tiled),
+                "bounds": None if self.tiled.bounds is None else self.tiled.bounds.as_json(),
                 "bound": self.tiled.bound,
                 "difference_percent": self.difference,
                 "simulated_over_bound": self.ratio,
-                "held_by": self.tiled.spent.bottleneck if self.tiled.spent else None,
+                "bottleneck": bottleneck,
+                "held_by": bottleneck,  # its older name
                 "explanation": self.explanation,
             }
         return view
@@ -388,6 +391,17 @@ class Page:
     def moves(self) -> bool:
         """Whether a simulator counted bytes on the bus."""
         return any(layer.moved_bytes for layer in self.layers)
+
+    @property
+    def offloaded_text(self) -> str:
+        """How many operators are offloaded, and how many need no code where the CPU has no step."""
+        rest = len(self.offload.placements) - len(self.offload.offloaded)
+        text = (
+            f"{len(self.offload.offloaded)} of {len(self.offload.placements)} operators offloaded"
+        )
+        if not rest or any(layer.on_cpu for layer in self.layers):
+            return text
+        return f"{text}, {rest} need{'s' if rest == 1 else ''} no code"
 
     @property
     def clock_cycles(self) -> int | None:

@@ -205,7 +205,7 @@ class PredictedMachine:
     @classmethod
     def of(cls, settings: Settings, found: PredictedNetwork) -> PredictedMachine:
         """Return the figures of a network on a machine."""
-        placements, energy = found.report.placements, found.energy
+        placements, energy = found.report.placements, found.accelerator_energy
         return cls(
             dict(settings),
             cycles=found.cycles,

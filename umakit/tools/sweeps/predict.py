@@ -15,6 +15,7 @@ from typing import Any
 from umakit.backend.base import UMABackend
 from umakit.devices.totals import CycleTotals, LayerCycles
 from umakit.errors import BackendError, UmakitError
+from umakit.library.description import program_identities
 from umakit.machine.commands import moved_bytes
 from umakit.machine.counts import EventCounts
 from umakit.machine.energy_config import EnergySection
@@ -31,7 +32,9 @@ from umakit.pipeline import (
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program
 from umakit.registration.code import raised
+from umakit.text.identities import LayerIdentity
 from umakit.tools.energy import Energy, energy_of
+from umakit.tools.energy.events import CPU_STEPS
 from umakit.tools.energy.picojoules import counts_json
 from umakit.tools.energy.predicted import counts_of_tiles, predicted_counts
 from umakit.tools.inferences.accelerators import Scratchpad, accelerator_inferences
@@ -57,6 +60,7 @@ class PredictedLayer:
             `cycles`.
         utilisation: multiply-accumulates over those that all cells could do in its cycles, 0 to 1;
             None like `cycles`, and for layers without multiply-accumulates.
+        identity: what it is in terms of the model.
         counts: counts of events that take energy; None on the CPU.
         figures: picojoules of these; None if the `accel.toml` has none.
     """
@@ -66,6 +70,7 @@ class PredictedLayer:
     where: str
     operators: tuple[str, ...]
     macs: int
+    identity: LayerIdentity | None = None
     cycles: int | None = None
     moved_bytes: int | None = None
     bound: int | None = None
@@ -89,6 +94,7 @@ class PredictedLayer:
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name."""
         plain = {k: v for k, v in vars(self).items() if k not in ("counts", "figures")}
+        plain["identity"] = None if self.identity is None else self.identity.as_json()
         events = None if self.counts is None else counts_json(self.counts, self.figures)
         return {**plain, "operators": list(self.operators), "events": events}
 
@@ -152,7 +158,16 @@ class PredictedNetwork:
 
     @property
     def energy(self) -> Energy | None:
-        """The energy of these layers; None without figures, or without layers."""
+        """The energy of an inference, in which steps on the CPU are missing; None like that of the
+        accelerator."""
+        own = self.accelerator_energy
+        if own is None or not self.totals.cpu_layers:
+            return own
+        return Energy(own.counted, {**own.missing, CPU_STEPS: "not counted"})
+
+    @property
+    def accelerator_energy(self) -> Energy | None:
+        """The energy of the layers on the accelerator; None without figures, or without layers."""
         energies = [each.energy for each in self.offloaded]
         known = [each for each in energies if each is not None]
         return Energy.sum(known) if known else None
@@ -210,8 +225,12 @@ def predict_network(
     planned = plan_program(network.model, partitioned, [backend], options, progress)
     progress("predicting cycles")
     program = planned.program
+    identities = program_identities(program, partitioned.report)
     layers = tuple(
-        _layer(number, call, program, partitioned.report, backend)
+        replace(
+            _layer(number, call, program, partitioned.report, backend),
+            identity=identities[number - 1],
+        )
         for number, call in enumerate(program.calls, start=1)
     )
     notices = (*network.model.notices, *backend.notices, *partitioned.notices)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 from umakit.errors import InputError
@@ -31,12 +33,49 @@ class Workers(Protocol):
 
 
 class ThisProcess:
-    """Runs tasks sequentially in this process, each when its result is requested."""
+    """Runs tasks sequentially in this process, each when its result is requested.
+
+    A task during which Ctrl-C was pressed has no result, whatever it returned or raised: a library
+    that it calls may turn the interrupt into an exception of its own.
+    """
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Results of calls with these arguments, in their order."""
+        """Results of calls with these arguments, in their order.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed during a call.
+        """
         for task in tasks:
-            yield function(*task)
+            with _interrupts_end():
+                result = function(*task)
+            yield result
+
+
+@contextmanager
+def _interrupts_end() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` at the end of a block during which Ctrl-C was pressed, also if the
+    block caught it or made another exception of it."""
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(before):  # ignored, as by nohup
+        yield
+        return
+    pressed: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    except Exception:
+        if not pressed:
+            raise
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
 
 
 class _Executor:
