@@ -97,6 +97,8 @@ def networks(draw: st.DrawFn) -> onnx.ModelProto:
             strides=strides, dilations=dilations,
         )  # fmt: skip
         x = draw_tail(draw, graph, x)
+        if draw(st.booleans()):
+            x = graph.node("Add", graph.conv(x, channels, draw(st.sampled_from([1, 3]))), x)
     if draw(st.booleans()):
         x = graph.node("GlobalAveragePool", x)
         height = width = 1
@@ -132,6 +134,34 @@ def test_networks_are_those_of_onnx_runtime(
     for name, array in expected.items():
         scale = max(1.0, float(np.abs(array).max()))
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5 * scale)
+
+
+@needs_vectors
+@examples(6)
+@given(
+    shape=st.tuples(*[st.sampled_from([1, 2, 5, 8, 12, 16, 24])] * 4),
+    transposed=st.tuples(st.booleans(), st.booleans()),
+)
+def test_products_of_matrices_that_are_computed(
+    shape: tuple[int, int, int, int],
+    transposed: tuple[bool, bool],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    batch, rows, depth, columns = shape
+    graph = Graph(seed=sum(shape))
+    sides = []
+    for name, size, is_transposed in zip(
+        ("a", "b"), ((rows, depth), (depth, columns)), transposed, strict=True
+    ):
+        given_size = size[::-1] if is_transposed else size
+        x = graph.node("Relu", graph.input(name, batch, *given_size))
+        sides.append(graph.node("Transpose", x, perm=[0, 2, 1]) if is_transposed else x)
+    graph.output(graph.node("Relu", graph.node("MatMul", *sides)))
+    model = graph.model()
+    inputs = random_inputs(model)
+    found = run_on_garbage(export(model, NATIVE.name, tmp_path_factory.mktemp("cpu")), inputs)
+    for name, array in onnx_runtime(model, inputs).items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-4)
 
 
 @needs_vectors

@@ -201,7 +201,7 @@ def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: _
     consumers = list(schedule.get_consumers(block))
     if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
         return False
-    if _divides(schedule, block, axes[len(outer) - 1]):
+    if not outer or not _is_contiguous(schedule, block, axes[len(outer) - 1].var):
         return False
     if "conv2d_nhwc" in name and len(outer) == 4:
         return _tile_convolution(schedule, block, outer, inner, cpu, packing)
@@ -210,12 +210,20 @@ def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: _
     return False
 
 
-def _divides(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool:
-    """Whether channels read the data of their group, so that vectors of it are not contiguous."""
-    body = schedule.get(block).body
-    kinds = (tvm_api.tirx.FloorDiv, tvm_api.tirx.FloorMod)
-    divisions = [each for kind in kinds for each in tvm_api.collect(body, kind)]
-    return any(channel.var in tvm_api.collect(each, tvm_api.Var) for each in divisions)
+def _is_contiguous(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool:
+    """Whether what a sum reads for several channels lies next to each other.
+
+    That is not so for data of groups, or for a matrix that is read transposed.
+    """
+    for load in tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad):
+        *others, last = list(load.indices)
+        if any(channel in tvm_api.collect(index, tvm_api.Var) for index in others):
+            return False
+        terms = [last.a, last.b] if isinstance(last, tvm_api.tirx.Add) else [last]
+        of_channel = [term for term in terms if channel in tvm_api.collect(term, tvm_api.Var)]
+        if of_channel and not (len(of_channel) == 1 and of_channel[0].same_as(channel)):
+            return False
+    return True
 
 
 def _tile_convolution(
