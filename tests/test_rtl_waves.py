@@ -29,6 +29,7 @@ from umakit.cli.cosim_text import shortened
 
 import umakit
 from umakit import find_backend
+from umakit.testing.check import rounds
 
 pytestmark = needs_verilator
 
@@ -166,6 +167,20 @@ def test_a_design_that_never_answers_has_a_sentence_and_a_waveform(
     first, last = times(wave)
     assert first == 0 and last > 2 * CYCLES
     assert f"Wrote {wave}: waveform of tiny_npu, cycles 0 to" in err
+
+
+def test_a_check_of_a_design_that_never_answers_ends(
+    tmp_path: Path, uma: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers are given up after cycles that follow from what their model takes."""
+    monkeypatch.setattr(rounds, "LEAST_CYCLES", 20_000)
+    monkeypatch.setattr(rounds, "MOST_TIMES", 10)
+    backend = write_backend(tmp_path, HANGS)
+    code, out, _ = uma("check", backend, "--rtl", "--seconds", "1", "--draws", "4")
+    assert code == 1
+    said = " ".join(out.split())
+    assert "the driver waits for the interrupt since its write of 0x1 to the register at" in said
+    assert re.search(r"and is given up after \d+ cycles, in cycle \d+", said)
 
 
 @SOAK
