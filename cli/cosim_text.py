@@ -24,6 +24,12 @@ STAYS = (
 )
 
 
+PARTS = (
+    "accesses, cycles and bytes: accesses are those of the whole layer, cycles those of its first "
+    "tiles, in which the RTL took part, and bytes those of the buffers that these were compared in."
+)
+
+
 def layer_table(result: CosimResult, width: int) -> Any:
     """Return a table of the layers: cycles of model and RTL, and what was compared.
 
@@ -116,6 +122,7 @@ def verdict(result: CosimResult) -> list[str]:
     """Return the sentences under the table."""
     difference = result.difference
     stays = [STAYS] if any(layer.stays for layer in result.layers) else []
+    stays += [PARTS] if any(layer.is_part for layer in result.layers) else []
     if difference is None:
         layers = sum(layer.checked for layer in result.layers)
         runs = "" if result.inferences == 1 else f" in {result.inferences} inferences"
