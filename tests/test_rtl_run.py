@@ -455,6 +455,24 @@ def test_a_waveform_of_a_long_wait_begins_with_the_command() -> None:
     )
 
 
+def test_a_contradicted_description_names_the_layer(tmp_path: Path, uma: Said) -> None:
+    changes = {'interrupt = "irq"': 'interrupt = "irq"\ninterrupt_level = "low"'}
+    backend = write_backend(tmp_path, {"accel.toml": changes})
+    code, _, err = uma("cosim", NETWORK, "-b", backend, "-o", tmp_path / "out")
+    assert code == 2 and "in layer dense, tile 0" in err and "interrupt_level" in err
+
+
+def test_a_bus_error_has_the_address(tmp_path: Path, uma: Said) -> None:
+    changes = {"row_address <= weights;": "row_address <= weights + 32'h0800_0000;"}
+    backend = write_backend(tmp_path, {DESIGN: changes})
+    code, found = cosim(uma, backend, output=tmp_path / "out")
+    assert code == 1 and found["difference"]["kind"] == "status"
+    assert re.search(
+        r"; the RTL accessed bus address 0x28[0-9a-f]{6}, which no buffer has",
+        found["difference"]["sentence"],
+    )
+
+
 def test_a_corrupted_layer_has_to_be_among_the_layers(tmp_path: Path, uma: Said) -> None:
     command = ["cosim", NETWORK, "-b", STRAWBERRY, "-o", tmp_path / "out"]
     code, _, err = uma(*command, "--corrupt", "conv1", "--layers", "dense")

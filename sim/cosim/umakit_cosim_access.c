@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "umakit_cosim_internal.h"
 
@@ -300,6 +301,13 @@ static void differ(struct umakit_cosim *pair, const struct umakit_cosim_register
     (void)snprintf(difference.what, sizeof(difference.what),
                    "the register at 0x%" PRIx32 " is 0x%08" PRIx32 ", expected 0x%08" PRIx32,
                    answers->offset, answers->rtl, answers->model);
+    if (pair->rtl.unresolved > pair->model->unresolved) {
+        const size_t used = strlen(difference.what);
+
+        (void)snprintf(difference.what + used, sizeof(difference.what) - used,
+                       "; the RTL accessed bus address 0x%08" PRIx32 ", which no buffer has",
+                       pair->rtl.unresolved_address);
+    }
     umakit_cosim_differ(pair, &difference);
 }
 

@@ -306,7 +306,9 @@ def run_cosimulation(
             text = said.read()
     difference = next((each["difference"] for each in records if "difference" in each), None)
     if difference is not None and DESCRIBED in difference["sentence"]:
-        raise stop_error(difference["sentence"])
+        number = int(difference["layer"])
+        name = description["layers"][number]["name"]
+        raise stop_error(difference["sentence"].replace(f"in layer {number},", f"in layer {name},"))
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
         raise stop_error(_failure(process.returncode, text))
