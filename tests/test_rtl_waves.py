@@ -178,6 +178,15 @@ def test_a_varied_program_has_a_waveform(tmp_path: Path, uma: Said) -> None:
     assert file.stat().st_size > 1000
 
 
+def test_a_bus_error_of_a_drawn_layer_has_the_address(tmp_path: Path, uma: Said) -> None:
+    changes = {"row_address <= weights;": "row_address <= weights + 32'h0800_0000;"}
+    backend = write_backend(tmp_path, {DESIGN: changes})
+    code, out, _ = uma("check", backend, "--rtl", "--case", "qdense")
+    assert code == 1
+    said = " ".join(out.split())
+    assert re.search(r"status 8: bus error \(no buffer has bus address 0x28[0-9a-f]{6}\) in", said)
+
+
 def test_a_check_of_a_design_that_never_answers_ends(
     tmp_path: Path, uma: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ COUNTERS = (
 UNKNOWN = 2**64 - 1
 
 ROUND, LAYER, RESULT, DIFFERS, DAMAGED, MEASURED = range(1, 7)
-EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED = range(7, 14)
+EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED, UNRESOLVED = range(7, 15)
 
 
 LEAST_CYCLES, MOST_TIMES = 1_000_000, 1000
@@ -343,6 +343,9 @@ class Rounds:
             run.failure = content.decode(errors="replace")
         elif tag == MEANING:
             run.meaning = content.decode(errors="replace")
+        elif tag == UNRESOLVED:
+            (address,) = struct.unpack("=I", content)
+            run.meaning += f" (no buffer has bus address 0x{address:08x})"
         elif tag == ENDED:
             run.status = struct.unpack("=i", content)[0]
 
