@@ -92,6 +92,18 @@ PausesOption = Annotated[
         "depend on; 0: none.",
     ),
 ]
+PatienceOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=0xFFFFFFFF,
+        metavar="CYCLES",
+        help="Cycles of the RTL after which a command that the model has ended is given up, or 4 "
+        "times what the model took if that is more; default: 1,000 times that, and 1,000,000 at "
+        "least.",
+        show_default=False,
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(
@@ -119,6 +131,7 @@ def cosim(
     most: MostOption = 1,
     corrupt: CorruptOption = None,
     pauses: PausesOption = 0,
+    patience: PatienceOption = None,
     output: OutputOption = None,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
@@ -149,6 +162,7 @@ def cosim(
             jobs=jobs,
             corrupt=corrupt,
             pauses=pauses,
+            patience=patience,
             most=most,
             input_shapes=shapes,
             rounding=rounding,
@@ -175,9 +189,7 @@ def _print(result: CosimResult, context: typer.Context) -> None:
     if difference is None:
         return
     if difference.wave:
-        facts = difference.facts
-        command = f"cycles {facts['first_cycle']:,} to {facts['last_cycle']:,}"
-        say(f"Wrote {difference.wave}: waveform of the layer; the last command is in {command}")
+        say(cosim_text.wave_sentence(difference))
     for line in _next(context, difference):
         say(line)
 
@@ -185,7 +197,7 @@ def _print(result: CosimResult, context: typer.Context) -> None:
 NOT_REPEATED = ("inputs", "layers", "output", "jobs", "most", "force", "as_json")
 """Options that do not affect what is compared, or that a repetition has of its own."""
 
-NOT_OF_DIFF = ("sample", "corrupt", "pauses", "timeout")
+NOT_OF_DIFF = ("sample", "corrupt", "pauses", "patience", "timeout")
 """Options of which `uma diff` has none, or another one."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from umakit.cli.tables import new_table
 
 if TYPE_CHECKING:
-    from umakit.tools.cosim import CosimLayer, CosimResult
+    from umakit.tools.cosim import CosimDifference, CosimLayer, CosimResult
 
 
 LEAST_NAME = 12
@@ -21,6 +21,12 @@ IN_SCRATCHPAD = "in scratchpad"
 STAYS = (
     f"{IN_SCRATCHPAD}: a layer stores nothing there, and is compared with what a later one stores; "
     "--sample and --layers let each store its result."
+)
+
+
+PARTS = (
+    "accesses, cycles and bytes: accesses are those of the whole layer, cycles those of its first "
+    "tiles, in which the RTL took part, and bytes those of the buffers that these were compared in."
 )
 
 
@@ -97,10 +103,26 @@ def _number(value: int | None) -> str:
     return "-" if value is None else f"{value:,}"
 
 
+def wave_sentence(difference: CosimDifference) -> str:
+    """Return what the waveform of a difference shows."""
+    facts = difference.facts
+    gave_up = facts.get("gave_up_cycle")
+    if gave_up is None or difference.wave_cycles is None:
+        command = f"cycles {facts['first_cycle']:,} to {facts['last_cycle']:,}"
+        return f"Wrote {difference.wave}: waveform of the layer; the last command is in {command}"
+    first, last = difference.wave_cycles
+    text = (
+        f"Wrote {difference.wave}: waveform of cycles {first:,} to {last:,}; the last command "
+        f"begins in cycle {facts['first_cycle']:,}, and the RTL was given up in cycle {gave_up:,}"
+    )
+    return f"{text}, which is too late for the file" if gave_up > last else text
+
+
 def verdict(result: CosimResult) -> list[str]:
     """Return the sentences under the table."""
     difference = result.difference
     stays = [STAYS] if any(layer.stays for layer in result.layers) else []
+    stays += [PARTS] if any(layer.is_part for layer in result.layers) else []
     if difference is None:
         layers = sum(layer.checked for layer in result.layers)
         runs = "" if result.inferences == 1 else f" in {result.inferences} inferences"

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,16 @@ from tiny_npu import (
     write_backend,
 )
 from trace_rules import read_trace
+from umakit.cli.cosim_text import wave_sentence
 
 import umakit
 from umakit import find_backend
 from umakit.devices import verilator
 from umakit.devices.designs import design_of, wiring
+from umakit.devices.waveforms import cycles_of
 from umakit.errors import BuildError
-from umakit.tools.cosim import cosim_model
+from umakit.tools.cosim import COMPILING, CosimDifference, cosim_model, wave_cycles
+from umakit.tools.cosim.layers import layers_of
 
 pytestmark = needs_verilator
 
@@ -403,9 +407,110 @@ def test_bugs_are_named(bug: str, tmp_path: Path) -> None:
     ), found  # fmt: skip
 
 
+def slow_design(folder: Path, cycles: int) -> Path:
+    """The design with an interrupt that is so many cycles late."""
+    last = "                    state <= IDLE;\n                    irq <= 1'b1;\n"
+    late = (
+        f"                    if (late != {cycles}) late <= late + 32'd1;\n"
+        "                    else begin\n"
+        f"                        late <= '0;\n{last}                    end\n"
+    )
+    rows = "    logic [31:0] row, row_address;"
+    changes = {rows: f"    logic [31:0] late = '0;\n{rows}", last: late}
+    return write_backend(folder, {DESIGN: changes})
+
+
+def test_a_slow_design_is_not_wrong(tmp_path: Path, uma: Said) -> None:
+    backend = slow_design(tmp_path, 20_000)
+    code, found = cosim(uma, backend, output=tmp_path / "out")
+    assert code == 0 and found["layers"][0]["rtl_cycles"] == 20_476
+    code, found = cosim(uma, backend, "--patience", "3000", output=tmp_path / "out")
+    assert code == 1 and found["difference"]["sentence"].endswith(
+        "no interrupt of the RTL within 3000 cycles, that of the model came after 522; if it is "
+        "only slow, give it more cycles with --patience"
+    )
+
+
+def test_the_waveform_of_a_lost_interrupt_shows_the_end(tmp_path: Path, uma: Said) -> None:
+    backend = slow_design(tmp_path, 20_000)
+    code, found = cosim(uma, backend, "--patience", "3000", output=tmp_path / "out")
+    difference = found["difference"]
+    assert code == 1 and difference["gave_up_cycle"] > difference["first_cycle"] + 3000
+    path = tmp_path / "out" / "difference.fst"
+    assert difference["wave_cycles"] == [0, difference["gave_up_cycle"]]
+    assert cycles_of(path.read_bytes())[1] == difference["gave_up_cycle"] - 1
+
+
+def test_a_waveform_of_a_long_wait_begins_with_the_command() -> None:
+    facts = {"first_cycle": 70, "last_cycle": 90, "gave_up_cycle": 5_000_000}
+    assert wave_cycles(facts, 20) == (70, 70 + 1_000_000 - 1)
+    assert wave_cycles({**facts, "gave_up_cycle": 900_000}, 20) == (20, 900_000)
+    assert wave_cycles({**facts, "last_cycle": None}, 20) is None
+    difference = CosimDifference(
+        "dense", "npu", "interrupt", "", facts, 0, "d.fst", wave_cycles=(70, 1_000_069)
+    )
+    assert wave_sentence(difference) == (
+        "Wrote d.fst: waveform of cycles 70 to 1,000,069; the last command begins in cycle 70, and "
+        "the RTL was given up in cycle 5,000,000, which is too late for the file"
+    )
+
+
+def test_a_contradicted_description_names_the_layer(tmp_path: Path, uma: Said) -> None:
+    changes = {'interrupt = "irq"': 'interrupt = "irq"\ninterrupt_level = "low"'}
+    backend = write_backend(tmp_path, {"accel.toml": changes})
+    code, _, err = uma("cosim", NETWORK, "-b", backend, "-o", tmp_path / "out")
+    assert code == 2 and "in layer dense, tile 0" in err and "interrupt_level" in err
+
+
+def test_a_bus_error_has_the_address(tmp_path: Path, uma: Said) -> None:
+    changes = {"row_address <= weights;": "row_address <= weights + 32'h0800_0000;"}
+    backend = write_backend(tmp_path, {DESIGN: changes})
+    code, found = cosim(uma, backend, output=tmp_path / "out")
+    assert code == 1 and found["difference"]["kind"] == "status"
+    assert re.search(
+        r"; the RTL accessed bus address 0x28[0-9a-f]{6}, which no buffer has",
+        found["difference"]["sentence"],
+    )
+
+
+def test_a_corrupted_layer_has_to_be_among_the_layers(tmp_path: Path, uma: Said) -> None:
+    command = ["cosim", NETWORK, "-b", STRAWBERRY, "-o", tmp_path / "out"]
+    code, _, err = uma(*command, "--corrupt", "conv1", "--layers", "dense")
+    assert (
+        code == 2
+        and (
+            "the RTL takes no part in conv1, the layer of --corrupt, which is not in --layers; add "
+            "conv1 to --layers, or choose one of dense"
+        )
+        in err
+    )
+
+
+def test_only_a_design_that_is_compiled_is_said_to_be(tmp_path: Path) -> None:
+    backend = find_backend(slow_design(tmp_path, 12_345))
+    for is_first in (True, False):
+        said: list[str] = []
+        cosim_model(NETWORK, [backend], progress=said.append)
+        assert (COMPILING in said) == is_first
+
+
+def test_the_time_left_is_told_once_a_third_is_done() -> None:
+    layers = [
+        {"name": name, "where": "npu", "macs": 1, "predicted_cycles": cycles}
+        for name, cycles in (("a", 10), ("b", 990), ("c", 1000))
+    ]
+    said: list[str] = []
+    design = SimpleNamespace(backend="npu")
+    tell = layers_of({"layers": layers}, [design], None, said.append)  # type: ignore[list-item]
+    for number in range(3):
+        tell({"layer": number, "checked": True, "rtl_cycles": 1})
+    assert [" s left" in each for each in said] == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (("--patience", "0"), "--patience"),
         (("--layers", "dens"), "no layer dens runs on an accelerator with a section [rtl]; write "
          "dense"),
         (("--layers", "conv1"), "no layer conv1 runs on an accelerator with a section [rtl]"),

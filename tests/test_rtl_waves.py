@@ -29,6 +29,7 @@ from umakit.cli.cosim_text import shortened
 
 import umakit
 from umakit import find_backend
+from umakit.testing.check import rounds
 
 pytestmark = needs_verilator
 
@@ -167,6 +168,38 @@ def test_a_design_that_never_answers_has_a_sentence_and_a_waveform(
     first, last = times(wave)
     assert first == 0 and last > 2 * CYCLES
     assert f"Wrote {wave}: waveform of tiny_npu, cycles 0 to" in err
+
+
+def test_a_varied_program_has_a_waveform(tmp_path: Path, uma: Said) -> None:
+    """Also where the interrupt is still raised at its end, which ends all waits at once."""
+    backend, file = write_backend(tmp_path), tmp_path / "program.fst"
+    code, out, _ = uma("check", backend, "--rtl", "--program", "0", "--wave", file)
+    said = " ".join(out.split())
+    assert code == 0 and f"Wrote {file}: waveform of tiny_npu, cycles 0 to 48" in said
+    assert file.stat().st_size > 1000
+
+
+def test_a_bus_error_of_a_drawn_layer_has_the_address(tmp_path: Path, uma: Said) -> None:
+    changes = {"row_address <= weights;": "row_address <= weights + 32'h0800_0000;"}
+    backend = write_backend(tmp_path, {DESIGN: changes})
+    code, out, _ = uma("check", backend, "--rtl", "--case", "qdense")
+    assert code == 1
+    said = " ".join(out.split())
+    assert re.search(r"status 8: bus error \(no buffer has bus address 0x28[0-9a-f]{6}\) in", said)
+
+
+def test_a_check_of_a_design_that_never_answers_ends(
+    tmp_path: Path, uma: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers are given up after cycles that follow from what their model takes."""
+    monkeypatch.setattr(rounds, "LEAST_CYCLES", 20_000)
+    monkeypatch.setattr(rounds, "MOST_TIMES", 10)
+    backend = write_backend(tmp_path, HANGS)
+    code, out, _ = uma("check", backend, "--rtl", "--seconds", "1", "--draws", "4")
+    assert code == 1
+    said = " ".join(out.split())
+    assert "the driver waits for the interrupt since its write of 0x1 to the register at" in said
+    assert re.search(r"and is given up after \d+ cycles, in cycle \d+", said)
 
 
 @SOAK

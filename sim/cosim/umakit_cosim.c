@@ -68,6 +68,7 @@ static void note_write(struct umakit_cosim *pair, uint32_t offset, uint32_t valu
 
     if (is_doorbell || (!pair->in_command && !pair->options.doorbells.is_set)) {
         moment->first_cycle = umakit_cosim_clock(&pair->rtl);
+        pair->model_began = umakit_cosim_clock(pair->model);
     }
     pair->in_command = true;
     moment->command += is_doorbell ? 1u : 0u;

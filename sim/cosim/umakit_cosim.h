@@ -28,7 +28,8 @@
  *   UMAKIT_COSIM_VOLATILE   offsets of registers that are not compared, such as running
  *                           counters and what reading changes; OFFSET:MASK for some bits
  *   UMAKIT_COSIM_CATCH_UP   cycles of the RTL's clock for a register to become equal, and
- *                           for an interrupt that the model raises soon (1,000,000)
+ *                           for an interrupt that the model raises; 4 times what the model took
+ *                           if that is more. Unset: 1,000,000, or 1,000 times what it took
  *   UMAKIT_COSIM_IDLE       offset of a register that nothing changes and whose reading does
  *                           nothing, such as an ID: the model reads it until its accesses have
  *                           taken as long as those of the RTL, whose bus is slower. Cycles of

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "umakit_cosim_internal.h"
 
@@ -242,6 +243,24 @@ static bool is_still(const struct answers *answers, uint32_t value, uint32_t agr
     return ((value ^ agreed) & answers->compared) == 0u;
 }
 
+/* Cycles that the RTL may take where the model took `taken`: being slower is not wrong. */
+static uint64_t allowed(const struct umakit_cosim *pair, uint64_t taken)
+{
+    const uint64_t times = pair->options.times;
+    const uint64_t slower = taken > UINT32_MAX / times ? UINT32_MAX : times * taken;
+
+    return slower > pair->options.catch_up ? slower : pair->options.catch_up;
+}
+
+/* Whether the model's value is other than what the driver has written, after work began. */
+static bool is_status(const struct umakit_cosim *pair, const struct umakit_cosim_register *entry,
+                      const struct answers *answers)
+{
+    return pair->has_mapped &&
+           !(entry->has_been_written &&
+             ((entry->written ^ answers->model) & answers->compared) == 0u);
+}
+
 /* Then each gets time in turn, as it is seldom certain who is behind. If the driver has only read
  * since both agreed, it is who still has that value, and gets more; a write may change any register,
  * such as the space of a queue. Slices grow, so that who is not behind waits in vain for as
@@ -255,6 +274,9 @@ static void catch_up(struct umakit_cosim *pair, struct answers *answers,
     const bool is_model_still = is_known && is_still(answers, answers->model, entry->agreed);
     uint64_t slice;
 
+    if (is_status(pair, entry, answers)) {
+        patience.cycles = allowed(pair, cycles_since(pair->model, pair->model_began));
+    }
     level(pair, answers, &patience);
     for (slice = FIRST_SLICE; !agree(answers) && pair->rtl.failure[0] == '\0' &&
                               (patience.cycles > 0u || patience.reads > 0u);
@@ -262,15 +284,6 @@ static void catch_up(struct umakit_cosim *pair, struct answers *answers,
         try_rtl(pair, answers, &patience, is_rtl_still ? MORE * slice : slice);
         try_model(pair, answers, &patience, is_model_still ? MORE * slice : slice);
     }
-}
-
-/* Whether the model's value is other than what the driver has written, after work began. */
-static bool is_status(const struct umakit_cosim *pair, const struct umakit_cosim_register *entry,
-                      const struct answers *answers)
-{
-    return pair->has_mapped &&
-           !(entry->has_been_written &&
-             ((entry->written ^ answers->model) & answers->compared) == 0u);
 }
 
 static void differ(struct umakit_cosim *pair, const struct umakit_cosim_register *entry,
@@ -288,6 +301,13 @@ static void differ(struct umakit_cosim *pair, const struct umakit_cosim_register
     (void)snprintf(difference.what, sizeof(difference.what),
                    "the register at 0x%" PRIx32 " is 0x%08" PRIx32 ", expected 0x%08" PRIx32,
                    answers->offset, answers->rtl, answers->model);
+    if (pair->rtl.unresolved > pair->model->unresolved) {
+        const size_t used = strlen(difference.what);
+
+        (void)snprintf(difference.what + used, sizeof(difference.what) - used,
+                       "; the RTL accessed bus address 0x%08" PRIx32 ", which no buffer has",
+                       pair->rtl.unresolved_address);
+    }
     umakit_cosim_differ(pair, &difference);
 }
 
@@ -355,15 +375,17 @@ static bool wait_on_rtl(struct umakit_cosim *pair, uint64_t limit)
 }
 
 static void differ_by_interrupt(struct umakit_cosim *pair, const char *late,
-                                const char *early, uint64_t limit, uint64_t after)
+                                const char *early, uint64_t limit, uint64_t after,
+                                const char *why)
 {
     struct umakit_cosim_difference difference = {.kind = "interrupt",
-                                                 .moment = &pair->moment};
+                                                 .moment = &pair->moment,
+                                                 .gave_up = umakit_cosim_clock(&pair->rtl)};
 
     (void)snprintf(difference.what, sizeof(difference.what),
-                   "no interrupt of the %s within %" PRIu64 " cycles, that of the %s came after "
+                   "no interrupt of the %s within %" PRIu64 " cycles%s, that of the %s came after "
                    "%" PRIu64,
-                   late, limit, early, after);
+                   late, limit, why, early, after);
     umakit_cosim_differ(pair, &difference);
 }
 
@@ -375,14 +397,11 @@ static bool wait_on_model(struct umakit_cosim *pair, uint64_t cycles)
 /* The RTL, once the model's wait has ended after `taken` cycles. */
 static bool follow(struct umakit_cosim *pair, uint64_t cycles, uint64_t taken, bool is_raised)
 {
-    uint64_t limit = pair->options.catch_up;
+    uint64_t limit = is_raised ? allowed(pair, taken) : pair->options.catch_up;
     uint64_t before;
     uint64_t after;
     bool is_raised_in_rtl;
 
-    if (is_raised && 4u * taken > limit) {
-        limit = 4u * taken;
-    }
     limit = least(least(limit, cycles), UINT32_MAX);
     before = umakit_cosim_clock(&pair->rtl);
     is_raised_in_rtl = wait_on_rtl(pair, limit);
@@ -395,12 +414,13 @@ static bool follow(struct umakit_cosim *pair, uint64_t cycles, uint64_t taken, b
         if (before != UMAKIT_UNKNOWN && after > 2u * taken) {
             pair->moment.last_cycle = before + 2u * taken; /* the rest is idle */
         }
-        differ_by_interrupt(pair, "RTL", "model", limit, taken);
+        differ_by_interrupt(pair, "RTL", "model", limit, taken,
+                            limit == cycles ? ", as long as the driver waits" : "");
     } else if (!is_raised && is_raised_in_rtl) {
         limit = 4u * after > pair->options.catch_up ? 4u * after : pair->options.catch_up;
         is_raised = wait_on_model(pair, limit);
         if (umakit_cosim_check(pair) && !is_raised) {
-            differ_by_interrupt(pair, "model", "RTL", cycles + limit, after);
+            differ_by_interrupt(pair, "model", "RTL", cycles + limit, after, "");
         }
     }
     return is_raised;

@@ -29,6 +29,7 @@ struct umakit_cosim_options {
     struct umakit_cosim_list not_compared;
     uint32_t tiles;        /* UINT32_MAX: all */
     uint64_t catch_up;     /* cycles */
+    uint64_t times;        /* that the RTL may take as long as the model */
     uint32_t corrupt;      /* layer; UINT32_MAX: none */
     uint32_t idle;         /* register; UINT32_MAX: none */
     char *wave;            /* file; NULL: no waveform */
@@ -106,6 +107,7 @@ struct umakit_cosim_difference {
     bool has_values;
     uint64_t expected;
     uint64_t found;
+    uint64_t gave_up; /* of a missing interrupt: the RTL's clock when it was given up */
     char what[256]; /* the end of the sentence */
 };
 
@@ -140,6 +142,7 @@ struct umakit_cosim {
     bool has_given_up; /* its last wait ended without an interrupt, on both sides */
     bool in_command;   /* a register was written since the last completion */
     bool has_mapped;
+    uint64_t model_began;  /* the model's clock when the command began */
     uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
     uint64_t written_before; /* by the RTL, when memory was compared last */

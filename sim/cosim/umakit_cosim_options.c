@@ -10,7 +10,11 @@
 
 #include "umakit_cosim_internal.h"
 
+/* Without UMAKIT_COSIM_CATCH_UP a design may be so many times slower than its model; with it,
+ * only the cycles that it says, or a few times what the model took. */
 #define CATCH_UP_CYCLES 1000000u
+#define TIMES 1000u
+#define TIMES_OF_GIVEN 4u
 
 static char sentence[256];
 
@@ -141,7 +145,8 @@ const char *umakit_cosim_read_options(struct umakit_cosim_options *options,
     const char *wrong;
 
     *options = (struct umakit_cosim_options){
-        .tiles = UINT32_MAX, .catch_up = CATCH_UP_CYCLES, .corrupt = UINT32_MAX, .idle = UINT32_MAX};
+        .tiles = UINT32_MAX, .catch_up = CATCH_UP_CYCLES, .times = TIMES,
+        .corrupt = UINT32_MAX, .idle = UINT32_MAX};
     wrong = read_list("UMAKIT_COSIM_LAYERS", &options->layers);
     if (wrong == NULL) {
         wrong = read_list("UMAKIT_COSIM_DOORBELLS", &options->doorbells);
@@ -154,6 +159,7 @@ const char *umakit_cosim_read_options(struct umakit_cosim_options *options,
     }
     if (wrong == NULL) {
         wrong = read_one("UMAKIT_COSIM_CATCH_UP", UINT32_MAX, &options->catch_up);
+        options->times = getenv("UMAKIT_COSIM_CATCH_UP") == NULL ? TIMES : TIMES_OF_GIVEN;
     }
     if (wrong == NULL) {
         wrong = read_small("UMAKIT_COSIM_CORRUPT", &options->corrupt);

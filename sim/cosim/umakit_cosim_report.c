@@ -29,7 +29,8 @@
  * umakit_host_fail of the RTL. Accesses and commands count from 1, in the layer; tiles are
  * those that had ended. The cycles are of the RTL's clock after so many resets: from the
  * command's begin to when the difference was seen first; of a register, to when the RTL
- * changed it last; of an interrupt that is missing, to twice as long as the model took.
+ * changed it last; of an interrupt that is missing, to twice as long as the model took, and
+ * "gave_up_cycle" is when the RTL was given up.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -206,6 +207,9 @@ static void put_difference(const struct umakit_cosim *pair,
     put_last_writes(moment);
     put_number("first_cycle", moment->first_cycle);
     put_number("last_cycle", moment->last_cycle);
+    if (strcmp(difference->kind, "interrupt") == 0) {
+        put_number("gave_up_cycle", difference->gave_up);
+    }
     put_number("resets", pair->resets);
     (void)fputs(", ", file);
     put_text("sentence", sentence);

@@ -267,36 +267,55 @@ static bool has_other_mistake(struct pair *pair, const struct umakit_programs_pr
     return outcome_of(pair, &alone, &again) != DIFFERENT;
 }
 
+/* From its next reset on the RTL writes a waveform, each reset anew: of a run in which the RTL fails
+ * there is no repetition. */
+static void begin_wave(struct pair *pair)
+{
+    const char *const file = getenv("UMAKIT_RTL_WAVE");
+    const char *const most = getenv("UMAKIT_RTL_WAVE_CYCLES");
+    const uint64_t last = most == NULL ? UINT64_MAX : (uint64_t)strtoull(most, NULL, 10);
+
+    if (file != NULL && pair->trace != NULL) {
+        (void)pair->trace(file, 0u, last - 1u);
+    }
+}
+
 /* Repeat the RTL's run with a waveform. */
 static void write_wave(struct pair *pair, const struct umakit_programs_program *program,
                        bool is_patient)
 {
     const char *const file = getenv("UMAKIT_RTL_WAVE");
-    const char *const most = getenv("UMAKIT_RTL_WAVE_CYCLES");
-    const uint64_t last = most == NULL ? UINT64_MAX : (uint64_t)strtoull(most, NULL, 10);
     struct umakit_programs_run run;
     uint64_t clock;
 
-    if (file == NULL || pair->trace == NULL) {
+    if (file == NULL || pair->trace == NULL || umakit_simulator_failure(&pair->rtl)[0] != '\0') {
         return;
     }
     (void)run_model(pair, program, pair->first, usual[0]); /* its notes, if another run had them */
-    (void)pair->trace(file, 0u, last - 1u);
     (void)run_rtl(pair, program, &run, is_patient);
     clock = umakit_programs_clock(&run);
     (void)pair->trace(file, 0u, clock == UMAKIT_UNKNOWN || clock == 0u ? 0u : clock - 1u);
     umakit_programs_pass(&run, 2u); /* closes the file */
+    (void)umakit_device_read32(run.device, 0u); /* where an interrupt ends all waits at once */
+    (void)umakit_device_read32(run.device, 0u);
 }
 
 static void run_program(struct pair *pair, const struct umakit_programs_program *program)
 {
     struct umakit_programs_run run = {.is_rtl = true};
-    enum outcome outcome = outcome_of(pair, program, &run);
-    const uint64_t cycles = outcome == EQUAL ? umakit_programs_clock(&run) : 0u;
-    const bool has_error = pair->first->end != UMAKIT_PROGRAMS_OK;
+    enum outcome outcome;
+    uint64_t cycles;
+    bool has_error;
 
+    begin_wave(pair);
+    outcome = outcome_of(pair, program, &run);
+    cycles = outcome == EQUAL ? umakit_programs_clock(&run) : 0u;
+    has_error = pair->first->end != UMAKIT_PROGRAMS_OK;
     if (outcome == DIFFERENT && has_other_mistake(pair, program, &run)) {
         outcome = DEPENDS_ON_TIME;
+    }
+    if (outcome == EQUAL || outcome == DIFFERENT) {
+        write_wave(pair, program, run.is_patient); /* who reads the answer may end the process */
     }
     switch (outcome) {
     case EQUAL:
@@ -318,9 +337,6 @@ static void run_program(struct pair *pair, const struct umakit_programs_program 
     case DIFFERENT:
         answer_difference(pair, program, &run);
         break;
-    }
-    if (outcome == EQUAL || outcome == DIFFERENT) {
-        write_wave(pair, program, run.is_patient);
     }
 }
 

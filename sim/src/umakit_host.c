@@ -20,12 +20,20 @@ static bool is_refused(umakit_host *host, uint32_t address, size_t bytes)
            umakit_simulator_bus_refuses(host, address, bytes, &refused);
 }
 
+static void note_unresolved(umakit_host *host, int status, uint32_t address)
+{
+    if (status != UMAKIT_OK) {
+        ++host->unresolved;
+        host->unresolved_address = address;
+    }
+}
+
 int umakit_host_read(umakit_host *host, uint32_t address, size_t bytes, void *to)
 {
     const void *memory = NULL;
     int status = umakit_simulator_resolve(host, address, bytes, UMAKIT_TO_DEVICE, &memory);
 
-    host->unresolved += status == UMAKIT_OK ? 0u : 1u;
+    note_unresolved(host, status, address);
     if (status == UMAKIT_OK && is_refused(host, address, bytes)) {
         status = UMAKIT_BUS_ERROR;
     }
@@ -40,7 +48,7 @@ int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const v
     const void *memory = NULL;
     int status = umakit_simulator_resolve(host, address, bytes, UMAKIT_FROM_DEVICE, &memory);
 
-    host->unresolved += status == UMAKIT_OK ? 0u : 1u;
+    note_unresolved(host, status, address);
     if (status == UMAKIT_OK && is_refused(host, address, bytes)) {
         status = UMAKIT_BUS_ERROR;
     }

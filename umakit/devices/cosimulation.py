@@ -81,6 +81,8 @@ class Choice:
         idle: offset of a register of all backends whose reading does nothing; None if unknown.
         corrupted: number of a layer whose expected values are changed on purpose; None for none.
         pauses: seed of pauses of the memory bus, with other values in front of resets; 0 for none.
+        patience: cycles of the RTL after which a command that the model has ended is given up;
+            None for those that follow from what the model took.
         window: what a waveform is written of; None for none.
     """
 
@@ -91,6 +93,7 @@ class Choice:
     idle: int | None = None
     corrupted: int | None = None
     pauses: int = 0
+    patience: int | None = None
     window: Window | None = None
 
 
@@ -303,7 +306,9 @@ def run_cosimulation(
             text = said.read()
     difference = next((each["difference"] for each in records if "difference" in each), None)
     if difference is not None and DESCRIBED in difference["sentence"]:
-        raise stop_error(difference["sentence"])
+        number = int(difference["layer"])
+        name = description["layers"][number]["name"]
+        raise stop_error(difference["sentence"].replace(f"in layer {number},", f"in layer {name},"))
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
         raise stop_error(_failure(process.returncode, text))
@@ -319,6 +324,8 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         found["UMAKIT_COSIM_TILES"] = str(choice.tiles)
     if choice.corrupted is not None:
         found["UMAKIT_COSIM_CORRUPT"] = str(choice.corrupted)
+    if choice.patience is not None:
+        found["UMAKIT_COSIM_CATCH_UP"] = str(choice.patience)
     if choice.idle is not None:
         found["UMAKIT_COSIM_IDLE"] = str(choice.idle)
     if choice.pauses:

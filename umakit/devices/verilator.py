@@ -210,16 +210,12 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
     Raises:
         BuildError: Verilator or the C++ compiler is missing, or refuses the design.
     """
-    version, root = verilator()
-    compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
-    key = repr([version, compiler, CXX_FLAGS, SPEED, is_traced]).encode() + files.digest()
-    key += MESSAGES.read_bytes()
-    name = f"{files.top}-{hashlib.sha256(key).hexdigest()[:24]}"
-    folder = cache_folder("rtl")
-    found = Verilated(files.top, folder / name, root / "include", is_traced)
+    found = _cached(files, is_traced)
     if (found.folder / ARCHIVE).exists():
         os.utime(found.folder)
         return found
+    compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
+    folder, name = found.folder.parent, found.folder.name
     _delete_old(folder)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         built = Path(temporary) / name
@@ -229,6 +225,25 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
         if not found.folder.exists():  # another process may have been faster
             built.replace(found.folder)
     return found
+
+
+def is_verilated(files: DesignFiles, *, is_traced: bool = False) -> bool:
+    """Return whether the user's cache has a design, so that nothing of it is compiled.
+
+    Raises:
+        BuildError: Verilator or the C++ compiler is missing.
+    """
+    return (_cached(files, is_traced).folder / ARCHIVE).exists()
+
+
+def _cached(files: DesignFiles, is_traced: bool) -> Verilated:
+    """Return a design as it is in the user's cache once it is compiled."""
+    version, root = verilator()
+    compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
+    key = repr([version, compiler, CXX_FLAGS, SPEED, is_traced]).encode() + files.digest()
+    key += MESSAGES.read_bytes()
+    name = f"{files.top}-{hashlib.sha256(key).hexdigest()[:24]}"
+    return Verilated(files.top, cache_folder("rtl") / name, root / "include", is_traced)
 
 
 SPEED = ("-O3", "--x-assign", "unique", "--x-initial", "unique", "--output-split", "20000")

@@ -130,6 +130,7 @@ class WaveFile:
         force: whether a file that something else wrote is replaced too.
         inputs: files and folders that the command reads.
         written: what was written; None if nothing was, or not yet.
+        why: why nothing is written.
     """
 
     path: Path
@@ -137,13 +138,14 @@ class WaveFile:
     force: bool = False
     inputs: list[Path] = field(default_factory=list)
     written: WrittenWave | None = None
+    why: str = "the design had no cycle there"
 
     @property
     def sentence(self) -> str:
         """What was written, for the user, or that nothing was."""
         if self.written is not None:
             return self.written.sentence
-        return f"{self.path} was not written: the design had no cycle there"
+        return f"{self.path} was not written: {self.why}"
 
     def check(self) -> None:
         """Refuse the file before anything is compiled.

@@ -170,6 +170,7 @@ struct umakit_device {
     struct umakit_simulator_counters counters;
     struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
     uint64_t unresolved; /* accesses of the simulator that no window has, or of another direction */
+    uint32_t unresolved_address; /* that of the last of them */
     uint32_t map_alignment; /* what mapped memory is a multiple of */
     uint32_t scatter; /* seed of the places of buffers in their slots; 0: at the begin */
     struct umakit_fault_slot faults[UMAKIT_FAULT_COUNT];

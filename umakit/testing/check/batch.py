@@ -251,7 +251,8 @@ def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
     batch.rounds = planned_rounds(description["layers"], batch.program.devices, len(batch.members))
     if batch.program.runs_rtl:
         timeout = _choose_rounds(batch, RTL_FACTOR * timeout)
-    batch.runs = batch.program.run(batch.inputs, batch.rounds, timeout)
+    if not batch.runs:
+        batch.runs = batch.program.run(batch.inputs, batch.rounds, timeout)
     first = batch.runs[0]
     if first.status != 0 or first.failure:
         _note_stop(batch, first)
@@ -273,11 +274,14 @@ def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
 
 
 def _choose_rounds(batch: Batch, timeout: float) -> float:
-    """Leave out faults that would take long on RTL; returns a time limit of what is left."""
+    """Leave out faults that would take long on RTL; returns a time limit of what is left.
+
+    Runs that stop are kept, as they may have taken as long as they may.
+    """
     started = time.monotonic()
     runs = batch.program.run(batch.inputs, batch.rounds[:FIRST_FAULT], timeout)
-    if runs[-1].stopped:
-        batch.rounds = batch.rounds[:FIRST_FAULT]
+    if any(run.stopped or run.failure for run in runs):
+        batch.rounds, batch.runs = batch.rounds[:FIRST_FAULT], runs
         return timeout
     seconds = time.monotonic() - started
     of_faults = range(FIRST_FAULT, len(batch.rounds), ROUNDS_OF_FAULT)

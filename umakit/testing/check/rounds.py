@@ -50,7 +50,12 @@ COUNTERS = (
 UNKNOWN = 2**64 - 1
 
 ROUND, LAYER, RESULT, DIFFERS, DAMAGED, MEASURED = range(1, 7)
-EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED = range(7, 14)
+EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED, UNRESOLVED = range(7, 15)
+
+
+LEAST_CYCLES, MOST_TIMES = 1_000_000, 1000
+"""Cycles after which a design that does not answer is given up, and how many times what the largest
+layer is predicted to take they are at least."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,10 @@ class Rounds:
         with temporary_folder("umakit-check-") as folder:
             (folder / "inputs").write_bytes(self._given(inputs, rounds))
             try:
-                ended = execute(self._device, self._program, ["inputs", "outputs"], folder, timeout)
+                ended = execute(
+                    self._device, self._program, ["inputs", "outputs"], folder, timeout,
+                    environment={"UMAKIT_RTL_CYCLES": str(self._most_cycles())},
+                )  # fmt: skip
                 if ended.returncode != 0:
                     raise DeviceError(f"the program failed: {ended.stderr.strip()}")
             except DeviceError as error:
@@ -164,6 +172,14 @@ class Rounds:
                 raise DeviceError(ending, where=self._device.name)
             found[-1].stopped = ending
         return found
+
+    def _most_cycles(self) -> int:
+        """Return the cycles after which a design that does not answer is given up."""
+        most = max(
+            (int(each.get("predicted_cycles") or each["macs"] or 1) for each in self._layers),
+            default=0,
+        )
+        return max(LEAST_CYCLES, MOST_TIMES * most)
 
     def place(self, run: RoundRun) -> str:
         """Return the layer in which a run stopped."""
@@ -327,6 +343,9 @@ class Rounds:
             run.failure = content.decode(errors="replace")
         elif tag == MEANING:
             run.meaning = content.decode(errors="replace")
+        elif tag == UNRESOLVED:
+            (address,) = struct.unpack("=I", content)
+            run.meaning += f" (no buffer has bus address 0x{address:08x})"
         elif tag == ENDED:
             run.status = struct.unpack("=i", content)[0]
 

@@ -20,7 +20,13 @@ from umakit.testing.programs.building import build_programs
 from umakit.testing.programs.facts import Facts, contradiction, facts_of
 from umakit.testing.programs.recording import Recording
 from umakit.testing.programs.replay import Answer, Replay
-from umakit.testing.programs.report import NO_LAYER, ONLY_RTL, ProgramReport, ProgramsDifference
+from umakit.testing.programs.report import (
+    NO_LAYER,
+    ONLY_RTL,
+    SKIPPED,
+    ProgramReport,
+    ProgramsDifference,
+)
 from umakit.testing.programs.sentences import change_text, difference_text, place_of
 from umakit.testing.programs.variation import Program, drawn_program
 from umakit.testing.programs.verdicts import MAP, verdict
@@ -107,16 +113,23 @@ def check_programs(
     with Replay(program, facts, folder) as replay:
         search = _Search(replay, facts, recording, wanted, report)
         search.run(tell)
-    if is_traced and search.last is not None:
+    if wanted.wave is not None and search.last is not None:
         tell("writing the waveform")
-        wave = Wave(backend.target_name)
-        with (
-            written_wave(wanted.wave, wave, folder) as environment,
-            Replay(program, facts, folder, environment) as replay,
-        ):
-            replay.run([search.last])
+        _write_wave(wanted.wave, Wave(backend.target_name), program, facts, folder, search.last)
     report.seconds = time.monotonic() - started
     return report
+
+
+def _write_wave(
+    file: WaveFile, wave: Wave, program: Path, facts: Facts, folder: Path, last: Program
+) -> None:
+    """Run a varied program once more with a waveform, unless it is one that is not compared."""
+    with written_wave(file, wave, folder) as environment:
+        with Replay(program, facts, folder, environment) as replay:
+            outcome = replay.run([last])[0].outcome
+        if outcome in SKIPPED:
+            file.why = f"the program is not compared, as it would {SKIPPED[outcome]}"
+            Path(environment["UMAKIT_RTL_WAVE"]).unlink(missing_ok=True)
 
 
 class _Search:

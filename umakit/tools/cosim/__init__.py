@@ -23,6 +23,8 @@ from umakit.devices.cosimulation import (
     run_cosimulation,
 )
 from umakit.devices.designs import Design, designs_for
+from umakit.devices.verilator import is_verilated
+from umakit.devices.waveforms import MOST_WAVE_CYCLES
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
 from umakit.pipeline import (
@@ -51,6 +53,8 @@ WINDOW_CYCLES = 100
 
 MOST_WINDOW = 50_000
 """Maximum length of a waveform in cycles; of a longer layer it has the end."""
+
+COMPILING = "compiling the RTL with Verilator, once for each version of its files"
 
 Tell = Callable[[str], None]
 
@@ -82,6 +86,7 @@ def cosim_model(
     jobs: int = 1,
     corrupt: str | None = None,
     pauses: int = 0,
+    patience: int | None = None,
     most: int | None = 1,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     rounding: str | None = None,
@@ -105,6 +110,9 @@ def cosim_model(
         jobs: number of processes, each with a share of the layers.
         corrupt: name of a layer in which a byte that is expected is changed, which has to be found.
         pauses: seed of pauses of the memory bus, which results do not depend on; 0 for none.
+        patience: cycles of the RTL after which a command that the model has ended is given up, or 4
+            times what the model took if that is more; default: 1,000 times that, and 1,000,000 at
+            least.
         most: maximum number of inferences; None for all.
         input_shapes, rounding, options: as in `umakit.compile_model`.
         files: where the waveform and the inputs of a difference are written; None: nowhere.
@@ -120,8 +128,8 @@ def cosim_model(
     is_partial = bool(layers) or sample is not None or jobs > 1
     network = import_network(source, input_shapes=input_shapes, rounding=rounding)
     request = _Request(
-        network, backends, designs, inputs, tuple(layers), sample, jobs, corrupt, pauses, most,
-        files, timeout, progress,
+        network, backends, designs, inputs, tuple(layers), sample, jobs, corrupt, pauses,
+        patience, most, files, timeout, progress,
     )  # fmt: skip
     options = options or ExportOptions()
     # Layers that the RTL does not run leave nothing in its memories for later ones.
@@ -166,6 +174,7 @@ class _Request:
     jobs: int
     corrupt: str | None
     pauses: int
+    patience: int | None
     most: int | None
     files: CosimFiles | None
     timeout: float | None
@@ -198,11 +207,11 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
             doorbells={each.backend: doorbells_of(by_name[each.backend]) for each in designs},
             idle=idle_register(by_name[designs[0].backend]) if len(designs) == 1 else None,
             pauses=request.pauses,
-            corrupted=None
-            if request.corrupt is None
-            else _numbers(description, designs, [request.corrupt])[0],
+            patience=request.patience,
+            corrupted=_corrupted(description, designs, request.corrupt, layers),
         )
-        progress("compiling the RTL with Verilator, once for each version of its files")
+        is_cached = all(is_verilated(each.files) for each in designs)
+        progress("building the program" if is_cached else COMPILING)
         program = build_cosimulation(library.path, designs)
         session = _Session(library.path, designs, choice, request.timeout)
         inferences = _inferences(network.model, request.inputs, request.most)
@@ -214,7 +223,9 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
                 progress("running again for the waveform")
                 inference = inferences[named.inference]
                 arrays = _arrays(description, inference)
-                wave = _wave(session, named, arrays, folder, _begin(result, named))
+                cycles = wave_cycles(named.facts, _begin(result, named))
+                named = replace(named, wave_cycles=cycles)
+                wave = _wave(session, named, arrays, folder)
                 named = replace(
                     named,
                     inputs=request.files.write_inputs(inference),
@@ -247,6 +258,28 @@ def _numbers(
                 fix=f"write {near}" if near else f"the layers are {', '.join(there)}",
             )
     return tuple(there[name] for name in dict.fromkeys(names or there))
+
+
+def _corrupted(
+    description: Mapping[str, Any],
+    designs: Sequence[Design],
+    name: str | None,
+    layers: Sequence[str],
+) -> int | None:
+    """Return the number of the layer of --corrupt.
+
+    Raises:
+        InputError: there is no such layer, or the RTL takes no part in it.
+    """
+    if name is None:
+        return None
+    (number,) = _numbers(description, designs, [name])
+    if layers and name not in layers:
+        raise InputError(
+            f"the RTL takes no part in {name}, the layer of --corrupt, which is not in --layers",
+            fix=f"add {name} to --layers, or choose one of {', '.join(layers)}",
+        )
+    return number
 
 
 def _inferences(
@@ -288,12 +321,22 @@ def _compare(
                 layer=name,
                 backend=first["backend"],
                 kind=first["kind"],
-                sentence=re.sub(r"in layer \d+", f"in layer {name}", first["sentence"], count=1),
+                sentence=_sentence(first, name),
                 facts=first,
                 inference=number,
             )
             return CosimResult(layers, difference, number + 1, seconds)
     return CosimResult(layers, None, len(inferences), seconds)
+
+
+SLOW = "; if it is only slow, give it more cycles with --patience"
+
+
+def _sentence(found: Mapping[str, Any], layer: str) -> str:
+    """Return what differs, with the layer's name, and what to do if the RTL is only slow."""
+    what = re.sub(r"in layer \d+", lambda match: f"in layer {layer}", found["sentence"], count=1)
+    is_late = found["kind"] == "status" or "no interrupt of the RTL" in what
+    return what + SLOW if is_late else what
 
 
 def _runs(
@@ -338,20 +381,42 @@ def _begin(result: CosimResult, difference: CosimDifference) -> int:
     return sum(each.rtl_cycles or 0 for each in before if each.name != difference.layer)
 
 
+def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
+    """Return the first and the last cycle of the waveform of a difference.
+
+    That of a missing interrupt goes to where the RTL was given up, as far as that is near enough,
+    so that it shows where the design hangs.
+
+    Args:
+        facts: of the difference.
+        begin: cycle in which the layer began.
+
+    Returns:
+        The cycles; None if the design's clock is not known.
+    """
+    if facts["last_cycle"] is None or facts["first_cycle"] is None:
+        return None
+    last = int(facts["last_cycle"]) + WINDOW_CYCLES
+    gave_up = facts.get("gave_up_cycle")
+    if gave_up is None:
+        return max(begin, last - MOST_WINDOW), last
+    is_long = int(gave_up) - begin >= MOST_WAVE_CYCLES
+    first = max(begin, int(facts["first_cycle"])) if is_long else begin
+    return first, min(int(gave_up), first + MOST_WAVE_CYCLES - 1)
+
+
 def _wave(
     session: _Session,
     difference: CosimDifference,
     arrays: Mapping[str, npt.NDArray[Any]],
     folder: Path,
-    begin: int,
 ) -> bytes:
-    """Run again with a waveform from the layer's begin to the difference; return the content of
-    the file, which is empty if the design's clock is not known."""
+    """Run again with a waveform of the difference's cycles; return the content of the file, which
+    is empty if the design's clock is not known."""
     facts = difference.facts
-    if facts["last_cycle"] is None or facts["first_cycle"] is None:
+    if difference.wave_cycles is None:
         return b""
-    last = int(facts["last_cycle"]) + WINDOW_CYCLES
-    first = max(begin, last - MOST_WINDOW)
+    first, last = difference.wave_cycles
     layers = session.choice.layers
     if layers is not None:
         layers = tuple(number for number in layers if number <= int(facts["layer"]))

@@ -13,6 +13,15 @@ from umakit.devices.cosimulation import Choice, CosimulationRun
 from umakit.devices.designs import Design
 from umakit.tools.cosim.result import CosimLayer
 
+TOLD_FROM = 1 / 3
+"""Share of the work that is done before the remaining time is told: what starts the program counts
+much before."""
+
+
+def work_of(layer: Mapping[str, Any]) -> int:
+    """Return how long a layer takes beside others: its predicted cycles, or multiplications."""
+    return int(layer.get("predicted_cycles") or layer["macs"] or 1)
+
 
 def parts_of(description: Mapping[str, Any], choice: Choice, jobs: int) -> list[Choice]:
     """Return a choice for each process, with layers that take about as long altogether.
@@ -27,8 +36,7 @@ def parts_of(description: Mapping[str, Any], choice: Choice, jobs: int) -> list[
     described = description["layers"]
 
     def cost(number: int) -> int:
-        layer = described[number]
-        return int(layer.get("predicted_cycles") or layer["macs"] or 1)
+        return work_of(described[number])
 
     shares: list[list[int]] = [[] for _ in range(min(jobs, len(choice.layers)) or 1)]
     for number in sorted(choice.layers, key=cost, reverse=True):
@@ -50,7 +58,7 @@ def layers_of(
         for number, layer in enumerate(described)
         if layer["where"] in answering and (chosen is None or number in chosen)
     ]
-    macs = {number: int(described[number]["macs"]) + 1 for number in numbers}
+    works = {number: work_of(described[number]) for number in numbers}
     started, lock = time.monotonic(), threading.Lock()
     done: dict[int, int] = {}
 
@@ -61,16 +69,16 @@ def layers_of(
                 name = described[int(now["layer"])]["name"]
                 progress(f"{name}: {int(now['rtl_cycles']):,} cycles of the RTL")
             number = record.get("layer")
-            if not record.get("checked") or number not in macs:
+            if not record.get("checked") or number not in works:
                 return
             done[number] = done.get(number, 0) + int(record["rtl_cycles"] or 0)
             seconds = time.monotonic() - started
             rate = sum(done.values()) / seconds if seconds > 0 else 0
-            share = sum(macs[each] for each in done) / sum(macs.values())
-            left = seconds / share - seconds
+            share = sum(works[each] for each in done) / sum(works.values())
+            left = f", about {seconds / share - seconds:,.0f} s left" if share >= TOLD_FROM else ""
             progress(
                 f"{described[number]['name']}: {len(done)} of {len(numbers)} layers, "
-                f"{rate:,.0f} cycles/s, about {left:,.0f} s left"
+                f"{rate:,.0f} cycles/s{left}"
             )
 
     return tell

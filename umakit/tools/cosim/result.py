@@ -88,6 +88,7 @@ class CosimDifference:
         inference: number of the inference.
         wave: path of the waveform; empty if none was written.
         inputs: path of the inputs of the inference; empty if they were not written.
+        wave_cycles: the first and the last cycle that a waveform has; None if that is unknown.
     """
 
     layer: str
@@ -98,6 +99,7 @@ class CosimDifference:
     inference: int
     wave: str = ""
     inputs: str = ""
+    wave_cycles: tuple[int, int] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the difference for other programs."""
@@ -109,6 +111,7 @@ class CosimDifference:
             "sentence": self.sentence,
             "inference": self.inference,
             "wave": self.wave or None,
+            "wave_cycles": self.wave_cycles if self.wave else None,
             "inputs": self.inputs or None,
         }
 

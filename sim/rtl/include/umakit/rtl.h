@@ -107,6 +107,7 @@ public:
         bench_.has_answered = true;
         has_been_written_ = true;
         last_write_ = bench_.cycle;
+        write_ = access_;
     }
 
     bool wait(std::uint64_t cycles)
@@ -196,6 +197,17 @@ private:
         }
     }
 
+    [[gnu::cold]] void fail_idle()
+    {
+        bench_.fail("the driver %s%s since its write of 0x%x to the register at offset 0x%x in cycle "
+                    "%llu, and is given up after %llu cycles",
+                    is_waiting_ ? "waits" : "reads registers",
+                    is_waiting_ && HAS_INTERRUPT ? " for the interrupt" : "",
+                    unsigned(write_.value), unsigned(write_.offset),
+                    static_cast<unsigned long long>(write_.cycle),
+                    static_cast<unsigned long long>(limit_.cycles));
+    }
+
     bool is_interrupted()
     {
         return (get(Design::interrupt(model_)) != 0) == Design::interrupt_level;
@@ -223,6 +235,9 @@ private:
         }
         if (bench_.cycle % CYCLES_BETWEEN_LOOKS == 0 && limit_.is_over()) {
             fail_late();
+        } else if (limit_.cycles != 0 && has_been_written_ &&
+                   bench_.cycle - last_write_ > limit_.cycles) {
+            fail_idle();
         }
         if (bench_.has_failed) {
             trace_.close();
@@ -246,6 +261,7 @@ private:
     Trace<Model> trace_;
     std::uint64_t last_write_ = 0;
     Access access_;
+    Access write_; /* the last one of a value */
     bool is_waiting_ = false;
     bool has_been_written_ = false;       /* a register, since the reset */
     bool has_always_interrupted_ = false; /* since the reset: no job can have ended */

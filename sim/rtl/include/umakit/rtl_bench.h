@@ -19,7 +19,8 @@ constexpr std::uint64_t MOST_CYCLES_BETWEEN = 16;
 struct Limit {
     using Clock = std::chrono::steady_clock;
 
-    double seconds = 0; /* 0: there is no limit */
+    double seconds = 0;       /* 0: there is no limit */
+    std::uint64_t cycles = 0; /* since the driver's last write; 0: there is no limit */
     Clock::time_point begin;
 
     void set(double its_seconds)
