@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from umakit.tools.comparison.saved import Layer, Parts, Report, Row
+from umakit.tools.comparison.saved import Bounds, Layer, Parts, Report, Row
 
 
 def contradiction(report: Report) -> str | None:
@@ -43,6 +43,10 @@ def _of_layer(number: int, row: Row, layer: Layer) -> Iterator[str]:
             f"{place}.clock_cycles is {_shown(layer.clock_cycles)}, and its row of cycles has "
             f"{_shown(row.clock_cycles)}"
         )
+    for name in () if row.on_cpu else ("macs", "moved_bytes"):
+        here, there = getattr(layer, name), getattr(row, name)
+        if here is not None and there is not None and here != there:
+            yield f"{place}.{name} is {here:,}, and its row of cycles has {there:,}"
     if layer.tiled is not None and layer.tiled.predicted_cycles != layer.predicted_cycles:
         yield (
             f"{place}.predicted_cycles is {_shown(layer.predicted_cycles)}, and its tiles have "
@@ -63,7 +67,11 @@ def _of_sums(report: Report) -> Iterator[str]:
     parts = [row.parts for row in found.rows if row.parts is not None]
     if found.parts is not None and _named(found.parts) != _total(parts):
         yield "accounting.parts are not the sums of those of its rows"
+    moved = sum(row.moved_bytes or 0 for row in own)
+    if report.moved_bytes not in (None, moved):
+        yield f"moved_bytes is {_shown(report.moved_bytes)}, and its layers have {moved:,}"
     for each in report.bounds:
+        yield from _of_bounds(each)
         cycles = _known([row for row in own if row.where == each.accelerator])
         if each.clock_cycles not in (None, cycles):
             yield (
@@ -72,6 +80,17 @@ def _of_sums(report: Report) -> Iterator[str]:
             )
     if report.offloaded_macs > report.total_macs:
         yield f"offloaded_macs are {report.offloaded_macs:,} of {report.total_macs:,}"
+
+
+def _of_bounds(bounds: Bounds) -> Iterator[str]:
+    for each in bounds.bounds:
+        if each.compute is not None and each.memory is not None:
+            larger = max(each.compute, each.memory)
+            if each.cycles != larger:
+                yield (
+                    f"bounds: {each.name} of {bounds.accelerator} is {_shown(each.cycles)}, and "
+                    f"the larger one of its parts {larger:,}"
+                )
 
 
 def _known(rows: Sequence[Row]) -> int:

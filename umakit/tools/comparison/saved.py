@@ -96,13 +96,15 @@ class Layer:
     Attributes:
         predicted_cycles: by a cost model; None without one.
         tiled: None for a layer that no planner cut, or if nothing says how.
-        clock_cycles, identity: as in its row; None if only that has them.
+        clock_cycles, identity, macs, moved_bytes: as in its row; None if only that has them.
     """
 
     predicted_cycles: Count | None = None
     tiled: Tiled | None = None
     clock_cycles: Count | None = None
     identity: LayerIdentity | None = None
+    macs: Count | None = None
+    moved_bytes: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -136,10 +138,19 @@ class Memory:
 
 @dataclass(frozen=True)
 class NamedBound:
-    """A bound of all layers on an accelerator in cycles, as in `umakit.tools.page.bounds`."""
+    """A bound of all layers on an accelerator in cycles, as in `umakit.tools.page.bounds`.
+
+    Attributes:
+        name: which one.
+        cycles: the bound.
+        compute, memory: those of multiply-accumulates and of bytes, of which it is the larger one;
+            None for a bound that is no such.
+    """
 
     name: str
     cycles: Count | None
+    compute: Count | None = None
+    memory: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -186,8 +197,8 @@ class Report:
         layers: a layer for each row, but for what lies between them.
         total_macs, offloaded_macs: multiply-accumulates, and those on accelerators.
         size: None if nothing was compiled to measure it.
-        clock_cycles: measured cycles of layers on accelerators; None if only their accounting has
-            them.
+        clock_cycles, moved_bytes: measured cycles of layers on accelerators, and bytes that these
+            move; None if only their accounting has them.
         has_tilings: whether it says how layers are cut, which libraries do not.
     """
 
@@ -205,6 +216,7 @@ class Report:
     bounds: tuple[Bounds, ...] = ()
     size: Size | None = None
     clock_cycles: Count | None = None
+    moved_bytes: Count | None = None
     has_tilings: bool = True
     format: str = FORMAT
     version: int = VERSION
