@@ -116,7 +116,11 @@ def _let_onnx_runtime_be_exact() -> None:
             options.get_session_config_entry("session.x64quantprecision")
         except RuntimeError:  # no test has decided otherwise
             options.add_session_config_entry("session.x64quantprecision", "1")
-        original(self, model, options, *rest, **named)
+        try:
+            original(self, model, options, *rest, **named)
+        except onnxruntime.capi.onnxruntime_pybind11_state.Fail:  # of its change of weights
+            options.add_session_config_entry("session.x64quantprecision", "0")
+            original(self, model, options, *rest, **named)
 
     onnxruntime.InferenceSession.__init__ = initialize
 

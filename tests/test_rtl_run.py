@@ -486,7 +486,10 @@ def test_a_corrupted_layer_has_to_be_among_the_layers(tmp_path: Path, uma: Said)
     )
 
 
-def test_only_a_design_that_is_compiled_is_said_to_be(tmp_path: Path) -> None:
+def test_only_a_design_that_is_compiled_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     backend = find_backend(slow_design(tmp_path, 12_345))
     for is_first in (True, False):
         said: list[str] = []

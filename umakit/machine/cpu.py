@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -140,9 +141,10 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
 
 
 def cpu_file(name: str | os.PathLike[str]) -> Path | None:
-    """Return the file of a CPU that `find_cpu` reads for a user; None for a name."""
+    """Return the file of a CPU that `find_cpu` reads for a user; None for a name, which has only
+    small letters, digits and hyphens."""
     text = os.fspath(name)
-    return Path(text) if text.endswith(".toml") else None
+    return None if re.fullmatch(r"[a-z0-9-]+", text) else Path(text)
 
 
 def _native() -> Cpu:

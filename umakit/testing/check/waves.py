@@ -56,8 +56,11 @@ def write_wave(
             description, library.path, folder / "probe", device,
             designs=designs_for([backend], device), is_traced=True,
         )  # fmt: skip
+        wave = Wave(backend.target_name)
         with (
-            written_wave(file, Wave(backend.target_name), folder) as environment,
+            written_wave(file, wave, folder) as environment,
             contextlib.suppress(DeviceError),  # the failure of the case
         ):
-            probe.run(member.inputs, {}, RTL_FACTOR * LONGEST_RUN, environment)
+            # A design that does not answer is given up where its waveform would end.
+            limit = {"UMAKIT_RTL_CYCLES": str(wave.most_cycles)}
+            probe.run(member.inputs, {}, RTL_FACTOR * LONGEST_RUN, {**environment, **limit})

@@ -191,9 +191,10 @@ def _session(proto: onnx.ModelProto) -> Any:
             proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
 
+    states = onnxruntime.capi.onnxruntime_pybind11_state
     try:
         return session("1")
-    except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
+    except (states.NotImplemented, states.Fail):
         return session("0")
 
 

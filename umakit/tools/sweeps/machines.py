@@ -92,7 +92,7 @@ def _renamed(text: str, copy: Path, folder: Path) -> str:
 
 def _forget(copy: Path) -> None:
     """Forget the Python modules of a copy."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         paths = [str(file)] if file else [str(each) for each in getattr(module, "__path__", ())]
         if any(path == str(copy) or path.startswith(f"{copy}{os.sep}") for path in paths):

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from umakit.machine.registers.register_map import ANY
+from umakit.operators.offload.composite import ROUNDINGS
 from umakit.text.c_text import read_expression
 from umakit.tools.scaffold.layer.functions import DriverFunction
 
@@ -123,7 +124,6 @@ LIMITS: Mapping[str, str] = {
     "LEFT_SHIFT": "least = 0\nhighest = 22",
     **dict.fromkeys(("LEFT_MULTIPLIER", "RIGHT_MULTIPLIER", "MULTIPLIER"), MULTIPLIER),
     **dict.fromkeys(("LEFT_MULTIPLIER_SHIFT", "RIGHT_MULTIPLIER_SHIFT", "SHIFT"), SCALE_SHIFT),
-    "ROUNDING": "highest = 2",
     "SCALES": 'one_of = ["1", "OUTPUT_CHANNELS"]',
     **dict.fromkeys(("WINDOW.HEIGHT", "WINDOW.WIDTH"), SIZE),
     **dict.fromkeys(("STRIDE.Y", "STRIDE.X", "DILATION.Y", "DILATION.X"), SIZE),
@@ -203,12 +203,13 @@ description = "How the last job ended: 0, or an enum umakit_status."
 """
 
 
-def default_map(name: str, functions: Sequence[DriverFunction]) -> str:
+def default_map(name: str, functions: Sequence[DriverFunction], roundings: Sequence[str]) -> str:
     """Return the TOML text of a register map for the operators of a driver.
 
     Args:
         name: of the backend.
         functions: of the driver.
+        roundings: names of those that its patterns take.
     """
     operators = list(dict.fromkeys(each.operator for each in functions))
     parts = [
@@ -232,7 +233,10 @@ def default_map(name: str, functions: Sequence[DriverFunction]) -> str:
     for key, texts, what in rows:
         chosen = _chosen(texts, functions)
         if chosen:
-            parts.append(_register(key, offset, what, chosen) + _limits(key, functions))
+            limits = _limits(key, functions)
+            if key == "ROUNDING":  # pools are told 0
+                limits = f"highest = {max(map(ROUNDINGS.index, roundings))}\n"
+            parts.append(_register(key, offset, what, chosen) + limits)
             offset += 4
     for key, what, fields in FIELDS:
         chosen_fields = [

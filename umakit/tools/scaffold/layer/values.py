@@ -190,7 +190,7 @@ def map_of(
     Raises:
         RegisterMapError: it is not sound, or has no section `[job]`.
     """
-    text = answers.registers or default_map(name, functions)
+    text = answers.registers or default_map(name, functions, answers.roundings)
     registers = read_register_map(text, MAP_FILE)
     if registers.job is None:
         raise RegisterMapError(
