@@ -7,12 +7,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 
 from umakit.machine.registers.register_map import ANY
-from umakit.operators.offload.composite import ROUNDINGS
 from umakit.text.c_text import read_expression
 from umakit.tools.scaffold.layer.functions import DriverFunction
 
 Texts = Mapping[str, str]
 """C texts by operator; `any` for all operators that have these arguments."""
+
+ROUNDINGS = ("tflm", "ort")
+"""Names that `uma new` takes, in the order of `enum umakit_rounding` (`umakit/requantize.h`). They
+are not imported, because that would take TVM."""
 
 POOLS = ("avg_pool2d", "max_pool2d")
 ELEMENTS = ("add", "multiply")
