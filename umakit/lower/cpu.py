@@ -42,10 +42,10 @@ def lower_cpu_operators(
     Raises:
         LoweringError: an operator has no legalization.
     """
-    has_vectors = cpu is not None and cpu.has_vectors
-    if has_vectors:  # whose layout leaves reshapes behind
-        module = joined_reshapes(module)
-    own = rule_for(cpu) if cpu is not None and cpu.has_vectors else {}
+    own: dict[str, tvm_api.Legalization] = {}
+    if cpu is not None and cpu.has_vectors:
+        own = rule_for(cpu)
+        module = joined_reshapes(module)  # which the layout of vectors leaves behind
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     try:

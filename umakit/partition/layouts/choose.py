@@ -158,12 +158,7 @@ class _Choice:
             rows = _rows(self._module)
             by_row = {rows[variable]: reason for variable, reason in refused.items()}
             return Fitted(self._module, refused=by_row, macs=macs)
-        made = rewrite(self._module, self._graph, chosen)
-        parameters = list(self._module["main"].params)
-        fitted = _described(made, parameters, self._graph.flip.target, refused, macs)
-        before_rows, rows = _rows(self._module), _rows(made.module)
-        found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
-        return replace(fitted, origins=found)
+        return self._made(chosen, refused, macs)
 
     def fitted_to_cpu(self) -> Fitted:
         """Return the network in which the CPU computes float operators in the other layout.
@@ -179,10 +174,19 @@ class _Choice:
         chosen = self._cheapest(before or {}, {**(before or {}), **faster}, staying=1)
         if not chosen:
             return Fitted(self._module)
+        macs = sum(self._work[variable] for variable in before or ())
+        return self._made(chosen, {}, macs)
+
+    def _made(self, chosen: set[Var], refused: Mapping[Var, str], macs: int) -> Fitted:
+        """Return the network in which some operators have the other layout.
+
+        Args:
+            chosen: the operators.
+            refused, macs: as in `Fitted`, by variable.
+        """
         made = rewrite(self._module, self._graph, chosen)
         parameters = list(self._module["main"].params)
-        macs = sum(self._work[variable] for variable in before or ())
-        fitted = _described(made, parameters, self._graph.flip.target, {}, macs)
+        fitted = _described(made, parameters, self._graph.flip.target, refused, macs)
         before_rows, rows = _rows(self._module), _rows(made.module)
         found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
         return replace(fitted, origins=found)
