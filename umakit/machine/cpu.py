@@ -12,7 +12,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -34,6 +34,9 @@ MachineFlag = Annotated[
 ]
 """A compiler flag that chooses instructions; a library may come from an untrusted source."""
 
+DotProducts = Literal["", "smlad", "mve", "sdot", "avx2", "vnni", "rvv"]
+"""Instructions that sum products of integers; empty for none."""
+
 Macro = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100)]
 
 
@@ -50,6 +53,9 @@ class Cpu(BaseModel):
         vector_bytes: width of vector registers in bytes; 0 for none.
         vector_registers: their number.
         cache_bytes: size of the second cache, or of the only one, in bytes; 0 for none.
+        dot_products: instructions with which integer kernels sum products: `smlad` (Arm DSP),
+            `mve` (Arm Helium), `sdot` (Arm dot product), `avx2`, `vnni` (AVX-512), `rvv` (RISC-V
+            vectors); empty for none.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,6 +69,7 @@ class Cpu(BaseModel):
     vector_bytes: Annotated[int, Field(ge=0, le=256, multiple_of=4)] = 0
     vector_registers: Annotated[int, Field(ge=0, le=64)] = 0
     cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
+    dot_products: DotProducts = ""
 
     @model_validator(mode="after")
     def _vectors(self) -> Cpu:
