@@ -62,12 +62,20 @@ PROGRAM_HEADERS: tuple[str, ...] = (
 #: Integer arithmetic of quantized operators, for drivers, devices and generated code alike.
 ARITHMETIC_HEADER = "include/umakit/requantize.h"
 
+#: Sums of products of integers for kernels of CPUs; headers of instruction sets include it.
+DOT_PRODUCTS_HEADER = "include/umakit/dot_products.h"
+
 #: Headers that are exported if a file includes them, with the headers that each includes.
 INLINE_HEADERS: dict[str, tuple[str, ...]] = {
     ARITHMETIC_HEADER: (),
     "include/umakit/status.h": (),
     "include/umakit/static_assert.h": (),
     "include/umakit/reference.h": (ARITHMETIC_HEADER,),
+    **{
+        f"include/umakit/dot_products_{form}.h": (DOT_PRODUCTS_HEADER, ARITHMETIC_HEADER)
+        for form in ("avx2", "mve", "smlad")
+    },
+    DOT_PRODUCTS_HEADER: (ARITHMETIC_HEADER,),
 }
 
 #: Headers of all drivers, included as "umakit/<name>.h" with `include` on the search path.

@@ -156,7 +156,7 @@ def partition_network(
     def stage(order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
         return partition(
             model.module, order, keep_layout=options.keep_layout, costs=costs,
-            cpu_layout=find_cpu(options.cpu).layout,
+            cpu=find_cpu(options.cpu),
         )  # fmt: skip
 
     if options.choose == "order" or len({each.target_name for each in backends}) < 2:

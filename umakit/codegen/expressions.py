@@ -16,6 +16,7 @@ from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
 from umakit.codegen.overflow_comments import WrappingOperation
 from umakit.errors import LoweringError
+from umakit.operators.kernels.dot_forms import header_of_form
 from umakit.operators.numeric import requantize
 from umakit.registration.registered import ReplaceCallExtern
 from umakit.text.escaping import shown
@@ -501,6 +502,7 @@ class ExpressionPrinter:
                 self.headers |= {MATH_HEADER, MEMORY_HEADER}  # whatever a backend calls
                 return replacement
         declared = requantize.HEADER if function in requantize.RESULTS else header_of(function)
+        declared = declared or header_of_form(function)
         if declared is not None:
             self.headers.add(declared)
         return f"{function}({', '.join(operands)})"

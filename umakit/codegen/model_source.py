@@ -45,7 +45,6 @@ from umakit.codegen.weights_blob import (
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
 from umakit.memory.plan import MemoryPlan, PoolPlan
-from umakit.operators.numeric import requantize
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe
 from umakit.program.program import KernelCall, Program, Role, Tensor
@@ -160,6 +159,11 @@ def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | No
     return largest if largest > MOST_OF_32_BITS else 0
 
 
+def _is_own(header: str) -> bool:
+    """Whether a header is exported with the library."""
+    return header.startswith("umakit/")
+
+
 def _cpu_view(program: Program) -> dict[str, str] | None:
     """Return what the C says of the CPU that it is for; None if it is for any."""
     cpu = program.cpu
@@ -259,8 +263,8 @@ def generate_code(
         f"src/{prefix}.c": render(
             "library/model.c.j2",
             **values,
-            headers=sorted({"stddef.h", *headers} - {requantize.HEADER}),
-            own_headers=sorted(headers & {requantize.HEADER}),
+            headers=sorted(each for each in {"stddef.h", *headers} if not _is_own(each)),
+            own_headers=sorted(filter(_is_own, headers)),
             includes=_includes(backends),
             helpers=[helper_definition(helper) for helper in sorted(helpers, key=helper_order)],
             kernels=[

@@ -8,6 +8,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
+from umakit.lower import dot_kernels
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.filled_channels import rule_for
 from umakit.lower.legalizations import all_legalizations
@@ -42,9 +43,9 @@ def lower_cpu_operators(
     Raises:
         LoweringError: an operator has no legalization.
     """
-    own: dict[str, tvm_api.Legalization] = {}
+    own: dict[str, Any] = dict(dot_kernels.rules_for(cpu))
     if cpu is not None and cpu.has_vectors:
-        own = rule_for(cpu)
+        own |= rule_for(cpu)
         module = joined_reshapes(module)  # which the layout of vectors leaves behind
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}

@@ -87,7 +87,15 @@ class Cpu(BaseModel):
     @property
     def layout(self) -> str:
         """The layout of images that its kernels prefer; empty for that of the model."""
-        return "NHWC" if self.has_vectors else ""
+        return "NHWC" if self.dtypes_of_layout else ""
+
+    @property
+    def dtypes_of_layout(self) -> tuple[str, ...]:
+        """Dtypes of images for which its kernels prefer `layout`."""
+        return (
+            *(("float32",) if self.has_vectors else ()),
+            *(("int8", "uint8") if self.dot_products else ()),
+        )
 
     @property
     def float_lanes(self) -> int:

@@ -112,7 +112,10 @@ def _layer(island: Island, layer: Layer) -> tvm_api.Call:
     return tvm_api.make_call(reshape(island.emit(call), result.shape), span=result.span)
 
 
-def _kernel(parameters: Dense, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+def usual_kernel(
+    parameters: Dense, call: tvm_api.Call
+) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+    """Return the kernel for CPUs without instructions that sum products."""
     data = call.args[0]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
@@ -234,7 +237,7 @@ register(
     IntegerOperator(
         name="dense",
         parameters=Dense,
-        kernel=_kernel,
+        kernel=usual_kernel,
         recognitions=(
             Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
             Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),

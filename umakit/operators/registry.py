@@ -8,7 +8,7 @@ Nothing else names the file: recognition, lowering, patterns and reports ask the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from typing import Any
@@ -208,6 +208,16 @@ def legalizations() -> dict[str, Rule]:
         for operator in operators()
         if operator.parameters is not None and operator.kernel is not None
     }
+
+
+def legalizations_with(kernels: Mapping[str, Kernel]) -> dict[str, Rule]:
+    """Return the rules for `LegalizeOps` of operators with other kernels than their own.
+
+    Args:
+        kernels: kernels by the names of operators that have parameters.
+    """
+    return {f"relax.{PREFIX}{name}": _rule(parameters_class(name), kernel)
+            for name, kernel in kernels.items()}  # fmt: skip
 
 
 def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:

@@ -13,6 +13,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import BackendError, UmakitError
+from umakit.machine.cpu import Cpu
 from umakit.operators.registry import name_for_readers
 from umakit.partition.choice import Decision, Key, LayerCosts, by_cycles, by_order
 from umakit.partition.constant_roles import ConstantRoles, constant_roles
@@ -62,7 +63,7 @@ def partition(
     *,
     keep_layout: bool = False,
     costs: LayerCosts | None = None,
-    cpu_layout: str = "",
+    cpu: Cpu | None = None,
 ) -> Partitioned:
     """Partition a Relax module onto backends; earlier backends have precedence.
 
@@ -72,8 +73,7 @@ def partition(
         keep_layout: whether no region gets another layout, as `layouts.choose` describes.
         costs: cycles of layers; each layer that several backends could take goes to the one with
             the fewest. None for the first one in order.
-        cpu_layout: layout in which the CPU computes what no accelerator takes; empty for that of
-            the model.
+        cpu: the CPU that computes what no accelerator takes; None for any.
 
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
@@ -85,7 +85,7 @@ def partition(
         decided = by_cycles(costs, [backend.target_name for backend in backends])
         decisions = {row: decided[key] for row, key in enumerate(keys) if key in decided}
     assigned = {row: decision.target for row, decision in decisions.items()}
-    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends, assigned, cpu_layout)
+    fitted = Fitted(module) if keep_layout else fit_layouts(module, backends, assigned, cpu)
     if fitted.target:
         found = _partitioned(fitted, backends, keys, decisions)
         if found.report.offloaded_macs >= fitted.macs:

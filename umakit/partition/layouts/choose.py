@@ -18,12 +18,13 @@ that a region that gains nothing stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from umakit import tvm_api
 from umakit.errors import UmakitError
+from umakit.machine.cpu import Cpu
 from umakit.partition.layouts.cut import Sides
 from umakit.partition.layouts.flip import Axes, Flip
 from umakit.partition.layouts.graph import Graph, Var
@@ -87,7 +88,7 @@ def fit_layouts(
     module: tvm_api.IRModule,
     backends: Sequence[Backend],
     assigned: Mapping[int, str] | None = None,
-    cpu_layout: str = "",
+    cpu: Cpu | None = None,
 ) -> Fitted:
     """Change layouts of a network where that pays; most networks stay as they are.
 
@@ -95,7 +96,7 @@ def fit_layouts(
         module: a Relax module whose `main` has dataflow blocks, before matching.
         backends: backends in order of priority.
         assigned: the only accelerator that may take a row, by row; others may be taken by any.
-        cpu_layout: layout in which the CPU computes faster; empty if it prefers none.
+        cpu: the CPU that computes what accelerators do not; None for any.
     """
     main = module["main"]
     blocks = [block for block in main.body.blocks if len(block.bindings)]
@@ -105,10 +106,11 @@ def fit_layouts(
             fitted = _Choice(module, backends, graph, assigned or {}).fitted()
             if fitted is not None:
                 return fitted
-    if cpu_layout and len(blocks) == 1:
-        graph = Graph(main, Flip(cpu_layout))
+    if cpu is not None and cpu.layout and len(blocks) == 1:
+        graph = Graph(main, Flip(cpu.layout))
         if graph.anchors():
-            return _Choice(module, backends, graph, assigned or {}).fitted_to_cpu()
+            choice = _Choice(module, backends, graph, assigned or {})
+            return choice.fitted_to_cpu(cpu.dtypes_of_layout)
     return Fitted(module)
 
 
@@ -160,16 +162,19 @@ class _Choice:
             return Fitted(self._module, refused=by_row, macs=macs)
         return self._made(chosen, refused, macs)
 
-    def fitted_to_cpu(self) -> Fitted:
-        """Return the network in which the CPU computes float operators in the other layout.
+    def fitted_to_cpu(self, dtypes: Collection[str]) -> Fitted:
+        """Return the network in which the CPU computes operators in the other layout.
 
         What accelerators take keeps its layout.
+
+        Args:
+            dtypes: dtypes of the results that it computes faster in that layout.
         """
         before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
         faster = {
             variable: 0
             for variable in self._graph.anchors()
-            if variable not in (before or {}) and tvm_api.dtype_of(variable) == "float32"
+            if variable not in (before or {}) and tvm_api.dtype_of(variable) in dtypes
         }
         chosen = self._cheapest(before or {}, {**(before or {}), **faster}, staying=1)
         if not chosen:

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sums of products of 8-bit integers for processors with instructions for them: what all sets of
+ * instructions share, in plain C.
+ *
+ * Kernels of convolutions and matrix products copy the windows of a few positions of the result
+ * next to each other (im2col of some positions) and multiply them with the weights of blocks of
+ * output channels:
+ *
+ *     sums[position][channel] = window[position][0] * weights[channel][0] + ...
+ *
+ * Each set of instructions, a form, has a header `dot_products_FORM.h` with the functions
+ * umakit_FORM_products, umakit_FORM_depthwise_TYPE and umakit_FORM_results_ROUNDING_TYPE, and an
+ * order of weights of its own: [channels / CHANNELS][elements / GROUP][CHANNELS][GROUP], where
+ * windows are filled up with zeros to a multiple of ELEMENTS, and channels to one of CHANNELS:
+ *
+ *     form    window  positions  CHANNELS  GROUP  ELEMENTS
+ *     smlad   int16           2         2      4         4  DSP extension of Arm
+ *     avx2    int16           4        16      2         2  AVX2 of x86-64
+ *     sdot    int8            4         8      4        16  dot product of 64-bit Arm
+ *     mve     int8            2         2    all         1  Helium of Arm
+ *
+ * Without the instructions of a form, or with UMAKIT_PLAIN_DOT_PRODUCTS, its functions are those
+ * here. Sums wrap around at 32 bits, as the instructions let them.
+ */
+#ifndef UMAKIT_DOT_PRODUCTS_H
+#define UMAKIT_DOT_PRODUCTS_H
+
+#include "requantize.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* --- copies of data --------------------------------------------------------------------------- */
+
+/* to[i] = from[i]; as int8_t, 128 is subtracted from uint8_t. */
+#define UMAKIT_PLAIN_COPY(FROM, TO, LESS)                                                          \
+    static inline void umakit_plain_copy_##FROM##_##TO(TO##_t *restrict to,                        \
+                                                       const FROM##_t *restrict from,              \
+                                                       int32_t count)                              \
+    {                                                                                              \
+        int32_t i;                                                                                 \
+                                                                                                   \
+        for (i = 0; i < count; ++i) {                                                              \
+            to[i] = (TO##_t)(from[i] - (LESS));                                                    \
+        }                                                                                          \
+    }
+
+UMAKIT_PLAIN_COPY(int8, int8, 0)
+UMAKIT_PLAIN_COPY(uint8, int8, 128)
+UMAKIT_PLAIN_COPY(uint8, uint8, 0)
+UMAKIT_PLAIN_COPY(int8, int16, 0)
+UMAKIT_PLAIN_COPY(uint8, int16, 0)
+#undef UMAKIT_PLAIN_COPY
+
+/* to[i] = value. */
+#define UMAKIT_PLAIN_FILL(TYPE)                                                                    \
+    static inline void umakit_plain_fill_##TYPE(TYPE##_t *restrict to, int32_t count,              \
+                                                int32_t value)                                     \
+    {                                                                                              \
+        int32_t i;                                                                                 \
+                                                                                                   \
+        for (i = 0; i < count; ++i) {                                                              \
+            to[i] = (TYPE##_t)value;                                                               \
+        }                                                                                          \
+    }
+
+UMAKIT_PLAIN_FILL(int8)
+UMAKIT_PLAIN_FILL(uint8)
+UMAKIT_PLAIN_FILL(int16)
+#undef UMAKIT_PLAIN_FILL
+
+/* --- sums ------------------------------------------------------------------------------------- */
+
+/* Sums of products of one window with `blocks` blocks of weights. With `swapped` the two inner
+ * weights of each group of four are exchanged. */
+#define UMAKIT_PLAIN_PRODUCTS(TYPE)                                                                \
+    static inline void umakit_plain_products_##TYPE(                                               \
+        int32_t *restrict sums, const TYPE##_t *restrict window, const int8_t *restrict weights,   \
+        int32_t elements, int32_t blocks, int32_t channels, int32_t group, int32_t swapped)        \
+    {                                                                                              \
+        int32_t channel;                                                                           \
+                                                                                                   \
+        for (channel = 0; channel < blocks * channels; ++channel) {                                \
+            const int32_t block = channel / channels;                                              \
+            const int8_t *const first =                                                            \
+                weights + block * channels * elements + channel % channels * group;                \
+            uint32_t sum = 0;                                                                      \
+            int32_t i;                                                                             \
+                                                                                                   \
+            for (i = 0; i < elements; ++i) {                                                       \
+                const int32_t within = i % group;                                                  \
+                const int32_t inner = swapped != 0 && (within == 1 || within == 2);                \
+                const int32_t place = inner != 0 ? 3 - within : within;                            \
+                                                                                                   \
+                sum += (uint32_t)(window[i] * (int32_t)first[(i - within) * channels + place]);    \
+            }                                                                                      \
+            sums[channel] = (int32_t)sum;                                                          \
+        }                                                                                          \
+    }
+
+UMAKIT_PLAIN_PRODUCTS(int8)
+UMAKIT_PLAIN_PRODUCTS(int16)
+#undef UMAKIT_PLAIN_PRODUCTS
+
+/* Sums of products of each channel with weights of its own, over a window of rows and columns.
+ * Steps are distances in the data. Weights are [elements / group][channels][group], filled up with
+ * zeros. */
+#define UMAKIT_PLAIN_DEPTHWISE(TYPE)                                                               \
+    static inline void umakit_plain_depthwise_##TYPE(                                              \
+        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
+        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
+        int32_t channels, int32_t group)                                                           \
+    {                                                                                              \
+        int32_t channel;                                                                           \
+                                                                                                   \
+        for (channel = 0; channel < channels; ++channel) {                                         \
+            uint32_t sum = 0;                                                                      \
+            int32_t row;                                                                           \
+            int32_t column;                                                                        \
+                                                                                                   \
+            for (row = 0; row < rows; ++row) {                                                     \
+                for (column = 0; column < columns; ++column) {                                     \
+                    const int32_t i = row * columns + column;                                      \
+                    const int32_t place = (i / group * channels + channel) * group + i % group;    \
+                                                                                                   \
+                    sum += (uint32_t)(data[row * row_step + column * column_step + channel] *      \
+                                      (int32_t)weights[place]);                                    \
+                }                                                                                  \
+            }                                                                                      \
+            sums[channel] = (int32_t)sum;                                                          \
+        }                                                                                          \
+    }
+
+UMAKIT_PLAIN_DEPTHWISE(int8)
+UMAKIT_PLAIN_DEPTHWISE(uint8)
+#undef UMAKIT_PLAIN_DEPTHWISE
+
+/* --- results ---------------------------------------------------------------------------------- */
+
+/* results[i] = sums[i] + bias[i], rescaled by multipliers[i * step] and shifts[i * step], plus the
+ * zero point, limited. */
+#define UMAKIT_PLAIN_RESULTS(ROUNDING, TYPE)                                                       \
+    static inline void umakit_plain_results_##ROUNDING##_##TYPE(                                   \
+        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
+        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
+        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
+        int32_t highest)                                                                           \
+    {                                                                                              \
+        int32_t i;                                                                                 \
+                                                                                                   \
+        for (i = 0; i < count; ++i) {                                                              \
+            const int32_t sum = (int32_t)((uint32_t)sums[i] + (uint32_t)bias[i]);                  \
+            const int32_t scaled =                                                                 \
+                umakit_requantize_##ROUNDING(sum, multipliers[i * step], shifts[i * step]);        \
+                                                                                                   \
+            results[i] = (TYPE##_t)umakit_add_and_clamp(scaled, zero_point, lowest, highest);      \
+        }                                                                                          \
+    }
+
+UMAKIT_PLAIN_RESULTS(tflm, int8)
+UMAKIT_PLAIN_RESULTS(tflm, uint8)
+UMAKIT_PLAIN_RESULTS(ort, int8)
+UMAKIT_PLAIN_RESULTS(ort, uint8)
+#undef UMAKIT_PLAIN_RESULTS
+
+#endif /* UMAKIT_DOT_PRODUCTS_H */

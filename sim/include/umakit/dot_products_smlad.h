@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of products with the DSP extension of Arm (Cortex-M4, M7, M33): see dot_products.h. Windows
+ * are int16_t, two products are summed at once by SMLAD, for two channels of up to two positions.
+ * Weights are in the order 0, 2, 1, 3: SXTB16 takes every second byte. */
+#ifndef UMAKIT_DOT_PRODUCTS_SMLAD_H
+#define UMAKIT_DOT_PRODUCTS_SMLAD_H
+
+#include "dot_products.h"
+
+#define UMAKIT_SMLAD_CHANNELS 2
+
+#if defined(__ARM_FEATURE_SIMD32) && !defined(UMAKIT_PLAIN_DOT_PRODUCTS)
+
+/* Four bytes, of which `from` is the first. */
+static inline uint32_t umakit_smlad_word(const void *from)
+{
+    uint32_t word;
+
+    memcpy(&word, from, sizeof word);
+    return word;
+}
+
+/* Bytes 0 and 2 as 16-bit integers, and bytes 1 and 3. */
+static inline uint32_t umakit_smlad_even(uint32_t bytes)
+{
+    uint32_t pair;
+
+    __asm__("sxtb16 %0, %1" : "=r"(pair) : "r"(bytes));
+    return pair;
+}
+
+static inline uint32_t umakit_smlad_odd(uint32_t bytes)
+{
+    uint32_t pair;
+
+    __asm__("sxtb16 %0, %1, ror #8" : "=r"(pair) : "r"(bytes));
+    return pair;
+}
+
+/* sum + both products of two pairs of 16-bit integers. */
+static inline uint32_t umakit_smlad_add(uint32_t sum, uint32_t left, uint32_t right)
+{
+    uint32_t result;
+
+    __asm__("smlad %0, %1, %2, %3" : "=r"(result) : "r"(left), "r"(right), "r"(sum));
+    return result;
+}
+
+static inline void umakit_smlad_two(int32_t *restrict sums, int32_t sums_step,
+                                    const int16_t *restrict windows, int32_t windows_step,
+                                    const int8_t *restrict weights, int32_t elements)
+{
+    const int16_t *first = windows;
+    const int16_t *second = windows + windows_step;
+    const int8_t *const end = weights + elements * UMAKIT_SMLAD_CHANNELS;
+    uint32_t a0 = 0, a1 = 0, b0 = 0, b1 = 0;
+
+    while (weights != end) {
+        const uint32_t bytes0 = umakit_smlad_word(weights);
+        const uint32_t bytes1 = umakit_smlad_word(weights + 4);
+        const uint32_t first_low = umakit_smlad_word(first);
+        const uint32_t first_high = umakit_smlad_word(first + 2);
+        const uint32_t second_low = umakit_smlad_word(second);
+        const uint32_t second_high = umakit_smlad_word(second + 2);
+        uint32_t low = umakit_smlad_even(bytes0);
+        uint32_t high = umakit_smlad_odd(bytes0);
+
+        weights += 8;
+        first += 4;
+        second += 4;
+        a0 = umakit_smlad_add(a0, first_low, low);
+        b0 = umakit_smlad_add(b0, second_low, low);
+        a0 = umakit_smlad_add(a0, first_high, high);
+        b0 = umakit_smlad_add(b0, second_high, high);
+        low = umakit_smlad_even(bytes1);
+        high = umakit_smlad_odd(bytes1);
+        a1 = umakit_smlad_add(a1, first_low, low);
+        b1 = umakit_smlad_add(b1, second_low, low);
+        a1 = umakit_smlad_add(a1, first_high, high);
+        b1 = umakit_smlad_add(b1, second_high, high);
+    }
+    sums[0] = (int32_t)a0;
+    sums[1] = (int32_t)a1;
+    sums[sums_step] = (int32_t)b0;
+    sums[sums_step + 1] = (int32_t)b1;
+}
+
+static inline void umakit_smlad_one(int32_t *restrict sums, const int16_t *restrict window,
+                                    const int8_t *restrict weights, int32_t elements)
+{
+    const int8_t *const end = weights + elements * UMAKIT_SMLAD_CHANNELS;
+    uint32_t a0 = 0, a1 = 0;
+
+    while (weights != end) {
+        const uint32_t bytes0 = umakit_smlad_word(weights);
+        const uint32_t bytes1 = umakit_smlad_word(weights + 4);
+        const uint32_t low = umakit_smlad_word(window);
+        const uint32_t high = umakit_smlad_word(window + 2);
+
+        weights += 8;
+        window += 4;
+        a0 = umakit_smlad_add(a0, low, umakit_smlad_even(bytes0));
+        a1 = umakit_smlad_add(a1, low, umakit_smlad_even(bytes1));
+        a0 = umakit_smlad_add(a0, high, umakit_smlad_odd(bytes0));
+        a1 = umakit_smlad_add(a1, high, umakit_smlad_odd(bytes1));
+    }
+    sums[0] = (int32_t)a0;
+    sums[1] = (int32_t)a1;
+}
+
+static inline void umakit_smlad_products(int32_t *restrict sums, int32_t sums_step,
+                                         const int16_t *restrict windows, int32_t windows_step,
+                                         int32_t positions, const int8_t *restrict weights,
+                                         int32_t elements, int32_t blocks)
+{
+    int32_t block;
+
+    for (block = 0; block < blocks; ++block) {
+        if (positions == 2) {
+            umakit_smlad_two(sums, sums_step, windows, windows_step, weights, elements);
+        } else {
+            umakit_smlad_one(sums, windows, weights, elements);
+        }
+        sums += UMAKIT_SMLAD_CHANNELS;
+        weights += elements * UMAKIT_SMLAD_CHANNELS;
+    }
+}
+
+/* Copies of data as 16-bit integers, four at a time. */
+#define UMAKIT_SMLAD_COPY(TYPE, EXTEND)                                                            \
+    static inline void umakit_smlad_copy_##TYPE(int16_t *restrict to, const TYPE##_t *restrict from, \
+                                                int32_t count)                                     \
+    {                                                                                              \
+        for (; count >= 4; count -= 4) {                                                           \
+            const uint32_t bytes = umakit_smlad_word(from);                                        \
+            uint32_t even, odd, low, high;                                                         \
+                                                                                                   \
+            __asm__(EXTEND " %0, %1" : "=r"(even) : "r"(bytes));                                   \
+            __asm__(EXTEND " %0, %1, ror #8" : "=r"(odd) : "r"(bytes));                            \
+            __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(low) : "r"(even), "r"(odd));                \
+            __asm__("pkhtb %0, %1, %2, asr #16" : "=r"(high) : "r"(odd), "r"(even));               \
+            memcpy(to, &low, sizeof low);                                                          \
+            memcpy(to + 2, &high, sizeof high);                                                    \
+            from += 4;                                                                             \
+            to += 4;                                                                               \
+        }                                                                                          \
+        umakit_plain_copy_##TYPE##_int16(to, from, count);                                         \
+    }
+
+UMAKIT_SMLAD_COPY(int8, "sxtb16")
+UMAKIT_SMLAD_COPY(uint8, "uxtb16")
+#undef UMAKIT_SMLAD_COPY
+
+/* Channels of a depthwise window, four at a time: SMLABB and SMLATT multiply halves of words. */
+#define UMAKIT_SMLAD_DEPTHWISE(TYPE, EXTEND)                                                       \
+    static inline void umakit_smlad_depthwise_##TYPE(                                              \
+        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
+        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
+        int32_t channels)                                                                          \
+    {                                                                                              \
+        int32_t channel;                                                                           \
+                                                                                                   \
+        if (channels < 4) {                                                                        \
+            umakit_plain_depthwise_##TYPE(sums, data, row_step, column_step, weights, rows,        \
+                                          columns, channels, 1);                                   \
+            return;                                                                                \
+        }                                                                                          \
+        for (channel = 0; channel < channels; channel += 4) {                                      \
+            /* The last channels overlap those before them. */                                     \
+            const int32_t here = channel + 4 <= channels ? channel : channels - 4;                 \
+            const int8_t *weight = weights + here;                                                 \
+            uint32_t a = 0, b = 0, c = 0, d = 0;                                                   \
+            int32_t row;                                                                           \
+                                                                                                   \
+            for (row = 0; row < rows; ++row) {                                                     \
+                const TYPE##_t *from = data + here + row * row_step;                               \
+                const int8_t *const end = weight + columns * channels;                             \
+                                                                                                   \
+                while (weight != end) {                                                            \
+                    const uint32_t bytes = umakit_smlad_word(from);                                \
+                    const uint32_t others = umakit_smlad_word(weight);                             \
+                    uint32_t left, right;                                                          \
+                                                                                                   \
+                    __asm__(EXTEND " %0, %1" : "=r"(left) : "r"(bytes));                           \
+                    right = umakit_smlad_even(others);                                             \
+                    __asm__("smlabb %0, %1, %2, %0" : "+r"(a) : "r"(left), "r"(right));            \
+                    __asm__("smlatt %0, %1, %2, %0" : "+r"(c) : "r"(left), "r"(right));            \
+                    __asm__(EXTEND " %0, %1, ror #8" : "=r"(left) : "r"(bytes));                   \
+                    right = umakit_smlad_odd(others);                                              \
+                    __asm__("smlabb %0, %1, %2, %0" : "+r"(b) : "r"(left), "r"(right));            \
+                    __asm__("smlatt %0, %1, %2, %0" : "+r"(d) : "r"(left), "r"(right));            \
+                    from += column_step;                                                           \
+                    weight += channels;                                                            \
+                }                                                                                  \
+            }                                                                                      \
+            sums[here] = (int32_t)a;                                                               \
+            sums[here + 1] = (int32_t)b;                                                           \
+            sums[here + 2] = (int32_t)c;                                                           \
+            sums[here + 3] = (int32_t)d;                                                           \
+        }                                                                                          \
+    }
+
+UMAKIT_SMLAD_DEPTHWISE(int8, "sxtb16")
+UMAKIT_SMLAD_DEPTHWISE(uint8, "uxtb16")
+#undef UMAKIT_SMLAD_DEPTHWISE
+
+#else /* no DSP extension */
+
+static inline void umakit_smlad_products(int32_t *restrict sums, int32_t sums_step,
+                                         const int16_t *restrict windows, int32_t windows_step,
+                                         int32_t positions, const int8_t *restrict weights,
+                                         int32_t elements, int32_t blocks)
+{
+    int32_t position;
+
+    for (position = 0; position < positions; ++position) {
+        umakit_plain_products_int16(sums + position * sums_step, windows + position * windows_step,
+                                    weights, elements, blocks, UMAKIT_SMLAD_CHANNELS, 4, 1);
+    }
+}
+
+static inline void umakit_smlad_copy_int8(int16_t *restrict to, const int8_t *restrict from,
+                                         int32_t count)
+{
+    umakit_plain_copy_int8_int16(to, from, count);
+}
+
+static inline void umakit_smlad_copy_uint8(int16_t *restrict to, const uint8_t *restrict from,
+                                          int32_t count)
+{
+    umakit_plain_copy_uint8_int16(to, from, count);
+}
+
+static inline void umakit_smlad_depthwise_int8(int32_t *restrict sums, const int8_t *restrict data,
+                                               int32_t row_step, int32_t column_step,
+                                               const int8_t *restrict weights, int32_t rows,
+                                               int32_t columns, int32_t channels)
+{
+    umakit_plain_depthwise_int8(sums, data, row_step, column_step, weights, rows, columns, channels,
+                                1);
+}
+
+static inline void umakit_smlad_depthwise_uint8(int32_t *restrict sums,
+                                                const uint8_t *restrict data, int32_t row_step,
+                                                int32_t column_step,
+                                                const int8_t *restrict weights, int32_t rows,
+                                                int32_t columns, int32_t channels)
+{
+    umakit_plain_depthwise_uint8(sums, data, row_step, column_step, weights, rows, columns,
+                                 channels, 1);
+}
+
+#endif
+
+#endif /* UMAKIT_DOT_PRODUCTS_SMLAD_H */

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sets of instructions that sum products of integers, and the order of weights that each reads.
+
+The C of a form is `umakit/dot_products_FORM.h`, which defines the same functions for all forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from umakit.operators.numeric.fixed_point import Arithmetic, Rounding
+from umakit.operators.tensors import Array
+
+PREFIX = "umakit_"
+
+
+@dataclass(frozen=True)
+class DotForm:
+    """How a set of instructions sums products.
+
+    Attributes:
+        name: what descriptions of CPUs call it.
+        window: dtype of the copies of windows.
+        positions: most windows that are multiplied at once.
+        channels: output channels of a block of weights.
+        group: weights of a channel that lie next to each other; 0 for all.
+        elements: what the number of elements of a window is filled up to a multiple of.
+        order: order of the weights of a group; empty for their own.
+        depthwise_group: weights of a channel of a depthwise window that lie next to each other.
+        roundings: roundings of results that the form has instructions for.
+    """
+
+    name: str
+    window: str
+    positions: int
+    channels: int
+    group: int
+    elements: int
+    order: tuple[int, ...] = ()
+    depthwise_group: int = 1
+    roundings: tuple[Arithmetic, ...] = ()
+
+    def filled(self, elements: int) -> int:
+        """Return the number of elements of a window with those that fill it up."""
+        return -(-elements // self.elements) * self.elements
+
+    def blocks(self, channels: int) -> int:
+        """Return the number of blocks of weights of some output channels."""
+        return -(-channels // self.channels)
+
+    def packed(self, weights: Array) -> Array:
+        """Return weights in the order in which products read them.
+
+        Args:
+            weights: int8[O, elements].
+
+        Returns:
+            int8[blocks, elements / group, channels, group], both numbers filled up with zeros.
+        """
+        outputs, elements = weights.shape
+        filled = self.filled(elements)
+        rows = self.blocks(outputs) * self.channels
+        whole = np.zeros((rows, filled), weights.dtype)
+        whole[:outputs, :elements] = weights
+        group = self.group or filled
+        grouped = whole.reshape(-1, self.channels, filled // group, group).transpose(0, 2, 1, 3)
+        return np.ascontiguousarray(grouped[..., list(self.order)] if self.order else grouped)
+
+    def packed_depthwise(self, weights: Array) -> Array:
+        """Return weights of a depthwise convolution in the order in which they are read.
+
+        Args:
+            weights: int8[C, elements].
+
+        Returns:
+            int8[elements / group, C, group], filled up with zeros.
+        """
+        channels, elements = weights.shape
+        group = self.depthwise_group
+        filled = -(-elements // group) * group
+        whole = np.zeros((channels, filled), weights.dtype)
+        whole[:, :elements] = weights
+        grouped = whole.reshape(channels, filled // group, group).transpose(1, 0, 2)
+        return np.ascontiguousarray(grouped)
+
+    def layout(self, window: str) -> str:
+        """Return the layout of packed weights for readers, such as `OHWI16o2i`.
+
+        Args:
+            window: axes of a window's weights, such as `HWI`.
+        """
+        group = f"{self.group}i" if self.group else ""
+        return f"O{window}{self.channels}o{group}"
+
+    def function(self, name: str) -> str:
+        """Return the C name of a function of the form."""
+        return f"{PREFIX}{self.name}_{name}"
+
+    def results(self, rounding: Arithmetic, dtype: str) -> str:
+        """Return the C name of the function that rescales sums."""
+        form = self.name if rounding in self.roundings else "plain"
+        return f"{PREFIX}{form}_results_{rounding.value}_{dtype}"
+
+
+FORMS = {
+    form.name: form
+    for form in (
+        DotForm(
+            "smlad", "int16", positions=2, channels=2, group=4, elements=4, order=(0, 2, 1, 3)
+        ),
+        DotForm(
+            "avx2", "int16", positions=4, channels=16, group=2, elements=2, depthwise_group=2,
+            roundings=(Arithmetic.TFLM, Arithmetic.ORT),
+        ),
+        DotForm(
+            "mve", "int8", positions=2, channels=2, group=0, elements=1,
+            roundings=(Arithmetic.TFLM,),
+        ),
+    )
+}  # fmt: skip
+"""Forms by their names."""
+
+
+def form_of(name: str) -> DotForm | None:
+    """Return the form of a name of `umakit.machine.cpu.DotProducts`; None for none."""
+    return FORMS.get(name)
+
+
+def header_of_form(function: str) -> str | None:
+    """Return the C header of a function of a form; None for other functions."""
+    if not function.startswith(PREFIX):
+        return None
+    form, _, rest = function.removeprefix(PREFIX).partition("_")
+    if form == "plain" and rest:
+        return "umakit/dot_products.h"
+    return f"umakit/dot_products_{form}.h" if form in FORMS else None
+
+
+def rounds(rounding: Rounding) -> bool:
+    """Whether results can be rescaled with a rounding."""
+    return rounding in (Arithmetic.TFLM, Arithmetic.ORT)
