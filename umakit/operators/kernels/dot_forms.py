@@ -115,6 +115,10 @@ FORMS = {
             roundings=(Arithmetic.TFLM, Arithmetic.ORT),
         ),
         DotForm(
+            "sdot", "int8", positions=4, channels=8, group=4, elements=16,
+            roundings=(Arithmetic.TFLM, Arithmetic.ORT),
+        ),
+        DotForm(
             "mve", "int8", positions=2, channels=2, group=0, elements=1,
             roundings=(Arithmetic.TFLM,),
         ),
