@@ -21,7 +21,12 @@ from umakit.lower.driver_calls import (
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.parameters import Parameter
 from umakit.lower.vector_schedule import Facts
-from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, KEEPS_NAMES, WEIGHTS_LAYOUT
+from umakit.operators.kernels.loops import (
+    BIAS_HAS_ZERO_POINT,
+    ELEMENTWISE,
+    KEEPS_NAMES,
+    WEIGHTS_LAYOUT,
+)
 from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
@@ -201,6 +206,8 @@ def make_kernel(
     in_place: tuple[int, ...] = ()
     if len(results) == 1:
         in_place = in_place_inputs(body, [p.variable for p in inputs], results[0].variable)
+        if tvm_api.function_attribute(function, ELEMENTWISE) is not None:
+            in_place = tuple(range(len(inputs)))
     returns = tvm_api.collect(body, tvm_api.tirx.Return)
     composite = parameters_of(function.without_attr(ARRAYS_ATTRIBUTE))
     layout = tvm_api.function_attribute(function, WEIGHTS_LAYOUT)

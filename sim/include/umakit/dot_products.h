@@ -164,4 +164,34 @@ UMAKIT_PLAIN_RESULTS(ort, int8)
 UMAKIT_PLAIN_RESULTS(ort, uint8)
 #undef UMAKIT_PLAIN_RESULTS
 
+/* --- additions -------------------------------------------------------------------------------- */
+
+/* results[i] = left[i] + right[i], both brought to a common scale, rescaled and limited: `add` of
+ * TensorFlow Lite (kernels/internal/reference/add.h). Results may lie where an operand does. */
+#define UMAKIT_PLAIN_ADD(TYPE)                                                                     \
+    static inline void umakit_plain_add_tflm_##TYPE(                                               \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
+        int32_t i;                                                                                 \
+                                                                                                   \
+        for (i = 0; i < count; ++i) {                                                              \
+            const int32_t first = (left[i] - left_zero_point) * (INT32_C(1) << left_shift);        \
+            const int32_t second = (right[i] - right_zero_point) * (INT32_C(1) << left_shift);     \
+            const int32_t sum =                                                                    \
+                umakit_requantize_tflm(first, left_multiplier, left_factor_shift) +                \
+                umakit_requantize_tflm(second, right_multiplier, right_factor_shift);              \
+                                                                                                   \
+            results[i] = (TYPE##_t)umakit_add_and_clamp(                                           \
+                umakit_requantize_tflm(sum, multiplier, shift), zero_point, lowest, highest);      \
+        }                                                                                          \
+    }
+
+UMAKIT_PLAIN_ADD(int8)
+UMAKIT_PLAIN_ADD(uint8)
+#undef UMAKIT_PLAIN_ADD
+
 #endif /* UMAKIT_DOT_PRODUCTS_H */

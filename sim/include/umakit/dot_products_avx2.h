@@ -14,8 +14,8 @@
 
 /* Copies of data as 16-bit integers, 16 at a time. */
 #define UMAKIT_AVX2_COPY(TYPE, WIDEN)                                                              \
-    static inline void umakit_avx2_copy_##TYPE(int16_t *restrict to, const TYPE##_t *restrict from, \
-                                               int32_t count)                                      \
+    static inline void umakit_avx2_copy_##TYPE(                                                    \
+        int16_t *restrict to, const TYPE##_t *restrict from, int32_t count)                        \
     {                                                                                              \
         for (; count >= 16; count -= 16) {                                                         \
             const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);            \
@@ -296,6 +296,55 @@ static inline __m256i umakit_avx2_requantize_ort(__m256i sums, __m256i multiplie
         }                                                                                          \
     }
 
+#define UMAKIT_AVX2_ADD(TYPE, WIDEN, PACK)                                                         \
+    static inline void umakit_avx2_add_tflm_##TYPE(                                                \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
+        const __m256i left_zero = _mm256_set1_epi32(left_zero_point);                              \
+        const __m256i right_zero = _mm256_set1_epi32(right_zero_point);                            \
+        const __m128i common = _mm_cvtsi32_si128(left_shift);                                      \
+        const __m256i zero = _mm256_set1_epi32(zero_point);                                        \
+        const __m256i low = _mm256_set1_epi32(lowest - zero_point);                                \
+        const __m256i high = _mm256_set1_epi32(highest - zero_point);                              \
+        const int32_t whole = count / 8 * 8;                                                       \
+        int32_t i;                                                                                 \
+                                                                                                   \
+        for (i = 0; i < whole; i += 8) {                                                           \
+            __m256i first = WIDEN(_mm_loadl_epi64((const __m128i *)(const void *)(left + i)));     \
+            __m256i second = WIDEN(_mm_loadl_epi64((const __m128i *)(const void *)(right + i)));   \
+            __m128i narrow;                                                                        \
+            __m256i sum;                                                                           \
+                                                                                                   \
+            first = umakit_avx2_requantize_tflm(                                                   \
+                _mm256_sll_epi32(_mm256_sub_epi32(first, left_zero), common),                      \
+                _mm256_set1_epi32(left_multiplier), _mm256_set1_epi32(left_factor_shift));         \
+            second = umakit_avx2_requantize_tflm(                                                  \
+                _mm256_sll_epi32(_mm256_sub_epi32(second, right_zero), common),                    \
+                _mm256_set1_epi32(right_multiplier), _mm256_set1_epi32(right_factor_shift));       \
+            sum = umakit_avx2_requantize_tflm(_mm256_add_epi32(first, second),                     \
+                                              _mm256_set1_epi32(multiplier),                       \
+                                              _mm256_set1_epi32(shift));                           \
+            sum = _mm256_min_epi32(_mm256_max_epi32(sum, low), high);                              \
+            sum = _mm256_add_epi32(sum, zero);                                                     \
+            narrow = _mm_packs_epi32(_mm256_castsi256_si128(sum),                                  \
+                                     _mm256_extracti128_si256(sum, 1));                            \
+            _mm_storel_epi64((__m128i *)(void *)(results + i), PACK(narrow, narrow));              \
+        }                                                                                          \
+        umakit_plain_add_tflm_##TYPE(results + whole, left + whole, right + whole, count - whole,  \
+                                     left_zero_point, right_zero_point, left_shift,                \
+                                     left_multiplier, left_factor_shift, right_multiplier,         \
+                                     right_factor_shift, multiplier, shift, zero_point, lowest,    \
+                                     highest);                                                     \
+    }
+
+UMAKIT_AVX2_ADD(int8, _mm256_cvtepi8_epi32, _mm_packs_epi16)
+UMAKIT_AVX2_ADD(uint8, _mm256_cvtepu8_epi32, _mm_packus_epi16)
+#undef UMAKIT_AVX2_ADD
+
 #else /* no AVX2 */
 
 static inline void umakit_avx2_products(int32_t *restrict sums, int32_t sums_step,
@@ -352,6 +401,25 @@ static inline void umakit_avx2_depthwise_uint8(int32_t *restrict sums,
         umakit_plain_results_##ROUNDING##_##TYPE(results, sums, count, bias, multipliers, shifts,  \
                                                  step, zero_point, lowest, highest);               \
     }
+
+#define UMAKIT_AVX2_ADD(TYPE)                                                                      \
+    static inline void umakit_avx2_add_tflm_##TYPE(                                                \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
+        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
+                                            right_zero_point, left_shift, left_multiplier,         \
+                                            left_factor_shift, right_multiplier,                   \
+                                            right_factor_shift, multiplier, shift, zero_point,     \
+                                            lowest, highest);                                      \
+    }
+
+UMAKIT_AVX2_ADD(int8)
+UMAKIT_AVX2_ADD(uint8)
+#undef UMAKIT_AVX2_ADD
 
 #endif
 

@@ -90,6 +90,9 @@ static inline void umakit_mve_products(int32_t *restrict sums, int32_t sums_step
 static inline void umakit_mve_copy_int8(int8_t *restrict to, const int8_t *restrict from,
                                         int32_t count)
 {
+    if (count <= 0) {
+        return;
+    }
     __asm__ volatile(
         "   wlstp.8 lr, %[count], 2f\n"
         "1: vldrb.8 q0, [%[from]], #16\n"
@@ -114,16 +117,87 @@ static inline void umakit_mve_copy_uint8(int8_t *restrict to, const uint8_t *res
     }
 }
 
+/* 16 channels of a depthwise window. Two products of 8 bits are summed in 16 bits, which only
+ * two of -128 * -128 would not fit: weights are -127 or more. */
+static inline void umakit_mve_depthwise_16(int32_t *restrict sums, const int8_t *restrict data,
+                                           int32_t row_step, int32_t column_step,
+                                           const int8_t *restrict weights, int32_t rows,
+                                           int32_t columns, int32_t channels)
+{
+    const int32_t elements = rows * columns;
+    const int8_t *from = data;
+    /* Even and odd channels, of these the even and odd ones. */
+    int32x4_t sum0 = vdupq_n_s32(0), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+    int32_t column = columns;
+    int32_t i;
+
+    for (i = 0; i < elements; i += 2) {
+        int8x16_t left = vldrbq_s8(from);
+        int8x16_t right = vldrbq_s8(weights);
+        int16x8_t even = vmullbq_int_s8(left, right);
+        int16x8_t odd = vmulltq_int_s8(left, right);
+
+        weights += channels;
+        from += column_step;
+        if (--column == 0) {
+            column = columns;
+            from += row_step - columns * column_step;
+        }
+        if (i + 1 < elements) {
+            left = vldrbq_s8(from);
+            right = vldrbq_s8(weights);
+            even = vaddq_s16(even, vmullbq_int_s8(left, right));
+            odd = vaddq_s16(odd, vmulltq_int_s8(left, right));
+            weights += channels;
+            from += column_step;
+            if (--column == 0) {
+                column = columns;
+                from += row_step - columns * column_step;
+            }
+        }
+        sum0 = vaddq_s32(sum0, vmovlbq_s16(even));
+        sum1 = vaddq_s32(sum1, vmovlbq_s16(odd));
+        sum2 = vaddq_s32(sum2, vmovltq_s16(even));
+        sum3 = vaddq_s32(sum3, vmovltq_s16(odd));
+    }
+    {
+        /* Channels 4 i + 0, 1, 2, 3 are in the sums of these numbers. */
+        int32x4x4_t all;
+
+        all.val[0] = sum0;
+        all.val[1] = sum1;
+        all.val[2] = sum2;
+        all.val[3] = sum3;
+        vst4q_s32(sums, all);
+    }
+}
+
+/* Whole vectors of channels; returns the number of channels. */
+static inline int32_t umakit_mve_depthwise_whole(int32_t *restrict sums,
+                                                 const int8_t *restrict data, int32_t row_step,
+                                                 int32_t column_step,
+                                                 const int8_t *restrict weights, int32_t rows,
+                                                 int32_t columns, int32_t channels)
+{
+    int32_t channel = 0;
+
+    for (; channel + 16 <= channels; channel += 16) {
+        umakit_mve_depthwise_16(sums + channel, data + channel, row_step, column_step,
+                                weights + channel, rows, columns, channels);
+    }
+    return channel;
+}
+
 /* Channels of a depthwise window, four at a time. */
-#define UMAKIT_MVE_DEPTHWISE(TYPE, LOAD)                                                           \
+#define UMAKIT_MVE_DEPTHWISE(TYPE, LOAD, FIRST)                                                    \
     static inline void umakit_mve_depthwise_##TYPE(                                                \
         int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
         int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
         int32_t channels)                                                                          \
     {                                                                                              \
-        int32_t channel;                                                                           \
+        int32_t channel = FIRST;                                                                   \
                                                                                                    \
-        for (channel = 0; channel < channels; channel += 4) {                                      \
+        for (; channel < channels; channel += 4) {                                                 \
             const mve_pred16_t some = vctp32q((uint32_t)(channels - channel));                     \
             const int8_t *weight = weights + channel;                                              \
             int32x4_t sum = vdupq_n_s32(0);                                                        \
@@ -147,8 +221,11 @@ static inline void umakit_mve_copy_uint8(int8_t *restrict to, const uint8_t *res
     }
 
 #define UMAKIT_MVE_LOAD_UINT8(from, some) vreinterpretq_s32_u32(vldrbq_z_u32(from, some))
-UMAKIT_MVE_DEPTHWISE(int8, vldrbq_z_s32)
-UMAKIT_MVE_DEPTHWISE(uint8, UMAKIT_MVE_LOAD_UINT8)
+#define UMAKIT_MVE_WHOLE                                                                           \
+    umakit_mve_depthwise_whole(sums, data, row_step, column_step, weights, rows, columns, channels)
+UMAKIT_MVE_DEPTHWISE(int8, vldrbq_z_s32, UMAKIT_MVE_WHOLE)
+UMAKIT_MVE_DEPTHWISE(uint8, UMAKIT_MVE_LOAD_UINT8, 0)
+#undef UMAKIT_MVE_WHOLE
 #undef UMAKIT_MVE_LOAD_UINT8
 #undef UMAKIT_MVE_DEPTHWISE
 
@@ -156,17 +233,73 @@ UMAKIT_MVE_DEPTHWISE(uint8, UMAKIT_MVE_LOAD_UINT8)
 
 /* VQRDMULH is umakit_high_product; VRSHL rounds ties up, one less than a negative number away from
  * 0: that is added before. */
-static inline int32x4_t umakit_mve_requantize_tflm(int32x4_t sums, int32x4_t multipliers,
-                                                   int32x4_t shifts)
+static inline int32x4_t umakit_mve_scaled(int32x4_t sums, int32x4_t multipliers, int32_t shift)
+{
+    if (shift >= 0) {
+        return vqrdmulhq_s32(vshlq_r_s32(sums, shift), multipliers);
+    }
+    sums = vqrdmulhq_s32(sums, multipliers);
+    return vrshlq_n_s32(vqaddq_s32(sums, vshrq_n_s32(sums, 31)), shift);
+}
+
+/* What follows the loads of a sum to q0, a multiplier to q1 and a shift to q2. */
+#define UMAKIT_MVE_RESCALE                                                                         \
+    "   vmax.s32 q3, q2, %q[zero]\n"                                                               \
+    "   vshl.s32 q0, q0, q3\n"                                                                     \
+    "   vmin.s32 q2, q2, %q[zero]\n"                                                               \
+    "   vqrdmulh.s32 q0, q0, q1\n"                                                                 \
+    "   vand q1, q0, q2\n"                                                                         \
+    "   vshr.s32 q1, q1, #31\n"                                                                    \
+    "   vqadd.s32 q0, q0, q1\n"                                                                    \
+    "   vrshl.s32 q0, q0, q2\n"                                                                    \
+    "   vqadd.s32 q0, q0, %[zero_point]\n"                                                         \
+    "   vmax.s32 q0, q0, %q[low]\n"                                                                \
+    "   vmin.s32 q0, q0, %q[high]\n"                                                               \
+    "   vstrb.32 q0, [%[results]], #4\n"                                                           \
+    "   letp lr, 1b\n"                                                                             \
+    "2:\n"
+
+/* VSTRB stores the low bytes, signed or not. */
+static inline void umakit_mve_results(void *results, const int32_t *restrict sums, int32_t count,
+                                      const int32_t *restrict bias,
+                                      const int32_t *restrict multipliers,
+                                      const int8_t *restrict shifts, int32_t step,
+                                      int32_t zero_point, int32_t lowest, int32_t highest)
 {
     const int32x4_t zero = vdupq_n_s32(0);
-    const int32x4_t left = vmaxq_s32(shifts, zero);
-    const int32x4_t right = vminq_s32(shifts, zero);
-    const int32x4_t scaled = vqrdmulhq_s32(vshlq_s32(sums, left), multipliers);
-    const int32x4_t fix = vshrq_n_s32(vandq_s32(scaled, right), 31);
+    const int32x4_t low = vdupq_n_s32(lowest);
+    const int32x4_t high = vdupq_n_s32(highest);
 
-    return vrshlq_s32(vqaddq_s32(scaled, fix), right);
+    if (step != 0) {
+        __asm__ volatile("   wlstp.32 lr, %[count], 2f\n"
+                         "1: vldrw.32 q0, [%[sums]], #16\n"
+                         "   vldrw.32 q1, [%[bias]], #16\n"
+                         "   vadd.i32 q0, q0, q1\n"
+                         "   vldrw.32 q1, [%[multipliers]], #16\n"
+                         "   vldrb.s32 q2, [%[shifts]], #4\n" UMAKIT_MVE_RESCALE
+                         : [results] "+l"(results), [sums] "+r"(sums), [bias] "+r"(bias),
+                           [multipliers] "+r"(multipliers), [shifts] "+l"(shifts)
+                         : [count] "r"(count), [zero_point] "r"(zero_point), [zero] "w"(zero),
+                           [low] "w"(low), [high] "w"(high)
+                         : "q0", "q1", "q2", "q3", "lr", "cc", "memory");
+    } else {
+        const int32_t multiplier = multipliers[0];
+        const int32_t shift = shifts[0];
+
+        __asm__ volatile("   wlstp.32 lr, %[count], 2f\n"
+                         "1: vldrw.32 q0, [%[sums]], #16\n"
+                         "   vldrw.32 q1, [%[bias]], #16\n"
+                         "   vadd.i32 q0, q0, q1\n"
+                         "   vdup.32 q1, %[multiplier]\n"
+                         "   vdup.32 q2, %[shift]\n" UMAKIT_MVE_RESCALE
+                         : [results] "+l"(results), [sums] "+r"(sums), [bias] "+r"(bias)
+                         : [count] "r"(count), [zero_point] "r"(zero_point), [zero] "w"(zero),
+                           [low] "w"(low), [high] "w"(high), [multiplier] "r"(multiplier),
+                           [shift] "r"(shift)
+                         : "q0", "q1", "q2", "q3", "lr", "cc", "memory");
+    }
 }
+#undef UMAKIT_MVE_RESCALE
 
 #define UMAKIT_MVE_RESULTS(TYPE)                                                                   \
     static inline void umakit_mve_results_tflm_##TYPE(                                             \
@@ -175,35 +308,57 @@ static inline int32x4_t umakit_mve_requantize_tflm(int32x4_t sums, int32x4_t mul
         const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
         int32_t highest)                                                                           \
     {                                                                                              \
+        umakit_mve_results(results, sums, count, bias, multipliers, shifts, step, zero_point,      \
+                           lowest, highest);                                                       \
+    }
+
+UMAKIT_MVE_RESULTS(int8)
+UMAKIT_MVE_RESULTS(uint8)
+#undef UMAKIT_MVE_RESULTS
+
+/* --- additions -------------------------------------------------------------------------------- */
+
+#define UMAKIT_MVE_ADD(TYPE, LOAD, STORE)                                                          \
+    static inline void umakit_mve_add_tflm_##TYPE(                                                 \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
         const int32x4_t low = vdupq_n_s32(lowest);                                                 \
         const int32x4_t high = vdupq_n_s32(highest);                                               \
-        int32x4_t multiplier = vdupq_n_s32(multipliers[0]);                                        \
-        int32x4_t shift = vdupq_n_s32(shifts[0]);                                                  \
-        int32_t i;                                                                                 \
+        const int32x4_t left_factor = vdupq_n_s32(left_multiplier);                                \
+        const int32x4_t right_factor = vdupq_n_s32(right_multiplier);                              \
+        const int32x4_t factor = vdupq_n_s32(multiplier);                                          \
                                                                                                    \
-        for (i = 0; i < count; i += 4) {                                                           \
-            const mve_pred16_t some = vctp32q((uint32_t)(count - i));                              \
-            int32x4_t value =                                                                      \
-                vaddq_s32(vldrwq_z_s32(sums + i, some), vldrwq_z_s32(bias + i, some));             \
+        for (; count > 0; count -= 4) {                                                            \
+            const mve_pred16_t some = vctp32q((uint32_t)count);                                    \
+            int32x4_t first = vsubq_n_s32(LOAD(left, some), left_zero_point);                      \
+            int32x4_t second = vsubq_n_s32(LOAD(right, some), right_zero_point);                   \
+            int32x4_t sum;                                                                         \
                                                                                                    \
-            if (step != 0) {                                                                       \
-                multiplier = vldrwq_z_s32(multipliers + i, some);                                  \
-                shift = vldrbq_z_s32(shifts + i, some);                                            \
-            }                                                                                      \
-            value = umakit_mve_requantize_tflm(value, multiplier, shift);                          \
-            value = vqaddq_n_s32(value, zero_point);                                               \
-            value = vminq_s32(vmaxq_s32(value, low), high);                                        \
-            UMAKIT_MVE_STORE_##TYPE(results + i, value, some);                                     \
+            first = umakit_mve_scaled(vshlq_r_s32(first, left_shift), left_factor,                 \
+                                      left_factor_shift);                                          \
+            second = umakit_mve_scaled(vshlq_r_s32(second, left_shift), right_factor,              \
+                                       right_factor_shift);                                        \
+            sum = umakit_mve_scaled(vaddq_s32(first, second), factor, shift);                      \
+            sum = vqaddq_n_s32(sum, zero_point);                                                   \
+            sum = vminq_s32(vmaxq_s32(sum, low), high);                                            \
+            STORE(results, sum, some);                                                             \
+            left += 4;                                                                             \
+            right += 4;                                                                            \
+            results += 4;                                                                          \
         }                                                                                          \
     }
 
-#define UMAKIT_MVE_STORE_int8(to, value, some) vstrbq_p_s32(to, value, some)
-#define UMAKIT_MVE_STORE_uint8(to, value, some) vstrbq_p_u32(to, vreinterpretq_u32_s32(value), some)
-UMAKIT_MVE_RESULTS(int8)
-UMAKIT_MVE_RESULTS(uint8)
-#undef UMAKIT_MVE_STORE_int8
-#undef UMAKIT_MVE_STORE_uint8
-#undef UMAKIT_MVE_RESULTS
+#define UMAKIT_MVE_LOAD_UINT8(from, some) vreinterpretq_s32_u32(vldrbq_z_u32(from, some))
+#define UMAKIT_MVE_STORE_UINT8(to, value, some) vstrbq_p_u32(to, vreinterpretq_u32_s32(value), some)
+UMAKIT_MVE_ADD(int8, vldrbq_z_s32, vstrbq_p_s32)
+UMAKIT_MVE_ADD(uint8, UMAKIT_MVE_LOAD_UINT8, UMAKIT_MVE_STORE_UINT8)
+#undef UMAKIT_MVE_LOAD_UINT8
+#undef UMAKIT_MVE_STORE_UINT8
+#undef UMAKIT_MVE_ADD
 
 #else /* no MVE */
 
@@ -265,6 +420,25 @@ static inline void umakit_mve_depthwise_uint8(int32_t *restrict sums,
 UMAKIT_MVE_RESULTS(int8)
 UMAKIT_MVE_RESULTS(uint8)
 #undef UMAKIT_MVE_RESULTS
+
+#define UMAKIT_MVE_ADD(TYPE)                                                                       \
+    static inline void umakit_mve_add_tflm_##TYPE(                                                 \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
+        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
+                                            right_zero_point, left_shift, left_multiplier,         \
+                                            left_factor_shift, right_multiplier,                   \
+                                            right_factor_shift, multiplier, shift, zero_point,     \
+                                            lowest, highest);                                      \
+    }
+
+UMAKIT_MVE_ADD(int8)
+UMAKIT_MVE_ADD(uint8)
+#undef UMAKIT_MVE_ADD
 
 #endif
 

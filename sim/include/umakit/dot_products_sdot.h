@@ -174,8 +174,6 @@ static inline void umakit_sdot_copy_uint8(int8_t *restrict to, const uint8_t *re
 #define UMAKIT_SDOT_LOAD_UINT8(from) vreinterpretq_s16_u16(vmovl_u8(vld1_u8(from)))
 UMAKIT_SDOT_DEPTHWISE(int8, UMAKIT_SDOT_LOAD_INT8)
 UMAKIT_SDOT_DEPTHWISE(uint8, UMAKIT_SDOT_LOAD_UINT8)
-#undef UMAKIT_SDOT_LOAD_INT8
-#undef UMAKIT_SDOT_LOAD_UINT8
 #undef UMAKIT_SDOT_DEPTHWISE
 
 /* --- results ---------------------------------------------------------------------------------- */
@@ -250,6 +248,60 @@ static inline int32x4_t umakit_sdot_requantize_ort(int32x4_t sums, int32x4_t mul
 #define UMAKIT_SDOT_NARROW_INT8(to, values) vst1_s8(to, vmovn_s16(values))
 #define UMAKIT_SDOT_NARROW_UINT8(to, values) vst1_u8(to, vmovn_u16(vreinterpretq_u16_s16(values)))
 
+#define UMAKIT_SDOT_ADD(TYPE, LOAD, NARROW)                                                        \
+    static inline void umakit_sdot_add_tflm_##TYPE(                                                \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
+        const int32x4_t common = vdupq_n_s32(left_shift);                                          \
+        const int32_t whole = count / 8 * 8;                                                       \
+        int32_t i;                                                                                 \
+                                                                                                   \
+        for (i = 0; i < whole; i += 8) {                                                           \
+            const int16x8_t first =                                                                \
+                vsubq_s16(LOAD(left + i), vdupq_n_s16((int16_t)left_zero_point));                  \
+            const int16x8_t second =                                                               \
+                vsubq_s16(LOAD(right + i), vdupq_n_s16((int16_t)right_zero_point));                \
+            int32x4_t sum[2];                                                                      \
+            int32_t half;                                                                          \
+                                                                                                   \
+            for (half = 0; half < 2; ++half) {                                                     \
+                const int32x4_t one =                                                              \
+                    vmovl_s16(half == 0 ? vget_low_s16(first) : vget_high_s16(first));             \
+                const int32x4_t other =                                                            \
+                    vmovl_s16(half == 0 ? vget_low_s16(second) : vget_high_s16(second));           \
+                                                                                                   \
+                sum[half] = vaddq_s32(                                                             \
+                    umakit_sdot_requantize_tflm(vshlq_s32(one, common),                            \
+                                                vdupq_n_s32(left_multiplier),                      \
+                                                vdupq_n_s32(left_factor_shift)),                   \
+                    umakit_sdot_requantize_tflm(vshlq_s32(other, common),                          \
+                                                vdupq_n_s32(right_multiplier),                     \
+                                                vdupq_n_s32(right_factor_shift)));                 \
+                sum[half] = umakit_sdot_requantize_tflm(sum[half], vdupq_n_s32(multiplier),        \
+                                                        vdupq_n_s32(shift));                       \
+                sum[half] = vqaddq_s32(sum[half], vdupq_n_s32(zero_point));                        \
+                sum[half] = vmaxq_s32(sum[half], vdupq_n_s32(lowest));                             \
+                sum[half] = vminq_s32(sum[half], vdupq_n_s32(highest));                            \
+            }                                                                                      \
+            NARROW(results + i, vcombine_s16(vmovn_s32(sum[0]), vmovn_s32(sum[1])));               \
+        }                                                                                          \
+        umakit_plain_add_tflm_##TYPE(results + whole, left + whole, right + whole, count - whole,  \
+                                     left_zero_point, right_zero_point, left_shift,                \
+                                     left_multiplier, left_factor_shift, right_multiplier,         \
+                                     right_factor_shift, multiplier, shift, zero_point, lowest,    \
+                                     highest);                                                     \
+    }
+
+UMAKIT_SDOT_ADD(int8, UMAKIT_SDOT_LOAD_INT8, UMAKIT_SDOT_NARROW_INT8)
+UMAKIT_SDOT_ADD(uint8, UMAKIT_SDOT_LOAD_UINT8, UMAKIT_SDOT_NARROW_UINT8)
+#undef UMAKIT_SDOT_ADD
+#undef UMAKIT_SDOT_LOAD_INT8
+#undef UMAKIT_SDOT_LOAD_UINT8
+
 #else /* no dot product */
 
 static inline void umakit_sdot_products(int32_t *restrict sums, int32_t sums_step,
@@ -306,6 +358,25 @@ static inline void umakit_sdot_depthwise_uint8(int32_t *restrict sums,
         umakit_plain_results_##ROUNDING##_##TYPE(results, sums, count, bias, multipliers, shifts,  \
                                                  step, zero_point, lowest, highest);               \
     }
+
+#define UMAKIT_SDOT_ADD(TYPE)                                                                      \
+    static inline void umakit_sdot_add_tflm_##TYPE(                                                \
+        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
+        int32_t count, int32_t left_zero_point,                    \
+        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
+        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
+        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+    {                                                                                              \
+        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
+                                            right_zero_point, left_shift, left_multiplier,         \
+                                            left_factor_shift, right_multiplier,                   \
+                                            right_factor_shift, multiplier, shift, zero_point,     \
+                                            lowest, highest);                                      \
+    }
+
+UMAKIT_SDOT_ADD(int8)
+UMAKIT_SDOT_ADD(uint8)
+#undef UMAKIT_SDOT_ADD
 
 #endif
 

@@ -9,7 +9,8 @@
 
 #define UMAKIT_SMLAD_CHANNELS 2
 
-#if defined(__ARM_FEATURE_SIMD32) && !defined(UMAKIT_PLAIN_DOT_PRODUCTS)
+/* Without optimization compilers keep registers that the loops need. */
+#if defined(__ARM_FEATURE_SIMD32) && defined(__OPTIMIZE__) && !defined(UMAKIT_PLAIN_DOT_PRODUCTS)
 
 /* Four bytes, of which `from` is the first. */
 static inline uint32_t umakit_smlad_word(const void *from)
@@ -37,14 +38,26 @@ static inline uint32_t umakit_smlad_odd(uint32_t bytes)
     return pair;
 }
 
-/* sum + both products of two pairs of 16-bit integers. */
-static inline uint32_t umakit_smlad_add(uint32_t sum, uint32_t left, uint32_t right)
-{
-    uint32_t result;
-
-    __asm__("smlad %0, %1, %2, %3" : "=r"(result) : "r"(left), "r"(right), "r"(sum));
-    return result;
-}
+/* Four elements of two windows, and their weights of two channels. */
+#define UMAKIT_SMLAD_TWO                                                                           \
+    "   ldr %[x0], [%[first]], #4\n"                                                               \
+    "   ldr %[x1], [%[second]], #4\n"                                                              \
+    "   ldr %[w0], [%[weights]], #4\n"                                                             \
+    "   ldr %[w1], [%[weights]], #4\n"                                                             \
+    "   sxtb16 %[w], %[w0]\n"                                                                      \
+    "   smlad %[a0], %[x0], %[w], %[a0]\n"                                                         \
+    "   smlad %[b0], %[x1], %[w], %[b0]\n"                                                         \
+    "   sxtb16 %[w], %[w1]\n"                                                                      \
+    "   smlad %[a1], %[x0], %[w], %[a1]\n"                                                         \
+    "   smlad %[b1], %[x1], %[w], %[b1]\n"                                                         \
+    "   ldr %[x0], [%[first]], #4\n"                                                               \
+    "   ldr %[x1], [%[second]], #4\n"                                                              \
+    "   sxtb16 %[w], %[w0], ror #8\n"                                                              \
+    "   smlad %[a0], %[x0], %[w], %[a0]\n"                                                         \
+    "   smlad %[b0], %[x1], %[w], %[b0]\n"                                                         \
+    "   sxtb16 %[w], %[w1], ror #8\n"                                                              \
+    "   smlad %[a1], %[x0], %[w], %[a1]\n"                                                         \
+    "   smlad %[b1], %[x1], %[w], %[b1]\n"
 
 static inline void umakit_smlad_two(int32_t *restrict sums, int32_t sums_step,
                                     const int16_t *restrict windows, int32_t windows_step,
@@ -53,60 +66,78 @@ static inline void umakit_smlad_two(int32_t *restrict sums, int32_t sums_step,
     const int16_t *first = windows;
     const int16_t *second = windows + windows_step;
     const int8_t *const end = weights + elements * UMAKIT_SMLAD_CHANNELS;
-    uint32_t a0 = 0, a1 = 0, b0 = 0, b1 = 0;
+    uint32_t a0 = 0, a1 = 0, b0 = 0, b1 = 0, x0, x1, w0, w1, w;
 
-    while (weights != end) {
-        const uint32_t bytes0 = umakit_smlad_word(weights);
-        const uint32_t bytes1 = umakit_smlad_word(weights + 4);
-        const uint32_t first_low = umakit_smlad_word(first);
-        const uint32_t first_high = umakit_smlad_word(first + 2);
-        const uint32_t second_low = umakit_smlad_word(second);
-        const uint32_t second_high = umakit_smlad_word(second + 2);
-        uint32_t low = umakit_smlad_even(bytes0);
-        uint32_t high = umakit_smlad_odd(bytes0);
-
-        weights += 8;
-        first += 4;
-        second += 4;
-        a0 = umakit_smlad_add(a0, first_low, low);
-        b0 = umakit_smlad_add(b0, second_low, low);
-        a0 = umakit_smlad_add(a0, first_high, high);
-        b0 = umakit_smlad_add(b0, second_high, high);
-        low = umakit_smlad_even(bytes1);
-        high = umakit_smlad_odd(bytes1);
-        a1 = umakit_smlad_add(a1, first_low, low);
-        b1 = umakit_smlad_add(b1, second_low, low);
-        a1 = umakit_smlad_add(a1, first_high, high);
-        b1 = umakit_smlad_add(b1, second_high, high);
+    if (elements % 8 != 0) {
+        __asm__ volatile(UMAKIT_SMLAD_TWO
+                         : [first] "+r"(first), [second] "+r"(second), [weights] "+r"(weights),
+                           [a0] "+r"(a0), [a1] "+r"(a1), [b0] "+r"(b0), [b1] "+r"(b1),
+                           [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0), [w1] "=&r"(w1),
+                           [w] "=&r"(w)
+                         :
+                         : "memory");
+    }
+    if (weights != end) {
+        __asm__ volatile("1:\n" UMAKIT_SMLAD_TWO UMAKIT_SMLAD_TWO
+                         "   cmp %[weights], %[end]\n"
+                         "   bne 1b\n"
+                         : [first] "+r"(first), [second] "+r"(second), [weights] "+r"(weights),
+                           [a0] "+r"(a0), [a1] "+r"(a1), [b0] "+r"(b0), [b1] "+r"(b1),
+                           [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0), [w1] "=&r"(w1),
+                           [w] "=&r"(w)
+                         : [end] "r"(end)
+                         : "cc", "memory");
     }
     sums[0] = (int32_t)a0;
     sums[1] = (int32_t)a1;
     sums[sums_step] = (int32_t)b0;
     sums[sums_step + 1] = (int32_t)b1;
 }
+#undef UMAKIT_SMLAD_TWO
+
+/* Four elements of a window, and their weights of two channels. */
+#define UMAKIT_SMLAD_ONE                                                                           \
+    "   ldr %[x0], [%[window]], #4\n"                                                              \
+    "   ldr %[w0], [%[weights]], #4\n"                                                             \
+    "   ldr %[w1], [%[weights]], #4\n"                                                             \
+    "   ldr %[x1], [%[window]], #4\n"                                                              \
+    "   sxtb16 %[w], %[w0]\n"                                                                      \
+    "   smlad %[a0], %[x0], %[w], %[a0]\n"                                                         \
+    "   sxtb16 %[w0], %[w0], ror #8\n"                                                             \
+    "   smlad %[a0], %[x1], %[w0], %[a0]\n"                                                        \
+    "   sxtb16 %[w], %[w1]\n"                                                                      \
+    "   smlad %[a1], %[x0], %[w], %[a1]\n"                                                         \
+    "   sxtb16 %[w1], %[w1], ror #8\n"                                                             \
+    "   smlad %[a1], %[x1], %[w1], %[a1]\n"
 
 static inline void umakit_smlad_one(int32_t *restrict sums, const int16_t *restrict window,
                                     const int8_t *restrict weights, int32_t elements)
 {
     const int8_t *const end = weights + elements * UMAKIT_SMLAD_CHANNELS;
-    uint32_t a0 = 0, a1 = 0;
+    uint32_t a0 = 0, a1 = 0, x0, x1, w0, w1, w;
 
-    while (weights != end) {
-        const uint32_t bytes0 = umakit_smlad_word(weights);
-        const uint32_t bytes1 = umakit_smlad_word(weights + 4);
-        const uint32_t low = umakit_smlad_word(window);
-        const uint32_t high = umakit_smlad_word(window + 2);
-
-        weights += 8;
-        window += 4;
-        a0 = umakit_smlad_add(a0, low, umakit_smlad_even(bytes0));
-        a1 = umakit_smlad_add(a1, low, umakit_smlad_even(bytes1));
-        a0 = umakit_smlad_add(a0, high, umakit_smlad_odd(bytes0));
-        a1 = umakit_smlad_add(a1, high, umakit_smlad_odd(bytes1));
+    if (elements % 8 != 0) {
+        __asm__ volatile(UMAKIT_SMLAD_ONE
+                         : [window] "+r"(window), [weights] "+r"(weights), [a0] "+r"(a0),
+                           [a1] "+r"(a1), [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0),
+                           [w1] "=&r"(w1), [w] "=&r"(w)
+                         :
+                         : "memory");
+    }
+    if (weights != end) {
+        __asm__ volatile("1:\n" UMAKIT_SMLAD_ONE UMAKIT_SMLAD_ONE
+                         "   cmp %[weights], %[end]\n"
+                         "   bne 1b\n"
+                         : [window] "+r"(window), [weights] "+r"(weights), [a0] "+r"(a0),
+                           [a1] "+r"(a1), [x0] "=&r"(x0), [x1] "=&r"(x1), [w0] "=&r"(w0),
+                           [w1] "=&r"(w1), [w] "=&r"(w)
+                         : [end] "r"(end)
+                         : "cc", "memory");
     }
     sums[0] = (int32_t)a0;
     sums[1] = (int32_t)a1;
 }
+#undef UMAKIT_SMLAD_ONE
 
 static inline void umakit_smlad_products(int32_t *restrict sums, int32_t sums_step,
                                          const int16_t *restrict windows, int32_t windows_step,

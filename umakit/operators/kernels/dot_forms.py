@@ -30,6 +30,8 @@ class DotForm:
         order: order of the weights of a group; empty for their own.
         depthwise_group: weights of a channel of a depthwise window that lie next to each other.
         roundings: roundings of results that the form has instructions for.
+        adds: whether it has instructions for additions of TensorFlow Lite.
+        least_depthwise_weight: least weight of a depthwise convolution that it can sum.
     """
 
     name: str
@@ -41,6 +43,8 @@ class DotForm:
     order: tuple[int, ...] = ()
     depthwise_group: int = 1
     roundings: tuple[Arithmetic, ...] = ()
+    adds: bool = False
+    least_depthwise_weight: int = -128
 
     def filled(self, elements: int) -> int:
         """Return the number of elements of a window with those that fill it up."""
@@ -112,15 +116,15 @@ FORMS = {
         ),
         DotForm(
             "avx2", "int16", positions=4, channels=16, group=2, elements=2, depthwise_group=2,
-            roundings=(Arithmetic.TFLM, Arithmetic.ORT),
+            roundings=(Arithmetic.TFLM, Arithmetic.ORT), adds=True,
         ),
         DotForm(
             "sdot", "int8", positions=4, channels=8, group=4, elements=16,
-            roundings=(Arithmetic.TFLM, Arithmetic.ORT),
+            roundings=(Arithmetic.TFLM, Arithmetic.ORT), adds=True,
         ),
         DotForm(
             "mve", "int8", positions=2, channels=2, group=0, elements=1,
-            roundings=(Arithmetic.TFLM,),
+            roundings=(Arithmetic.TFLM,), adds=True, least_depthwise_weight=-127,
         ),
     )
 }  # fmt: skip

@@ -19,6 +19,7 @@ from umakit import tvm_api
 from umakit.operators.kernels.convolution import Constants, is_depthwise, window_axes
 from umakit.operators.kernels.dot_forms import PREFIX, DotForm, rounds
 from umakit.operators.kernels.loops import (
+    ELEMENTWISE,
     Extent,
     blocks,
     buffer,
@@ -31,7 +32,11 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import ConvolutionParameters, Parameters
+from umakit.operators.parameters import (
+    CommonScaleParameters,
+    ConvolutionParameters,
+    Parameters,
+)
 from umakit.operators.tensors import Array
 
 tirx = tvm_api.tirx
@@ -58,12 +63,18 @@ def suits(parameters: Parameters, dtype: str, layer: Constants) -> bool:
 
 
 def suits_convolution(
-    parameters: ConvolutionParameters, data_shape: tuple[int, ...], dtype: str, layer: Constants
+    form: DotForm,
+    parameters: ConvolutionParameters,
+    shape: tuple[int, ...],
+    dtype: str,
+    layer: Constants,
 ) -> bool:
-    """Whether a convolution can be computed here."""
+    """Whether a convolution can be computed here; depthwise ones with a result for each channel."""
     if parameters.layout != "NHWC" or not suits(parameters, dtype, layer):
         return False
-    return not is_depthwise(parameters, data_shape) or data_shape[3] == len(layer.bias)
+    if not is_depthwise(parameters, shape):
+        return True
+    return shape[3] == len(layer.bias) and layer.weights.min() >= form.least_depthwise_weight
 
 
 def call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.Stmt:
@@ -479,3 +490,26 @@ def _depthwise(
     arrays = [packed.reshape(-1), *layer.constants.arrays()[1:]]
     layout = f"HWO{form.depthwise_group}i" if form.depthwise_group > 1 else "HWO"
     return kernel([data, *buffers, output], body), arrays, layout
+
+
+def addition(
+    form: DotForm, parameters: CommonScaleParameters, shape: tuple[int, ...], dtype: str
+) -> tvm_api.PrimFunc:
+    """Return the kernel (left, right, output) of an addition of TensorFlow Lite.
+
+    Args:
+        form: the instructions.
+        parameters: of the operator.
+        shape: shape of both operands and the result.
+        dtype: their dtype.
+    """
+    left, right, output = (buffer(name, shape, dtype) for name in ("left", "right", "output"))
+    origin = [0] * len(shape)
+    factors = zip(parameters.multipliers, parameters.shifts, strict=True)
+    body = call(
+        form.function(f"add_tflm_{dtype}"),
+        *(address(each, *origin) for each in (output, left, right)), math.prod(shape),
+        *parameters.zero_points, parameters.left_shift, *(n for factor in factors for n in factor),
+        parameters.output_zero_point, *parameters.clip,
+    )  # fmt: skip
+    return kernel([left, right, output], body).with_attr(ELEMENTWISE, True)

@@ -25,6 +25,10 @@ BIAS_HAS_ZERO_POINT = "umakit.bias_has_zero_point"
 WEIGHTS_LAYOUT = "umakit.weights_layout"
 """Attribute of a prim func whose parameters have names of its own."""
 
+ELEMENTWISE = "umakit.is_elementwise"
+"""Attribute of a prim func of which the result may lie where any input of its size does, though
+calls of C functions hide that."""
+
 INSIDE = "umakit.positions_are_inside"
 """Attribute of a prim func whose author vouches for its positions: they hold for all values of its
 inputs, but by relations between them that intervals do not show."""
