@@ -73,7 +73,7 @@ INLINE_HEADERS: dict[str, tuple[str, ...]] = {
     "include/umakit/reference.h": (ARITHMETIC_HEADER,),
     **{
         f"include/umakit/dot_products_{form}.h": (DOT_PRODUCTS_HEADER, ARITHMETIC_HEADER)
-        for form in ("avx2", "mve", "sdot", "smlad")
+        for form in ("avx2", "mve", "rvv", "sdot", "smlad", "vnni")
     },
     DOT_PRODUCTS_HEADER: (ARITHMETIC_HEADER,),
 }

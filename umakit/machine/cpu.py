@@ -165,7 +165,7 @@ def cpu_file(name: str | os.PathLike[str]) -> Path | None:
 def _native() -> Cpu:
     known = [find_cpu(each) for each in cpu_names()]
     runnable = [cpu for cpu in known if cpu.architecture and not cpu.missing_here()]
-    return max(runnable, key=lambda cpu: cpu.vector_bytes, default=known[0])
+    return max(runnable, key=lambda cpu: (cpu.vector_bytes, len(cpu.features)), default=known[0])
 
 
 def _read(path: Path, text: str) -> Cpu:

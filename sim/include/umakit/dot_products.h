@@ -17,8 +17,10 @@
  *     form    window  positions  CHANNELS  GROUP  ELEMENTS
  *     smlad   int16           2         2      4         4  DSP extension of Arm
  *     avx2    int16           4        16      2         2  AVX2 of x86-64
+ *     vnni    uint8           4        32      4         4  AVX-512 VNNI of x86-64
  *     sdot    int8            4         8      4        16  dot product of 64-bit Arm
  *     mve     int8            2         2    all         1  Helium of Arm
+ *     rvv     int8            4        16      1         1  vectors of RISC-V
  *
  * Without the instructions of a form, or with UMAKIT_PLAIN_DOT_PRODUCTS, its functions are those
  * here. Sums wrap around at 32 bits, as the instructions let them.
@@ -33,7 +35,7 @@
 
 /* --- copies of data --------------------------------------------------------------------------- */
 
-/* to[i] = from[i]; as int8_t, 128 is subtracted from uint8_t. */
+/* to[i] = from[i]; as int8_t, 128 is subtracted from uint8_t, and added the other way. */
 #define UMAKIT_PLAIN_COPY(FROM, TO, LESS)                                                          \
     static inline void umakit_plain_copy_##FROM##_##TO(TO##_t *restrict to,                        \
                                                        const FROM##_t *restrict from,              \
@@ -49,6 +51,7 @@
 UMAKIT_PLAIN_COPY(int8, int8, 0)
 UMAKIT_PLAIN_COPY(uint8, int8, 128)
 UMAKIT_PLAIN_COPY(uint8, uint8, 0)
+UMAKIT_PLAIN_COPY(int8, uint8, -128)
 UMAKIT_PLAIN_COPY(int8, int16, 0)
 UMAKIT_PLAIN_COPY(uint8, int16, 0)
 #undef UMAKIT_PLAIN_COPY
@@ -100,6 +103,7 @@ UMAKIT_PLAIN_FILL(int16)
     }
 
 UMAKIT_PLAIN_PRODUCTS(int8)
+UMAKIT_PLAIN_PRODUCTS(uint8)
 UMAKIT_PLAIN_PRODUCTS(int16)
 #undef UMAKIT_PLAIN_PRODUCTS
 

@@ -30,6 +30,8 @@ class DotForm:
         order: order of the weights of a group; empty for their own.
         depthwise_group: weights of a channel of a depthwise window that lie next to each other.
         roundings: roundings of results that the form has instructions for.
+        others: form whose functions of depthwise windows, results and additions it uses; its own if
+            empty.
         adds: whether it has instructions for additions of TensorFlow Lite.
         least_depthwise_weight: least weight of a depthwise convolution that it can sum.
     """
@@ -43,6 +45,7 @@ class DotForm:
     order: tuple[int, ...] = ()
     depthwise_group: int = 1
     roundings: tuple[Arithmetic, ...] = ()
+    others: str = ""
     adds: bool = False
     least_depthwise_weight: int = -128
 
@@ -99,13 +102,14 @@ class DotForm:
         return f"O{window}{self.channels}o{group}"
 
     def function(self, name: str) -> str:
-        """Return the C name of a function of the form."""
-        return f"{PREFIX}{self.name}_{name}"
+        """Return the C name of a function of the form, such as `products`."""
+        own = not self.others or name.startswith(("products", "copy"))
+        return f"{PREFIX}{self.name if own else self.others}_{name}"
 
     def results(self, rounding: Arithmetic, dtype: str) -> str:
         """Return the C name of the function that rescales sums."""
-        form = self.name if rounding in self.roundings else "plain"
-        return f"{PREFIX}{form}_results_{rounding.value}_{dtype}"
+        name = f"results_{rounding.value}_{dtype}"
+        return self.function(name) if rounding in self.roundings else f"{PREFIX}plain_{name}"
 
 
 FORMS = {
@@ -117,6 +121,14 @@ FORMS = {
         DotForm(
             "avx2", "int16", positions=4, channels=16, group=2, elements=2, depthwise_group=2,
             roundings=(Arithmetic.TFLM, Arithmetic.ORT), adds=True,
+        ),
+        DotForm(
+            "vnni", "uint8", positions=4, channels=32, group=4, elements=4, depthwise_group=2,
+            roundings=(Arithmetic.TFLM, Arithmetic.ORT), others="avx2", adds=True,
+        ),
+        DotForm(
+            "rvv", "int8", positions=4, channels=16, group=1, elements=1,
+            roundings=(Arithmetic.TFLM,), adds=True,
         ),
         DotForm(
             "sdot", "int8", positions=4, channels=8, group=4, elements=16,

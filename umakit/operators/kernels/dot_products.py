@@ -46,6 +46,9 @@ MOST_SUMS = 256
 
 DATA = ("int8", "uint8")
 
+OFFSETS = {("uint8", "int8"): -128, ("int8", "uint8"): 128}
+"""What is added to data that are copied as another dtype."""
+
 Function = tuple[tvm_api.PrimFunc, list[Array], str]
 """A prim func (data, weights, bias, multipliers, shifts, output), its constants, and the layout of
 its weights."""
@@ -125,8 +128,7 @@ class _Layer:
     ) -> _Layer:
         """Return a layer; `window` is the dtype in which its data are multiplied."""
         zero_point: int = parameters.input_zero_point  # type: ignore[attr-defined]
-        if (dtype, window) == ("uint8", "int8"):
-            zero_point -= 128
+        zero_point += OFFSETS.get((dtype, window), 0)
         return cls(form, parameters, layer.without_zero_point(zero_point), zero_point)
 
     def buffers(self, weights: Array) -> list[tvm_api.Buffer]:
