@@ -80,7 +80,7 @@ READING_PROGRAM = """
 int main(void)
 {
     uint64_t last = umakit_platform_instructions();
-    const uint64_t end = last + 200u * 40u * UMAKIT_SYSTICK_PERIOD;
+    const uint64_t end = last + 200u * PERIOD;
     const uint64_t start = last;
     uint64_t backwards = 0, largest = 0;
 
@@ -97,13 +97,13 @@ int main(void)
     umakit_platform_print(" ");
     umakit_platform_print_number(largest);
     umakit_platform_print(" ");
-    umakit_platform_print_number((last - start) / (40u * UMAKIT_SYSTICK_PERIOD));
+    umakit_platform_print_number((last - start) / PERIOD);
     umakit_platform_print("\\n");
     return 0;
 }
 """
-"""Reads the counter until 200 periods have passed: how often it ran backwards, its largest step,
-and the periods."""
+"""Reads the counter until 200 periods of PERIOD instructions have passed: how often it ran
+backwards, its largest step, and the periods."""
 
 FAILURES = """
 static int deepen(volatile int *above)

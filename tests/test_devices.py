@@ -40,7 +40,7 @@ from umakit.library.layout import RUNTIME
 EXAMPLES = Path(__file__).parents[1] / "examples" / "digits"
 MOST_ULP = 2
 INSTRUCTIONS_A_TICK = 40
-"""What the counter of the start-up code cortex_m3 counts at a time."""
+"""Most that the counter of the start-up code cortex_m counts at a time."""
 
 Folder = pytest.TempPathFactory
 
@@ -328,7 +328,9 @@ def test_instructions_are_reproducible_and_grow_with_work(device: Device, digits
     assert 10 < per_layer["conv2"] / per_layer["conv1"] < 20
     assert 5 < per_layer["conv2"] / per_layer["conv4_1x1"] < 50
     whole = np.mean(first.instructions)
-    assert 0 <= whole - sum(per_layer.values()) < 0.01 * whole
+    # What is counted before and after each layer takes some instructions itself.
+    between = max(0.01 * whole, 1_500 * len(per_layer))
+    assert 0 <= whole - sum(per_layer.values()) < between
 
 
 def program(device: Device, text: str, folder: Path, *flags: str) -> list[int]:
@@ -347,7 +349,7 @@ def program(device: Device, text: str, folder: Path, *flags: str) -> list[int]:
 def test_a_loop_of_known_length_counts_so_many_instructions(device: Device, tmp_path: Path) -> None:
     """Loops of two instructions, 0, 1,000 and 1,000,000 times."""
     empty, short, long = program(device, COUNTING_PROGRAM, tmp_path)
-    tolerance = INSTRUCTIONS_A_TICK if device.start_up == "cortex_m3" else 0
+    tolerance = INSTRUCTIONS_A_TICK if device.start_up == "cortex_m" else 0
     assert 0 <= empty <= 20 + tolerance
     assert abs(short - empty - 2_000) <= tolerance
     assert abs(long - empty - 2_000_000) <= tolerance
@@ -355,20 +357,26 @@ def test_a_loop_of_known_length_counts_so_many_instructions(device: Device, tmp_
 
 @pytest.mark.optimized
 @pytest.mark.skipif(not installed(find_device("qemu-cortex-m3")), reason="is not installed")
-def test_the_counter_of_the_cortex_m3_survives_overflows(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "tick"), [("cortex-m3", 40), ("cortex-m55", 31.25)], ids=lambda value: str(value)
+)
+def test_the_counter_of_a_cortex_m_survives_overflows(
+    name: str, tick: float, tmp_path: Path
+) -> None:
     """The counter overflows after 256 ticks instead of 16,777,216."""
-    device, period = find_device("qemu-cortex-m3"), 256
-    flag = f"-DUMAKIT_SYSTICK_PERIOD={period}u"
-    empty, _, long = program(device, COUNTING_PROGRAM, tmp_path, flag)
-    handler = 30 * 2_000_000 / (period * INSTRUCTIONS_A_TICK)  # an interrupt's instructions count
+    device, period = find_device(f"qemu-{name}"), 256
+    flags = [f"-DUMAKIT_SYSTICK_PERIOD={period}u", f"-DPERIOD={int(period * tick)}u"]
+    empty, _, long = program(device, COUNTING_PROGRAM, tmp_path, *flags)
+    handler = 30 * 2_000_000 / (period * tick)  # an interrupt's instructions count
     assert 2_000_000 - INSTRUCTIONS_A_TICK <= long - empty <= 2_000_000 + handler
-    # One overflow of the real period.
-    empty, _, long = program(device, COUNTING_PROGRAM, tmp_path, "-DTIMES=340000000")
-    assert abs(long - empty - 680_000_000) <= 2 * INSTRUCTIONS_A_TICK
-    assert 0x1000000 * INSTRUCTIONS_A_TICK < 680_000_000
-    backwards, largest, overflows = program(device, READING_PROGRAM, tmp_path, flag)
+    backwards, largest, overflows = program(device, READING_PROGRAM, tmp_path, *flags)
     assert (backwards, overflows) == (0, 200)
     assert largest <= 4 * INSTRUCTIONS_A_TICK
+    # One overflow of the real period.
+    if name == "cortex-m3":
+        empty, _, long = program(device, COUNTING_PROGRAM, tmp_path, "-DTIMES=340000000")
+        assert abs(long - empty - 680_000_000) <= 2 * INSTRUCTIONS_A_TICK
+        assert 0x1000000 * INSTRUCTIONS_A_TICK < 680_000_000
 
 
 @pytest.mark.parametrize("device", BARE_METAL)
@@ -435,7 +443,7 @@ def test_a_crash_says_what_happened(
     if not device.is_bare_metal:
         assert "the program was stopped by signal" in error
     else:
-        wanted = cortex if device.start_up == "cortex_m3" else riscv
+        wanted = cortex if device.start_up == "cortex_m" else riscv
         assert re.search(f"the program was stopped by (a )?({wanted})", error), error
 
 

@@ -170,7 +170,9 @@ def _cpu_view(program: Program) -> dict[str, str] | None:
     if cpu is None:
         return None
     missing = " || ".join(f"!defined({macro})" for macro in cpu.macros) or "0"
-    return {"name": cpu.name, "is_missing": missing, "flags": " ".join(cpu.flags)}
+    vectors = ", with vectors of gcc and clang" if cpu.has_vectors else ""
+    flags = " ".join(cpu.flags)
+    return {"name": cpu.name, "is_missing": missing, "flags": flags, "vectors": vectors}
 
 
 def _index_checks(program: Program) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from umakit.devices import HOST, Device
 from umakit.devices.compiled import Run, check_compiled, driver_libraries, linker_arguments
-from umakit.devices.cpus import cpu_flags
+from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
@@ -338,6 +338,7 @@ def build_runner(
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += [f"-D{interface.upper()}_EACH_INFERENCE"] if each_inference else []
     flags += [*device.program_flags(), *cpu_flags(library, device)]
+    device = device_for(library, device)
     simulators, libraries = simulators_of(library), libraries_of(library)
     answering = {each.backend for each in designs}
     simulators = [each for each in simulators if each.backend not in answering]

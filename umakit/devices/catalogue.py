@@ -14,6 +14,40 @@ COUNTING = ("-icount", "shift=0")
 RISCV_MACHINE = ("-M", "virt", "-m", "128M", "-bios", "none", *QUIET, *COUNTING)
 RISCV_PACKAGES = ("gcc-riscv64-unknown-elf", "picolibc-riscv64-unknown-elf", "qemu-system-misc")
 
+CORTEX_M_PACKAGES = ("gcc-arm-none-eabi", "libnewlib-arm-none-eabi", "qemu-system-arm")
+ARM_V7M = ("armv6-m", "armv7-m")
+ARM_V7EM = (*ARM_V7M, "armv7e-m")
+ARM_V81M = (*ARM_V7EM, "armv8-m", "armv8.1-m")
+"""Architectures of microcontrollers, each with those whose programs run on it. Those of ARMv8-M
+without its main extension, `armv8-m.base`, have no device."""
+
+
+def _cortex_m(
+    name: str,
+    machine: str,
+    script: str,
+    description: str,
+    flags: tuple[str, ...],
+    processors: tuple[str, ...],
+    features: tuple[str, ...] = (),
+) -> Device:
+    return Device(
+        name=f"qemu-{name}",
+        description=f"{name.title()} without an operating system, {description}, emulated",
+        command="arm-none-eabi-gcc",
+        architecture=(f"-mcpu={name}", "-mthumb", *flags),
+        size="arm-none-eabi-size",
+        packages=CORTEX_M_PACKAGES,
+        emulator=("qemu-system-arm", "-M", machine, *QUIET, *COUNTING),
+        start_up="cortex_m",
+        linker_script=script,
+        replaced=("expf.c", "tanhf.c") if "fp32" in features else ("expf.c",),
+        counts_instructions=True,
+        processors=processors,
+        features=features,
+    )
+
+
 HOST = Device(
     name="host",
     description="this machine, with $CC or its C compiler",
@@ -41,7 +75,7 @@ DEVICES = (
         emulator=("qemu-aarch64",),
         replaced=("tanhf.c",),
         linking=("-static",),
-        processor="aarch64",
+        processors=("aarch64",),
     ),
     Device(
         name="qemu-arm",
@@ -52,17 +86,20 @@ DEVICES = (
         emulator=("qemu-arm",),
         linking=("-static",),
     ),
-    Device(
-        name="qemu-cortex-m3",
-        description="Cortex-M3 without an operating system, software floating point, emulated",
-        command="arm-none-eabi-gcc",
-        architecture=("-mcpu=cortex-m3", "-mthumb"),
-        size="arm-none-eabi-size",
-        packages=("gcc-arm-none-eabi", "libnewlib-arm-none-eabi", "qemu-system-arm"),
-        emulator=("qemu-system-arm", "-M", "mps2-an385", *QUIET, *COUNTING),
-        start_up="cortex_m3",
-        replaced=("expf.c",),
-        counts_instructions=True,
+    _cortex_m(
+        "cortex-m3", "mps2-an385", "cortex_m3", "software floating point", (), ARM_V7M,
+    ),
+    _cortex_m(
+        "cortex-m4", "mps2-an386", "cortex_m3", "DSP extension and float32",
+        ("-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"), ARM_V7EM, ("dsp", "fp32"),
+    ),
+    _cortex_m(
+        "cortex-m7", "mps2-an500", "cortex_m3", "DSP extension, float32 and float64",
+        ("-mfloat-abi=hard", "-mfpu=fpv5-d16"), ARM_V7EM, ("dsp", "fp32", "fp64"),
+    ),
+    _cortex_m(
+        "cortex-m55", "mps3-an547", "cortex_m55", "vectors (MVE), float32 and float64",
+        ("-mfloat-abi=hard",), ARM_V81M, ("dsp", "fp32", "fp64", "mve"),
     ),
     Device(
         name="qemu-riscv32",
@@ -71,6 +108,8 @@ DEVICES = (
         architecture=(
             "--specs=picolibc.specs", "-march=rv32imac", "-mabi=ilp32", "-mcmodel=medany",
         ),
+        processors=("riscv32",),
+        features=(),
         size="riscv64-unknown-elf-size",
         packages=RISCV_PACKAGES,
         emulator=("qemu-system-riscv32", *RISCV_MACHINE),
@@ -80,14 +119,16 @@ DEVICES = (
     ),
     Device(
         name="qemu-riscv64",
-        description="RV64GC without an operating system, emulated",
+        description="RV64GC with vectors, without an operating system, emulated",
         command="riscv64-unknown-elf-gcc",
         architecture=(
             "--specs=picolibc.specs", "-march=rv64imafdc", "-mabi=lp64d", "-mcmodel=medany",
         ),
+        processors=("riscv64",),
+        features=("v",),
         size="riscv64-unknown-elf-size",
         packages=RISCV_PACKAGES,
-        emulator=("qemu-system-riscv64", *RISCV_MACHINE),
+        emulator=("qemu-system-riscv64", "-cpu", "rv64,v=true,vext_spec=v1.0", *RISCV_MACHINE),
         start_up="riscv",
         replaced=("expf.c",),
         counts_instructions=True,

@@ -33,15 +33,16 @@ class Device:
         packages: Debian packages of the compiler, its C library and the emulator.
         emulator: command that runs a program; empty if programs run natively.
         linking: flags for linking a program.
-        start_up: stem of the start-up files and of the linker script in `SUPPORT`; empty if the
-            device has an operating system.
+        start_up: stem of the start-up files in `SUPPORT`; empty if the device has an operating
+            system.
+        linker_script: stem of the linker script in `SUPPORT`; empty for that of the start-up files.
         replaced: files in `SUPPORT` with functions of `math.h` that replace those of the device's
             C library, which differ from the host's by more than 2 ULP.
         has_time: whether measured times are meaningful, which they are not under emulation.
         counts_instructions: whether the instructions of a run are counted.
         runs_rtl: whether designs of `[rtl]` answer in place of simulators.
-        processor: architecture of the CPUs of `umakit.machine.cpu` that it runs code for; empty
-            if there is none.
+        processors: architectures of the CPUs of `umakit.machine.cpu` that it runs code for.
+        features: what its processor has of the features that these CPUs may need; None for all.
     """
 
     name: str
@@ -53,11 +54,13 @@ class Device:
     emulator: tuple[str, ...] = ()
     linking: tuple[str, ...] = ()
     start_up: str = ""
+    linker_script: str = ""
     replaced: tuple[str, ...] = ()
     has_time: bool = False
     counts_instructions: bool = False
     runs_rtl: bool = False
-    processor: str = ""
+    processors: tuple[str, ...] = ()
+    features: tuple[str, ...] | None = None
 
     @property
     def is_host(self) -> bool:
@@ -134,8 +137,9 @@ class Device:
             return [f"-I{RUNTIME}", *self.linking]
         # Unreferenced functions are omitted: memory is small.
         sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
-        script = SUPPORT / f"{self.start_up}.ld"
-        return [f"-I{RUNTIME}", *sections, "-nostartfiles", "-T", str(script), *self.linking]
+        script = SUPPORT / f"{self.linker_script or self.start_up}.ld"
+        placed = ["-nostartfiles", f"-L{SUPPORT}", "-T", str(script)]  # scripts include others
+        return [f"-I{RUNTIME}", *sections, *placed, *self.linking]
 
     def run_command(self, program: Path, arguments: Sequence[str]) -> list[str]:
         """Return the command that runs a program; file names are relative to the working directory.

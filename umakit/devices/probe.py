@@ -20,7 +20,7 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c, what_answers
-from umakit.devices.cpus import cpu_flags
+from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design
 from umakit.devices.execution import (
     CRASH_HINT,
@@ -116,6 +116,7 @@ def build_around(
     main.write_text(source, encoding="utf-8")
     all_flags = [f"-D{prefix.upper()}_PROFILE", f"-I{folder / 'codegen/host/include'}"]
     all_flags += [*device.program_flags(), *cpu_flags(folder, device), *flags]
+    device = device_for(folder, device)
     if not device.is_bare_metal:
         all_flags.append("-DUMAKIT_PROBE_HOSTED")
     found = what_answers(folder, designs, device, program.parent, is_traced=is_traced)

@@ -46,8 +46,10 @@ class Cpu(BaseModel):
     Attributes:
         name: what `--cpu` calls it.
         description: a sentence for people.
-        architecture: `x86-64`, `aarch64`, or another name; empty for any.
-        features: what Linux calls the instruction sets that it needs, in `/proc/cpuinfo`.
+        architecture: `x86-64`, `aarch64`, `riscv32`, `riscv64`, `armv6-m`, `armv7-m`, `armv7e-m`,
+            `armv8-m`, `armv8.1-m`, or another name; empty for any.
+        features: the instruction sets that it needs: as Linux calls them in `/proc/cpuinfo`; of
+            microcontrollers `dsp`, `fp32`, `fp64` and `mve`; of RISC-V `v`.
         flags: flags with which gcc and clang compile for it.
         macros: macros that they then define, which the C checks.
         vector_bytes: width of vector registers in bytes; 0 for none.
@@ -62,7 +64,7 @@ class Cpu(BaseModel):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60)
     description: str = Field(default="", max_length=200)
-    architecture: str = Field(default="", pattern=r"^[a-z0-9-]*$", max_length=60)
+    architecture: str = Field(default="", pattern=r"^[a-z0-9.-]*$", max_length=60)
     features: tuple[Macro, ...] = ()
     flags: tuple[MachineFlag, ...] = ()
     macros: tuple[Macro, ...] = ()

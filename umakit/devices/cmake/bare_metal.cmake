@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the toolchain files of machines without an operating system share. They set first:
 #     architecture    flags of the processor
-#     start_up        stem of the start-up files and of the linker script in ../support
+#     start_up        stem of the start-up files in ../support
+#     linker_script   stem of the linker script there
+#     replaced        files there with functions of math.h
 set(CMAKE_SYSTEM_NAME Generic)
 set(CMAKE_ASM_FLAGS_INIT "${architecture}")
 get_filename_component(UMAKIT_RUNTIME "${CMAKE_CURRENT_LIST_DIR}/../../library/runtime" ABSOLUTE)
@@ -14,10 +16,11 @@ set(CMAKE_C_STANDARD_LIBRARIES "-lm")
 # What an exported library's program is linked with.
 get_filename_component(UMAKIT_SUPPORT "${CMAKE_CURRENT_LIST_DIR}/../support" ABSOLUTE)
 set(CMAKE_EXE_LINKER_FLAGS_INIT
-  "-nostartfiles -Wl,--gc-sections -T ${UMAKIT_SUPPORT}/${start_up}.ld")
+  "-nostartfiles -Wl,--gc-sections -L${UMAKIT_SUPPORT} -T ${UMAKIT_SUPPORT}/${linker_script}.ld")
+list(TRANSFORM replaced PREPEND ${UMAKIT_SUPPORT}/)
 set(UMAKIT_PLATFORM_SOURCES
   ${UMAKIT_SUPPORT}/${start_up}.S
   ${UMAKIT_SUPPORT}/${start_up}.c
-  ${UMAKIT_SUPPORT}/expf.c
+  ${replaced}
   ${UMAKIT_SUPPORT}/platform_semihosting.c
   ${UMAKIT_SUPPORT}/semihosting.c)

@@ -3,5 +3,7 @@
 set(CMAKE_SYSTEM_PROCESSOR cortex-m3)
 set(CMAKE_C_COMPILER arm-none-eabi-gcc)
 set(architecture "-mcpu=cortex-m3 -mthumb")
-set(start_up cortex_m3)
+set(start_up cortex_m)
+set(linker_script cortex_m3)
+set(replaced expf.c)
 include(${CMAKE_CURRENT_LIST_DIR}/bare_metal.cmake)

@@ -17,7 +17,7 @@ from typing import Any
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
 from umakit.devices.compiled import driver_libraries
-from umakit.devices.cpus import cpu_flags
+from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.libraries import libraries_of
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import is_compiled
@@ -139,9 +139,11 @@ def library_size(
         BuildError: the compiler is missing, reported an error, or does not write ELF objects.
     """
     description = read_description(library)
+    cpu = cpu_flags(library, device)
+    device = device_for(library, device)
     command = list(command) or device.compiler()
     with temporary_folder("umakit-size-") as folder:
-        flags = [*FLAGS, *_call_graph_flag(command, folder), *cpu_flags(library, device)]
+        flags = [*FLAGS, *_call_graph_flag(command, folder), *cpu]
         objects: dict[str, Path] = {}
         sources = library_folder(library) / SOURCE_FOLDER
         libraries = libraries_of(library)

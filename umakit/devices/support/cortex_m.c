@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start-up, faults and instruction counter of a Cortex-M3, as in QEMU's machine mps2-an385. */
+/* Start-up, faults and instruction counter of a Cortex-M3, -M4, -M7 or -M55. */
 #include "bare_metal.h"
 #include "umakit_platform.h"
 
@@ -20,11 +20,16 @@
 #define FAULT_STATUS_BUS_ADDRESS_VALID (1u << 15)
 #define MEMORY_FAULT_ADDRESS REGISTER(0xE000ED34u)
 #define BUS_FAULT_ADDRESS REGISTER(0xE000ED38u)
+#define MEMORY_MODEL REGISTER(0xE000ED50u) /* ID_MMFR0 */
+#define MEMORY_MODEL_PROTECTION 0xF0u
+#define MEMORY_MODEL_PROTECTION_V8 0x40u
 #define MPU_CONTROL REGISTER(0xE000ED94u)
 #define MPU_CONTROL_ENABLE 1u
 #define MPU_CONTROL_DEFAULT_MAP 4u
 #define MPU_REGION_NUMBER REGISTER(0xE000ED98u)
 #define MPU_REGION_BASE REGISTER(0xE000ED9Cu)
+
+/* Registers of ARMv7-M: a region has a power of two as its size. */
 #define MPU_REGION_ATTRIBUTES REGISTER(0xE000EDA0u)
 #define MPU_ATTRIBUTES_NO_ACCESS ((1u << 28) | (0u << 24)) /* nor execution */
 #define MPU_ATTRIBUTES_READ_ONLY (6u << 24)
@@ -33,19 +38,30 @@
 #define MPU_ATTRIBUTES_512_MIB (28u << 1)
 #define MPU_ATTRIBUTES_ENABLE 1u
 
+/* Registers of ARMv8-M: a region has a first and a last block of 32 bytes. */
+#define MPU_REGION_LIMIT REGISTER(0xE000EDA0u)
+#define MPU_REGION_LIMIT_ENABLE 1u
+#define MPU_BASE_NO_EXECUTION 1u
+#define MPU_BASE_READ_ONLY (2u << 1)
+#define MPU_MEMORY_TYPES REGISTER(0xE000EDC0u)
+#define MPU_MEMORY_TYPE_NORMAL 0x44u /* without caches */
+
 /* Ticks from one overflow to the next: SysTick has 24 bits. A test makes it smaller. */
 #ifndef UMAKIT_SYSTICK_PERIOD
 #define UMAKIT_SYSTICK_PERIOD 0x1000000u
 #endif
 
-/* The processor clock of mps2-an385 has 25 MHz, and `-icount shift=0` makes an instruction last
- * 1 ns: 40 of them are a tick. */
-#define INSTRUCTIONS_A_TICK 40u
-
 extern uint32_t __data_image[], __data_start[], __data_end[], __bss_start[], __bss_end[];
 extern uint32_t __stack_bottom[], __stack_top[];
+extern uint32_t __code_start[], __code_end[], __memory_start[], __memory_end[];
+
+/* Its address is the time from one tick of SysTick to the next, in quarters of a nanosecond.
+ * `-icount shift=0` makes an instruction last four of them. */
+extern uint32_t __tick_quarter_nanoseconds[];
+#define QUARTER_NANOSECONDS_AN_INSTRUCTION 4u
 
 void umakit_reset(void) __attribute__((noreturn));
+void umakit_initialize(void) __attribute__((noreturn));
 void umakit_fault_entry(void);
 void umakit_fault(uintptr_t stack, uintptr_t address) __attribute__((noreturn));
 void umakit_systick(void);
@@ -72,24 +88,43 @@ static const struct {
     },
 };
 
-static void protect(uint32_t region, uint32_t attributes)
+static void protect_v7(uint32_t region, uint32_t attributes)
 {
     MPU_REGION_NUMBER = region;
     MPU_REGION_BASE = 0;
     MPU_REGION_ATTRIBUTES = attributes | MPU_ATTRIBUTES_ENABLE;
 }
 
+static void protect_v8(uint32_t region, uintptr_t start, uintptr_t end, uint32_t access)
+{
+    MPU_REGION_NUMBER = region;
+    MPU_REGION_BASE = start | access;
+    MPU_REGION_LIMIT = (end - 32u) | MPU_REGION_LIMIT_ENABLE;
+}
+
 /*
- * Below the start of RAM, nothing but reading and executing of code; the region with the higher
- * number wins. The emulated board would not notice: its code memory is RAM, so that writing
+ * ARMv7-M: below the start of RAM, nothing but reading and executing of code; the region with the
+ * higher number wins. The emulated board would not notice: its code memory is RAM, so that writing
  * through NULL changes the vectors, and what lies between code and RAM, where the stack would
  * grow into, ignores what is written.
+ *
+ * ARMv8-M has no regions without access and none that overlap, but nothing is accessible outside
+ * of them: reading and executing of code, reading and writing of RAM. The stack, at the start of
+ * RAM, grows down to code.
  */
 static void protect_memory(void)
 {
-    protect(0, MPU_ATTRIBUTES_NO_ACCESS | MPU_ATTRIBUTES_512_MIB);
-    protect(1, MPU_ATTRIBUTES_READ_ONLY | MPU_ATTRIBUTES_NORMAL_MEMORY | MPU_ATTRIBUTES_4_MIB);
-    MPU_CONTROL = MPU_CONTROL_ENABLE | MPU_CONTROL_DEFAULT_MAP;
+    if ((MEMORY_MODEL & MEMORY_MODEL_PROTECTION) == MEMORY_MODEL_PROTECTION_V8) {
+        MPU_MEMORY_TYPES = MPU_MEMORY_TYPE_NORMAL;
+        protect_v8(0, (uintptr_t)__code_start, (uintptr_t)__code_end, MPU_BASE_READ_ONLY);
+        protect_v8(1, (uintptr_t)__memory_start, (uintptr_t)__memory_end, MPU_BASE_NO_EXECUTION);
+        MPU_CONTROL = MPU_CONTROL_ENABLE;
+    } else {
+        protect_v7(0, MPU_ATTRIBUTES_NO_ACCESS | MPU_ATTRIBUTES_512_MIB);
+        protect_v7(1, MPU_ATTRIBUTES_READ_ONLY | MPU_ATTRIBUTES_NORMAL_MEMORY |
+                          MPU_ATTRIBUTES_4_MIB);
+        MPU_CONTROL = MPU_CONTROL_ENABLE | MPU_CONTROL_DEFAULT_MAP;
+    }
     __asm__ volatile("dsb\n\tisb" ::: "memory");
 }
 
@@ -101,7 +136,7 @@ static void start_counter(void)
         SYSTICK_CONTROL_ENABLE | SYSTICK_CONTROL_INTERRUPT | SYSTICK_CONTROL_PROCESSOR_CLOCK;
 }
 
-void umakit_reset(void)
+void umakit_initialize(void)
 {
     memcpy(__data_start, __data_image, (uintptr_t)__data_end - (uintptr_t)__data_start);
     memset(__bss_start, 0, (uintptr_t)__bss_end - (uintptr_t)__bss_start);
@@ -158,5 +193,6 @@ uint64_t umakit_platform_instructions(void)
     if (current != 0) {
         current = UMAKIT_SYSTICK_PERIOD - current;
     }
-    return (periods * UMAKIT_SYSTICK_PERIOD + current) * INSTRUCTIONS_A_TICK;
+    return (periods * UMAKIT_SYSTICK_PERIOD + current) * (uintptr_t)__tick_quarter_nanoseconds /
+           QUARTER_NANOSECONDS_AN_INSTRUCTION;
 }
