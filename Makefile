@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-quantized bench-sim bench-chocolate bench-rtl bench-m3
+  bench bench-library bench-cpu bench-quantized bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -26,6 +26,8 @@ help:
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "                make bench-m3 BASE=REVISION: size, stack and instructions on the Cortex-M3 beside"
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
+	@echo "                make bench-cmsis: instructions and code on Cortex-M beside those of CMSIS-NN,"
+	@echo "                which \$$CMSIS_NN names"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
@@ -209,6 +211,10 @@ bench-rtl: $(VENV)/installed-test
 # BASE names the revision of git to compare with.
 bench-m3: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cortex_m3.py "$(BASE)"
+
+# $CMSIS_NN names the headers and libraries of CMSIS-NN, $UMAKIT_MODELS as above.
+bench-cmsis: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/cmsis.py
 
 # The designs in `rtl` are sources: `uma new` takes them from here.
 backends: install
