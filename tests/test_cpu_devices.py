@@ -66,7 +66,11 @@ def test_code_runs_on_the_same_processor_and_on_larger_ones(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("cpu", "fitting"),
-    [("rv32imac", "qemu-riscv32"), ("rv64gcv", "qemu-riscv64"), ("cortex-a76", "qemu-aarch64")],
+    [
+        ("rv32imac", "qemu-riscv32"),
+        ("rv64gcv", "qemu-riscv64-linux"),
+        ("cortex-a76", "qemu-aarch64"),
+    ],
 )
 def test_other_processors_run_on_the_device_of_their_kind(cpu: str, fitting: str) -> None:
     emulated = [device for device in DEVICES if not device.is_host]
@@ -79,7 +83,7 @@ def test_other_processors_run_on_the_device_of_their_kind(cpu: str, fitting: str
     ("cpu", "device"),
     [
         *((cpu, f"qemu-cortex-{m}") for cpu in RUNS if "cortex" in cpu for m in RUNS[cpu].split()),
-        ("rv32imac", "qemu-riscv32"), ("rv64gcv", "qemu-riscv64"),
+        ("rv32imac", "qemu-riscv32"), ("rv64gcv", "qemu-riscv64-linux"),
         *((cpu, "qemu-cortex-m4") for cpu in OWN),
     ],
 )  # fmt: skip

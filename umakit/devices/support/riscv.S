@@ -22,7 +22,6 @@
 #define PMP_ENTRIES (((PMP_LOCKED | PMP_UP_TO | PMP_READ_EXECUTE) << 8) | PMP_LOCKED | PMP_UP_TO)
 
 #define MSTATUS_FLOAT_INITIAL 0x2000
-#define MSTATUS_VECTORS_INITIAL 0x200
 
     .section .text.start, "ax", @progbits
     .global _start
@@ -46,10 +45,6 @@ _start:
     li t0, MSTATUS_FLOAT_INITIAL
     csrs mstatus, t0
     csrw fcsr, zero
-#endif
-#ifdef __riscv_vector
-    li t0, MSTATUS_VECTORS_INITIAL
-    csrs mstatus, t0
 #endif
     la t0, __bss_start
     la t1, __bss_end
