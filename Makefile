@@ -26,7 +26,7 @@ help:
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench"
 	@echo "                make bench-m3 BASE=REVISION: size, stack and instructions on the Cortex-M3 beside"
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
-	@echo "                make bench-cmsis: instructions and code on Cortex-M beside those of CMSIS-NN,"
+	@echo "                make bench-cmsis: instructions and code on Cortex-M, compared with CMSIS-NN,"
 	@echo "                which \$$CMSIS_NN names"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
