@@ -20,7 +20,9 @@ import jinja2
 
 from umakit import sim
 from umakit.errors import UmakitError
+from umakit.text import escaping
 from umakit.text.escaping import c_comment, c_string, markdown_code, shown
+from umakit.text.template_cache import TemplateCache
 
 T = TypeVar("T")
 
@@ -36,6 +38,7 @@ class Code(str):
 
 @functools.cache
 def _environment(escape: bool = False) -> jinja2.Environment:
+    kind, sources = "html" if escape else "text", (__file__, escaping.__file__)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([template_folder(), sim.source_directory()]),
         undefined=jinja2.StrictUndefined,
@@ -44,11 +47,13 @@ def _environment(escape: bool = False) -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=escape,
         finalize=_visible if escape else _checked,
+        bytecode_cache=TemplateCache(template_folder(), kind, sources),
     )
     environment.filters["quoted"] = lambda text: Code(c_string(text))
     environment.filters["comment"] = lambda text: Code(c_comment(text))
     environment.filters["md"] = lambda text: Code(markdown_code(text))
-    environment.filters["code"] = Code
+    # A copy of all constants of a large network would take as much memory as they do.
+    environment.filters["code"] = lambda text: text if isinstance(text, Code) else Code(text)
     environment.filters["indented"] = lambda text: Code(textwrap.indent(text.strip("\n"), "    "))
     environment.filters["prefixed"] = lambda text, prefix: f"{prefix}{text}"
     environment.filters["suffixed"] = lambda text, suffix: f"{text}{suffix}"
