@@ -28,7 +28,7 @@ from scipy.special import erf
 from umakit import tvm_api
 from umakit.backend.registry import find_backend
 from umakit.codegen import constants
-from umakit.codegen.c_types import C_TYPES, float_literal, hexadecimal_float, integer_literal
+from umakit.codegen.c_types import C_TYPES, float_literal, hexadecimal_floats, integer_literal
 from umakit.codegen.helpers import helper_definition
 from umakit.codegen.kernel_source import print_kernel
 from umakit.devices.run import load_inputs, select_inputs
@@ -95,6 +95,10 @@ def read_back(literal: str, dtype: str) -> bytes:
     text = text.replace("INFINITY", "inf").replace("NAN", "nan")
     value = float.fromhex(text) if "0x" in text else float(text)
     return np.dtype(dtype).type(value).tobytes()
+
+
+def hexadecimal_float(value: float, dtype: str) -> str:
+    return hexadecimal_floats(np.array([value], dtype))[0]
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -198,6 +202,13 @@ def test_constants_of_every_dtype_keep_every_bit(dtype: str, large: bool, tmp_pa
     )
     assert constants.is_large(array) is large
     assert compiled_constant(array, tmp_path) == array.tobytes()
+
+
+def test_each_byte_keeps_its_value_behind_each_other_one(tmp_path: Path) -> None:
+    """In string literals an octal code ends where no octal digit follows."""
+    pairs = np.array([(a, b) for a in range(256) for b in range(256)], np.uint8).reshape(-1)
+    assert constants.is_large(pairs)
+    assert compiled_constant(pairs, tmp_path) == pairs.tobytes()
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3, 4), (constants.LARGE // 4,)])

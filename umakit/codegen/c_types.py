@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-import math
+import re
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from umakit.errors import LoweringError
 
@@ -22,6 +24,8 @@ C_TYPES = {
     "uint64": "uint64_t",
     "bool": "bool",
 }
+
+_TRAILING_ZEROS = re.compile(r"\.?0+p")
 
 
 def c_type(dtype: str) -> str:
@@ -53,16 +57,21 @@ def float_literal(value: float, dtype: str) -> str:
     return text + suffix
 
 
-def hexadecimal_float(value: float, dtype: str) -> str:
-    """Return a hexadecimal C99 literal, which is exact whatever the compiler's rounding."""
-    if math.isnan(value):
-        return "NAN"
-    if math.isinf(value):
-        return "INFINITY" if value > 0 else "-INFINITY"
-    mantissa, exponent = value.hex().split("p")
-    if "." in mantissa:
-        mantissa = mantissa.rstrip("0").rstrip(".")
-    return f"{mantissa}p{exponent}{'f' if dtype == 'float32' else ''}"
+def hexadecimal_floats(values: npt.NDArray[Any]) -> list[str]:
+    """Return hexadecimal C99 literals, which are exact whatever the compiler's rounding.
+
+    Args:
+        values: float32 or float64, one-dimensional.
+    """
+    if not values.size:
+        return []
+    suffix = "f" if values.dtype == np.float32 else ""
+    # Python writes all 13 digits. One replacement in all numbers is ten times as fast as many.
+    text = _TRAILING_ZEROS.sub("p", " ".join(map(float.hex, values.tolist())))
+    texts = [f"{number}{suffix}" for number in text.split(" ")]
+    for place in np.flatnonzero(~np.isfinite(values)):
+        texts[place] = float_literal(float(values[place]), str(values.dtype))
+    return texts
 
 
 def integer_literal(value: int, dtype: str) -> str:

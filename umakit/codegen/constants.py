@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.codegen.c_types import c_type, hexadecimal_float, integer_literal
+from umakit.codegen.c_types import c_type, hexadecimal_floats, integer_literal
 
 LARGE = 64 * 1024
 """Minimum size in bytes of a constant that is printed as a string. Element by element a compiler
@@ -17,7 +17,25 @@ needs about a second and 50 MB of memory per MB."""
 ROW = 512
 """Size in bytes of one string literal; C99 compilers must accept 4,095."""
 
-_OCTAL = np.array([f"\\{byte:03o}".encode() for byte in range(256)], dtype="S4")
+BLOCK = 8192 * ROW
+"""Number of bytes that are made text at once: a limit of the memory that it takes."""
+
+
+def _code(byte: int) -> bytes:
+    """Return a byte in a string literal; no code changes its meaning by what follows it.
+
+    After short octal codes there must be no octal digit. Characters that could be taken for the
+    start of a comment, for a trigraph or for the end of a literal are written in octal, too.
+    """
+    character = chr(byte)
+    is_plain = character.isascii() and (character.isalpha() or character in PUNCTUATION)
+    return character.encode() if is_plain else f"\\{byte:o}".encode()
+
+
+PUNCTUATION = " !&()+,-.:;<=>[]^_{|}~"
+_CODES = np.array([_code(byte) for byte in range(256)], dtype="S4").view(np.uint32)
+_BEFORE = np.array([b'        "'], dtype="S12").view(np.uint32)
+_AFTER = np.array([b'",\n'], dtype="S4").view(np.uint32)
 
 
 def declaration(name: str, array: npt.NDArray[Any]) -> str:
@@ -60,11 +78,11 @@ def _extent(array: npt.NDArray[Any]) -> str:
 
 
 def _element_list(array: npt.NDArray[Any]) -> str:
-    dtype = str(array.dtype)
+    dtype, elements = str(array.dtype), array.ravel()
     if dtype in ("float32", "float64"):
-        texts = [hexadecimal_float(float(value), dtype) for value in array.ravel()]
+        texts = hexadecimal_floats(elements)
     else:
-        texts = [integer_literal(int(value), dtype) for value in array.ravel()]
+        texts = [integer_literal(value, dtype) for value in elements.tolist()]
     wide = {4: 8, 8: 6}.get(array.dtype.itemsize, 16)
     per_line = 6 if dtype in ("float32", "float64") else wide
     lines = [
@@ -76,8 +94,17 @@ def _element_list(array: npt.NDArray[Any]) -> str:
 
 def _string_rows(array: npt.NDArray[Any]) -> str:
     data = np.frombuffer(array.astype(array.dtype.newbyteorder("<")).tobytes(), dtype=np.uint8)
-    rows = [
-        '        "' + _OCTAL[data[start : start + ROW]].tobytes().decode("ascii") + '"'
-        for start in range(0, data.size, ROW)
-    ]
-    return "    {\n" + ",\n".join(rows) + "\n    }"
+    whole = data.size // ROW * ROW
+    texts = [_rows_of(data[at : min(at + BLOCK, whole)], ROW) for at in range(0, whole, BLOCK)]
+    if whole < data.size:
+        texts.append(_rows_of(data[whole:], data.size - whole))
+    return "    {\n" + ",\n".join(texts) + "\n    }"
+
+
+def _rows_of(data: npt.NDArray[np.uint8], row: int) -> str:
+    """Return string literals of `row` bytes each."""
+    codes = _CODES[data].reshape(-1, row)
+    rows = np.zeros((len(codes), 3 + row + 1), codes.dtype)
+    rows[:, :3], rows[:, 3:-1], rows[:, -1] = _BEFORE, codes, _AFTER
+    # Codes of fewer than four characters end in NUL.
+    return rows.tobytes().translate(None, b"\0").decode("ascii").removesuffix(",\n")

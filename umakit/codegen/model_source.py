@@ -52,7 +52,7 @@ from umakit.program.symbols import PLACE
 from umakit.registration.backend import Backend
 from umakit.registration.code import included_text
 from umakit.text.names import INTERFACE_NAMES, INTERFACE_PREFIX, MEMORY_HEADER, unique
-from umakit.text.rendering import render
+from umakit.text.rendering import Code, render
 from umakit.version import __version__
 
 MOST_OF_32_BITS = 2**31 - 1
@@ -340,7 +340,7 @@ def _constant_files(
             definitions=[
                 (
                     text,
-                    constants.definition(f"{prefix}_{name}", array),
+                    Code(constants.definition(f"{prefix}_{name}", array)),
                     aligned.get(name),
                     sections.get(name, values["prefix_upper"]),
                 )
@@ -372,8 +372,12 @@ def _print_kernels(
     taken = {*INTERFACE_NAMES, *(name.lower() for name in program.constants)}
     definitions: list[str] = []
     symbols: dict[KernelUse, KernelSymbol] = {}
+    users: dict[KernelUse, list[int]] = {}
+    for step, call in enumerate(program.calls):
+        if call.kernel:
+            users.setdefault(kernel_use(call, plan), []).append(step)
     for source, uses in print_kernels(program, plan, backends, constants_are_known):
-        calls = [c for c in program.calls if c.kernel and kernel_use(c, plan) in uses]
+        calls = [program.calls[step] for step in sorted(s for use in uses for s in users[use])]
         name = unique(f"{kernel_name(program, calls)}_kernel", taken)
         symbol = KernelSymbol(f"{prefix}_{name}", source)
         definitions.append(source.definition(symbol.name))

@@ -364,7 +364,8 @@ def _inline_headers(sources: Mapping[str, str], simulators: Mapping[str, bytes])
     """Return the headers of inline functions that C files or those of simulators include."""
     simulated = (content.decode("utf-8", "replace") for content in simulators.values())
     texts = [*sources.values(), *simulated]
-    included = {name for text in texts for name in INCLUDED.findall(text)}
+    # Looking for the name first takes a fiftieth of the time in megabytes of constants.
+    included = {name for text in texts if "umakit/" in text for name in INCLUDED.findall(text)}
     found: dict[str, str] = {}
     for path, others in sim.INLINE_HEADERS.items():
         if path.removeprefix("include/") in included:
