@@ -22,6 +22,15 @@ DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
 """Operators whose second operand is a divisor."""
 
 
+READING = frozenset(
+    f"relax.{name}"
+    for name in (
+        "add subtract multiply divide maximum minimum clip exp sigmoid tanh matmul permute_dims "
+        "nn.conv1d nn.conv2d nn.relu nn.softmax nn.max_pool2d nn.avg_pool2d"
+    ).split()
+)
+"""Operators that read all their operands: one that is no constant makes the result none."""
+
 SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
@@ -46,6 +55,9 @@ def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
     folding.append(transform.DeadCodeElimination())
     scatter = _unless_narrow(tvm_api.legalization(SCATTER))
     rules = {**constant_rules(), SCATTER: scatter, TAKE: _take_of_constants}
+    used = {f"relax.{tvm_api.operator_name(b.value)}" for b in _main_bindings(module)}
+    for name in used & READING:
+        rules[name] = _of_constants(rules.get(name) or tvm_api.legalization(name))
     with quiet(), tvm_api.c_target(), tvm_api.legalizing_by(rules):
         try:
             module = transform.ConvertToDataflow(min_size=1)(module)
@@ -58,6 +70,21 @@ def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
             raise _not_supported(module, [*decomposing, *folding], where) from error
     _refuse_zero_divisors(simplified, where)
     return simplified
+
+
+def _of_constants(rule: Rule) -> Rule:
+    """A rule for calls whose operands are all constants; others are left as they are.
+
+    Constant folding legalizes every call before it looks whether it can compute it, which takes a
+    third of the time of a deep network's compilation.
+    """
+
+    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+        if all(isinstance(operand, tvm_api.GenericConst) for operand in call.args):
+            return rule(builder, call)
+        return call
+
+    return apply
 
 
 def _unless_narrow(rule: Rule) -> Rule:
