@@ -92,7 +92,7 @@ def _lowered(
     results = _result_counts(module["main"])
     constants, nodes = constant_elements(module["main"]), _nodes(module["main"], partitioned.report)
     kernels: dict[str, Kernel] = {}
-    unique: list[tuple[Any, Kernel]] = []
+    unique: dict[int, list[tuple[Any, Kernel]]] = {}
     for variable, function in tvm_api.prim_functions(module):
         name = variable.name_hint
         if name not in results:
@@ -101,15 +101,19 @@ def _lowered(
         checks = index_checks(constants.get(name, []), nodes[name], check_indices)
         backend = by_target.get(target)
         lowered = lower_prim_func(name, function, backend, checks)
+        if target == CPU:
+            kernels[name] = make_kernel(name, target, lowered, results[name], backend)
+            continue
         plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")
         # Layers with equal code share a kernel, which gets their arrays as pointers.
-        equal = (k for f, k in unique if tvm_api.tvm_ffi.structural_equal(f, plain))
-        kernel = next(equal, None) if target != CPU else None
+        alike = unique.setdefault(tvm_api.tvm_ffi.structural_hash(plain), [])
+        equal = (k for f, k in alike if tvm_api.tvm_ffi.structural_equal(f, plain))
+        kernel = next(equal, None)
         kernels[name] = kernel or make_kernel(name, target, lowered, results[name], backend)
-        if backend is not None and kernel is None:
-            check_replaced(kernels[name], tir.composite_name(function), backend)
-        if target != CPU and kernel is None:
-            unique.append((plain, kernels[name]))
+        if kernel is None:
+            if backend is not None:
+                check_replaced(kernels[name], tir.composite_name(function), backend)
+            alike.append((plain, kernels[name]))
     return module["main"], kernels
 
 

@@ -9,6 +9,7 @@ the greedy orders). `optimal` searches all orders that can matter.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 from umakit.program.live_sets import Lifetime, live_set_bound
@@ -29,12 +30,12 @@ SEARCH_PIECES = 200
 def place(order: Sequence[Lifetime]) -> Offsets:
     """Place each piece in turn at its lowest free offset."""
     offsets: Offsets = {}
-    placed: list[Lifetime] = []
+    placed: list[tuple[int, int, int, int]] = []
     for item in order:
+        # Runs for each pair of pieces in each order that is tried.
+        begin, finish = item.first, item.last
         taken = sorted(
-            (offsets[other.name], offsets[other.name] + other.size)
-            for other in placed
-            if other.meets(item)
+            (start, end) for first, last, start, end in placed if first <= finish and begin <= last
         )
         offset = 0
         for start, end in taken:
@@ -42,7 +43,7 @@ def place(order: Sequence[Lifetime]) -> Offsets:
                 break
             offset = max(offset, end)
         offsets[item.name] = offset
-        placed.append(item)
+        placed.append((begin, finish, offset, offset + item.size))
     return offsets
 
 
@@ -66,7 +67,11 @@ def greedy_by_size(lifetimes: Sequence[Lifetime]) -> Offsets:
 
 def greedy_by_conflicts(lifetimes: Sequence[Lifetime]) -> Offsets:
     """Place pieces in order of decreasing number of pieces that are alive at the same time."""
-    conflicts = {item.name: sum(item.meets(other) for other in lifetimes) for item in lifetimes}
+    starts, ends = (sorted(getattr(i, at) for i in lifetimes) for at in ("first", "last"))
+    conflicts = {
+        item.name: bisect_right(starts, item.last) - bisect_left(ends, item.first)
+        for item in lifetimes
+    }
     order = sorted(lifetimes, key=lambda item: (-conflicts[item.name], -item.size, item.name))
     return place(order)
 
@@ -100,13 +105,15 @@ def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
     capacity = live_set_bound(lifetimes)
     order = _by_time(lifetimes)
     offsets: Offsets = {}
-    for number, item in enumerate(order):
-        alive = [other for other in order[:number] if other.meets(item)]
+    alive: list[Lifetime] = []
+    for item in order:
+        alive = [other for other in alive if other.last >= item.first]
         taken = [(offsets[other.name], offsets[other.name] + other.size) for other in alive]
         for offset in (0, capacity - item.size, *sorted(end for _, end in taken)):
             if all(offset + item.size <= start or end <= offset for start, end in taken):
                 offsets[item.name] = offset
                 break
+        alive.append(item)
     return offsets
 
 

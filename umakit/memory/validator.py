@@ -103,6 +103,7 @@ class _Replay:
         Raises:
             MemoryPlanError: a tensor has lost bytes before its last use.
         """
+        running: list[tuple[int, KernelCall]] = []
         for step, call in enumerate(self._program.calls):
             inputs = [name for name in (*call.inputs, *call.kept) if name in self._offsets]
             for name in inputs:
@@ -115,15 +116,14 @@ class _Replay:
             given_up = {name for name in inputs if self._may_take_over(call, name)}
             for name in (*(n for n in inputs if n not in given_up), *written):
                 self._check(name, step, call)
-            self._check_running(step)
-
-    def _check_running(self, step: int) -> None:
-        """Refuse a step that overwrites tensors of an earlier step that may still be running."""
-        for earlier, call in enumerate(self._program.calls[:step]):
-            if call.overlapped and earlier + call.overlapped >= step:
-                for name in call.arguments:
+            # Nor may it overwrite tensors of an earlier step that may still be running.
+            running = [(last, earlier) for last, earlier in running if last >= step]
+            for _, earlier in running:
+                for name in earlier.arguments:
                     if name in self._offsets:
-                        self._check(name, step, call)
+                        self._check(name, step, earlier)
+            if call.overlapped:
+                running.append((step + call.overlapped, call))
 
     def _slice(self, name: str) -> slice:
         start = self._offsets[name]
@@ -131,9 +131,10 @@ class _Replay:
 
     def _check(self, name: str, step: int, call: KernelCall) -> None:
         owners = self._owner[self._slice(name)]
-        strangers = np.unique(owners[owners != self._numbers[name]])
+        strangers = owners[owners != self._numbers[name]]
         if strangers.size:
-            thief = self._names[strangers[0]] if strangers[0] >= 0 else "nobody"
+            first = int(strangers.min())
+            thief = self._names[first] if first >= 0 else "nobody"
             raise MemoryPlanError(
                 f"some of its bytes belong to {thief} at step {step} ({call.label})",
                 where=f"tensor {name}",

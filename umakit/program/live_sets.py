@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 
 @dataclass(frozen=True)
@@ -16,17 +17,11 @@ class Lifetime:
     first: int
     last: int
 
-    def meets(self, other: Lifetime) -> bool:
-        """Whether both pieces are alive at some step."""
-        return self.first <= other.last and other.first <= self.last
-
 
 def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
     """Return the largest total size alive at one step in bytes, a lower bound of all plans."""
-    return max(
-        (
-            sum(other.size for other in lifetimes if other.first <= item.first <= other.last)
-            for item in lifetimes
-        ),
-        default=0,
-    )
+    changes: dict[int, int] = {}
+    for item in lifetimes:
+        changes[item.first] = changes.get(item.first, 0) + item.size
+        changes[item.last + 1] = changes.get(item.last + 1, 0) - item.size
+    return max(accumulate(changes[step] for step in sorted(changes)), default=0)
