@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-integers bench-quantized bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis
+  bench bench-library bench-cpu bench-cpu-integers bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -184,7 +184,7 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-cpu bench-cpu-integers bench-quantized bench-sim bench-chocolate bench-rtl $(if $(BASE),bench-m3)
+bench: bench-library bench-cpu bench-cpu-integers bench-quantized bench-compile bench-sim bench-chocolate bench-rtl $(if $(BASE),bench-m3)
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
@@ -200,6 +200,10 @@ bench-cpu-integers: $(VENV)/installed-bench
 # $UMAKIT_MODELS names the folder of the trained networks.
 bench-quantized: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python bench/quantized.py
+
+# $UMAKIT_MODELS as above.
+bench-compile: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/compile.py
 
 bench-sim: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/simulator.py

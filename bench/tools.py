@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,10 +75,15 @@ def with_umakit(model: Path, folder: Path) -> Generated:
 
 def generated_of(library: Library) -> Generated:
     """The C code of a library that umakit wrote, whose name is `net`."""
-    sources = sorted((library.path / "codegen/host/src").rglob("*.c"))
+    return generated_in(library.path, library.metadata)
+
+
+def generated_in(folder: Path, metadata: Mapping[str, Any]) -> Generated:
+    """The C code of a library in a folder, whose name is `net`."""
+    sources = sorted((folder / "codegen/host/src").rglob("*.c"))
     # A caller with a workspace of its own leaves the static one out.
     sources = [path for path in sources if not path.stem.endswith("_workspace")]
-    arena = int(library.metadata["umakit"]["memory"]["arena_bytes"])
+    arena = int(metadata["umakit"]["memory"]["arena_bytes"])
     return Generated(sources, "tvmgen_net_run_unpacked", arena)
 
 
@@ -153,8 +158,18 @@ def runner(generated: Generated, folder: Path, flags: list[str], dtype: str = "f
         A function from the input and the output's number of elements to the output.
     """
     library = folder / f"network{''.join(flags)}.so"
+    _run(shared_library_command(generated, library, flags), folder)
+    return loaded(generated, library, dtype)
+
+
+def shared_library_command(generated: Generated, library: Path, flags: list[str]) -> list[str]:
+    """The command that builds a network for this machine, with gcc."""
     options = ["-std=c99", "-w", "-shared", "-fPIC", *flags]
-    _run(["gcc", *options, *map(str, generated.sources), "-o", str(library), "-lm"], folder)
+    return ["gcc", *options, *map(str, generated.sources), "-o", str(library), "-lm"]
+
+
+def loaded(generated: Generated, library: Path, dtype: str = "float32") -> Runner:
+    """A function that runs a network that was built, as that of `runner`."""
     entry = getattr(ctypes.CDLL(str(library)), generated.entry)
     entry.restype = None
     arena = np.zeros(generated.arena + 64, dtype="uint8")

@@ -216,6 +216,38 @@ def resnet18(*, size: int = 224, seed: int = 0) -> onnx.ModelProto:
     return graph.model()
 
 
+RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+"""Filters, blocks and first stride of each stage (He et al., 2015, table 1)."""
+
+
+def resnet50(*, size: int = 224, seed: int = 0) -> onnx.ModelProto:
+    """ResNet-50 for images of `size` x `size`, with the stride in the 3x3 convolutions."""
+    graph = Graph("resnet50", seed=seed)
+
+    def layer(x: str, filters: int, kernel: int, stride: int = 1, gain: float = 1.0) -> str:
+        pads = [kernel // 2] * 4
+        x = graph.conv(x, filters, kernel, strides=[stride] * 2, pads=pads)
+        return graph.batch_norm(x, gain=gain)
+
+    def block(x: str, filters: int, stride: int, is_first: bool) -> str:
+        inner = graph.node("Relu", layer(x, filters, 1))
+        inner = graph.node("Relu", layer(inner, filters, 3, stride))
+        # Small, so that the sum of all blocks stays small.
+        inner = layer(inner, 4 * filters, 1, gain=0.3)
+        if is_first:
+            x = layer(x, 4 * filters, 1, stride)
+        return graph.node("Relu", graph.node("Add", inner, x))
+
+    x = graph.node("Relu", layer(graph.input("image", 1, 3, size, size), 64, 7, 2))
+    x = graph.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    for filters, blocks, stride in RESNET50_STAGES:
+        for number in range(blocks):
+            x = block(x, filters, 1 if number else stride, number == 0)
+    x = graph.node("Flatten", graph.node("GlobalAveragePool", x))
+    graph.output(graph.dense(x, 2048, 1000, name="logits"))
+    return graph.model()
+
+
 def fold_batch_norms(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy in which every BatchNormalization is part of the Conv or Gemm (transB) before it."""
     folded = onnx.ModelProto()
