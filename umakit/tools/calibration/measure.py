@@ -23,7 +23,7 @@ from umakit.machine.commands import commands_of
 from umakit.machine.description import Machine
 from umakit.machine.planner import TilePlanner
 from umakit.machine.tile_machine import Wrapped
-from umakit.pipeline import ExportOptions, compile_model
+from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.tools.calibration.tiles import Tile
 from umakit.tools.failed_layer import with_layer
 from umakit.tools.tuning.networks import network_of_layers
@@ -197,7 +197,13 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
     with temporary_folder("umakit-calibrate-") as temporary, planner.with_defaults(tilings):
         dense = [tile.layer for tile in batch if tile.dense]
         module = network_of_layers([tile.layer for tile in batch], dense, batch[0].rounding)
-        library = compile_model(module, [backend], temporary / "tiles", options=options)
+        network, partitioned = partition_model(module, [backend], options=options)
+        if all(row.where != target for row in partitioned.report.placements):
+            found.refused += len(batch)
+            return  # all of it would run on the CPU
+        library = export_program(
+            network.model, partitioned, [backend], temporary / "tiles", options
+        )
         inputs = {
             item["name"]: np.zeros(item["shape"], item["dtype"])
             for item in library.metadata["umakit"]["inputs"]
