@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 from pathlib import Path
@@ -72,12 +74,22 @@ def load_metadata(library: Path) -> dict[str, Any]:
         LibraryError: the folder or file is missing or damaged (names the key), or a file that the
             library is built from is a link.
     """
+    text, where = _read(library)
+    return check_metadata(text, where)
+
+
+def _read(library: Path) -> tuple[bytes, str]:
+    """Return the text of the metadata of a library, and its path for errors.
+
+    Raises:
+        LibraryError: as `load_metadata`, but for a damaged text.
+    """
     path = library_folder(library) / METADATA
     _refuse_links(path.parent)
     try:
         if path.stat().st_size > MOST_METADATA_BYTES:
             raise LibraryError(f"has more than {MOST_METADATA_BYTES:,} bytes", where=str(path))
-        text = path.read_bytes()
+        return path.read_bytes(), str(path)
     except (FileNotFoundError, NotADirectoryError):
         raise LibraryError(
             f"is not a umakit library: there is no {METADATA}",
@@ -86,7 +98,6 @@ def load_metadata(library: Path) -> dict[str, Any]:
         ) from None
     except OSError as error:
         raise LibraryError(f"cannot be read: {error.strerror}", where=str(path)) from None
-    return check_metadata(text, str(path))
 
 
 def _refuse_links(library: Path) -> None:
@@ -97,13 +108,17 @@ def _refuse_links(library: Path) -> None:
     Raises:
         LibraryError: a file is a link; names it.
     """
-    found = [library / METADATA, *(library / name for name in BUILT_FROM)]
-    for name in BUILT_FROM:
-        for folder, folders, files in os.walk(library / name):
-            found += (Path(folder, item) for item in (*folders, *files))
-    for path in found:
-        if path.is_symlink():
-            raise LibraryError("is a link", where=str(path), fix=AGAIN)
+    waiting = [library / name for name in BUILT_FROM]
+    links = [path for path in (library / METADATA, *waiting) if path.is_symlink()]
+    while waiting and not links:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:  # which know what they are: no system call for each
+                if entry.is_symlink():
+                    links.append(Path(entry.path))
+                elif entry.is_dir():
+                    waiting.append(Path(entry.path))
+    if links:
+        raise LibraryError("is a link", where=str(links[0]), fix=AGAIN)
 
 
 def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
@@ -116,12 +131,24 @@ def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
     Raises:
         LibraryError: the text is not JSON or does not match `umakit.library.schema`; names the key.
     """
+    _checked(text, where)
+    data: dict[str, Any] = json.loads(text)
+    return data
+
+
+@functools.lru_cache(maxsize=4)
+def _checked(text: str | bytes, where: str) -> Metadata:
+    """Return the checked content of a text; a command reads that of a library several times.
+
+    Raises:
+        LibraryError: as `check_metadata`.
+    """
     try:
         data: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
         raise LibraryError("is damaged: it is not JSON", where=where, fix=AGAIN) from None
     try:
-        Metadata.model_validate(data)
+        return Metadata.model_validate(data)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -134,7 +161,6 @@ def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
             where=where,
             fix=AGAIN,
         ) from None
-    return data
 
 
 def read_description(library: Path) -> Description:
@@ -143,7 +169,7 @@ def read_description(library: Path) -> Description:
     Raises:
         LibraryError: the library is missing or damaged.
     """
-    return Description.model_validate(load_metadata(library)["umakit"])
+    return _checked(*_read(library)).umakit
 
 
 def read_weights(library: Path) -> bytes:
