@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from types import ModuleType
 
@@ -32,6 +33,9 @@ PRELOADED = (
     "umakit.cli.main", "umakit.pipeline", "umakit.testing.harness", "umakit.tools.scaffold",
     "umakit.devices.run",
 )  # fmt: skip
+NETWORK = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
+"""What the server compiles before it answers."""
+
 SETTINGS = ("PYTHON", "LC_", "LANG")
 """Starts of the names of environment variables that Python reads before it runs a program."""
 
@@ -90,6 +94,7 @@ def serve(listener: socket.socket, folder: Path) -> None:
     """Fork for each connection until standard input ends; returns in the forks only."""
     for name in PRELOADED:
         __import__(name)
+    warm_up()
     gc.freeze()  # the forks' collections leave these pages shared
     running: set[int] = set()
     while True:
@@ -105,6 +110,24 @@ def serve(listener: socket.socket, folder: Path) -> None:
         connection.close()
         running.add(child)
         running -= {number for number in running if os.waitpid(number, os.WNOHANG)[0]}
+
+
+def warm_up() -> None:
+    """Do once what the first command of a process spends time on and every process does alike.
+
+    Compiling the templates, and what TVM and umakit import when a network is first compiled, would
+    be half of the processor time of a command.
+    """
+    from umakit.pipeline import compile_model
+    from umakit.text.rendering import _environment
+
+    for escape, suffixes in ((False, (".c.j2", ".h.j2", ".md.j2", ".txt.j2")), (True, ".html.j2")):
+        environment = _environment(escape=escape)
+        for name in environment.list_templates():
+            if name.endswith(suffixes):
+                environment.get_template(name)
+    with tempfile.TemporaryDirectory(prefix="umakit-warm-") as folder:
+        compile_model(NETWORK, [], Path(folder) / "library")
 
 
 def answer(connection: socket.socket) -> None:
@@ -149,6 +172,29 @@ def run(words: list[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
+def end(words: list[str]) -> None:
+    """Run a program and end this process as Python does, without deleting all objects first.
+
+    Writing to the pages that this fork shares with the server is most of the time of a short
+    command. Whatever ends with an exception other than a number is left to Python.
+    """
+    code = 0
+    try:
+        run(words)
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        code = ended.code or 0
+    try:
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except Exception:
+        sys.exit(code)  # which tells of it
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])), Path(sys.argv[2]))
-    run(sys.argv)
+    end(sys.argv)
