@@ -29,6 +29,9 @@ OPTIMIZED_SIMULATORS = simulators.FLAGS
 QUICK_SIMULATORS = tuple(flag.replace("-O2", "-O0") for flag in OPTIMIZED_SIMULATORS)
 assert QUICK_SIMULATORS != OPTIMIZED_SIMULATORS
 
+SHARED_LEVEL = "-O1"
+"""How far files that many networks share are optimized where `QUICK` flags are used."""
+
 KEPT_OBJECTS = "tests"
 """Folder of the user's cache with objects that tests compiled, for the next run of them."""
 
@@ -66,7 +69,9 @@ def _with_joined_files(
     sources: Sequence[Path], compiler: Sequence[str], flags: Sequence[str], run: objects.Compile
 ) -> list[Path]:
     """Do what `with_shared_objects` does, and put the files of a network in one."""
-    files = _with_shared_objects(sources, compiler, flags, run)
+    # Compiled once and run by many tests: to optimize simulators a little pays.
+    shared = [SHARED_LEVEL if word == "-O0" else word for word in compiler]
+    files = _with_shared_objects(sources, shared, flags, run)
     # Timelines have tables that are named as functions of drivers.
     programs = () if any("_TIMELINE=" in flag for flag in flags) else ("main.c", "_probe.c")
     generated = [path for path in files if path.name.startswith("tvmgen_") and path.suffix == ".c"]
