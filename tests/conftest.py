@@ -42,10 +42,10 @@ PROCESSOR_TIME = "processor time"
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
 
-SLOW_SECONDS = 0.45
+SLOW_SECONDS = 0.2
 """Processor time of a test with its fastest parameters above which it is slow."""
 
-SLOW_FIXTURE_SECONDS = 3.0
+SLOW_FIXTURE_SECONDS = 1.5
 """Processor time of a shared fixture above which all tests are slow that use it: without the first
 of them, the next one would wait for it."""
 
