@@ -20,8 +20,6 @@ from umakit.backend.registry import find_backend
 from umakit.partition.partitioner import partition
 from umakit.testing.example_networks import QuantizedNetwork
 
-pytestmark = pytest.mark.optimized
-
 Array = npt.NDArray[Any]
 
 CHOCOLATE = "chocolate_accelerator"
@@ -49,6 +47,7 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return path, backend, compile_model(path, [backend], folder / "library")
 
 
+@pytest.mark.optimized
 def test_trained_models_equal_tensorflow_lite_micro(trained: Any) -> None:
     path, _, library = trained
     inputs = inputs_of(library, 5)
@@ -71,6 +70,7 @@ def test_every_layer_is_offloaded_and_every_sum_fused(trained: Any) -> None:
     assert len(fused) == MODELS[path.name]
 
 
+@pytest.mark.optimized
 def test_cycles_and_bytes_are_those_predicted(trained: Any) -> None:
     _, backend, library = trained
     ran = run_library(library.path, inputs_of(library, 1), profile=True)
@@ -79,6 +79,7 @@ def test_cycles_and_bytes_are_those_predicted(trained: Any) -> None:
         assert layer.device_macs == (layer.macs if layer.where == CHOCOLATE else 0)
 
 
+@pytest.mark.optimized
 def test_bare_metal_gives_the_same_results_and_cycles(trained: Any) -> None:
     """The same library, the simulator compiled in, on an emulated microcontroller."""
     path, _, library = trained

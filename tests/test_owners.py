@@ -23,6 +23,7 @@ from umakit.cli.main import run_command
 from umakit.cli.owner_tables import profile_table
 
 import umakit
+from umakit.devices.build import compile_c, library_sources
 from umakit.devices.profiles import CommandTimes, LayerProfile, _Mean, profiles_of
 from umakit.devices.run import RunResult
 from umakit.errors import InputError
@@ -89,10 +90,8 @@ def counted(library: Path, backend: str) -> dict[str, int]:
     folder = library.parent / f"{library.name}_oracle"
     folder.mkdir()
     (folder / "oracle.c").write_text(text)
-    sources = library / "codegen" / "host" / "src"
-    command = ["cc", "-std=c11", "-O0", "-w", f"-I{sources}", f"-I{library}/codegen/host/include"]
-    command += ["-o", str(folder / "oracle"), str(folder / "oracle.c")]
-    subprocess.run([*command, *map(str, sources.rglob("*.c")), "-lm"], check=True)
+    headers = ["-std=c11", f"-I{library}/codegen/host/src", f"-I{library}/codegen/host/include"]
+    compile_c([folder / "oracle.c", *library_sources(library)], folder / "oracle", headers)
     lines = subprocess.run([folder / "oracle"], check=True, capture_output=True, text=True).stdout
     return {name: int(value) for name, value in map(str.split, lines.splitlines())}
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import warm_python
 
 ROOT = Path(__file__).parents[1]
 TEST = "def test_layers_are_right(uma_check):\n    assert uma_check().passed\n"
@@ -21,7 +21,14 @@ def pytest_in(folder: Path, configuration: str, *arguments: str) -> tuple[int, s
     (folder / "pytest.ini").write_text(f"[pytest]\n{configuration}\n", encoding="utf-8")
     outside = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST")}
     # Named here, as an environment that was made before the entry point does not know it.
-    command = [sys.executable, "-m", "pytest", "-p", "umakit.testing.pytest_plugin", *arguments]
+    command = [
+        warm_python.python(),
+        "-m",
+        "pytest",
+        "-p",
+        "umakit.testing.pytest_plugin",
+        *arguments,
+    ]
     ended = subprocess.run(
         command,
         cwd=folder,
