@@ -17,6 +17,7 @@ from umakit.cli.main import run_command
 from umakit import find_backend
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.testing import check_backend, check_layer
+from umakit.testing.check import drawing
 from umakit.testing.check.cases import read_case
 from umakit.tools.scaffold import new_backend
 
@@ -38,13 +39,13 @@ def test_layers_of_each_operator_run_and_are_right(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     junit = tmp_path / "check.xml"
-    arguments = ["check", STRAWBERRY, "--draws", "30", "--seed", "3", "--json", "--junit"]
+    arguments = ["check", STRAWBERRY, "--draws", "12", "--seed", "3", "--json", "--junit"]
     assert run_command([*arguments, str(junit)]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["passed"] and report["failures"] == []
     assert report["registers"]["registers"] == 101 and not report["registers"]["differences"]
     assert set(report["operators"]) == {"qconv2d", "qdense", "qdepthwise"}
-    assert sum(counts["drawn"] for counts in report["operators"].values()) == 30
+    assert sum(counts["drawn"] for counts in report["operators"].values()) == 12
     assert all(counts["ran"] for counts in report["operators"].values())
     suite = ElementTree.parse(junit).getroot()
     assert {test.get("name") for test in suite} == {"registers", *report["operators"]}
@@ -75,7 +76,10 @@ def test_a_wrong_case_is_refused_by_name(case: str, reason: str) -> None:
         check_layer(find_backend(STRAWBERRY), case)
 
 
-def test_a_pattern_that_accepts_nothing_is_a_failure(tmp_path: Path) -> None:
+def test_a_pattern_that_accepts_nothing_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "TRIES", 200)
     folder = edited(
         tmp_path, STRAWBERRY, "patterns.py", "if needed > room:", "if needed > room or True:"
     )

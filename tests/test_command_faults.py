@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import COMMANDS
+from comparisons import some
 from onnx import TensorProto, helper
 from remembering import remember
 from umakit.cli import main
@@ -383,7 +384,10 @@ def shell(line: str, folder: Path, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("words", ["sim --gemm 1,2,3", "sim --gemm 1,2,3 --json", "--help"])
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "words", some(["sim --gemm 1,2,3 --json", "sim --gemm 1,2,3", "--help"], 2)
+)
 def test_output_that_nobody_reads_or_that_cannot_be_written(words: str, tmp_path: Path) -> None:
     assert shell(f"UMA {words} | true", tmp_path) in ((141, ""), (0, ""))
     reading, writing = os.pipe()

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import onnx
 import pytest
 from commands import COMMANDS
+from comparisons import some
 from onnx import TensorProto, helper
 from umakit.cli.main import parse_shapes, run_command
 
@@ -454,7 +455,8 @@ def test_a_failed_compile_leaves_an_older_library_as_it_was(
     assert files(tmp_path) == before
 
 
-@pytest.mark.parametrize("seed", ["0", "77"])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", some(["77", "0"], 2))
 def test_compile_gives_the_same_bytes_in_any_process(
     seed: str, digits: Path, tmp_path: Path
 ) -> None:

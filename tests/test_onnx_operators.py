@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from comparisons import LINKER
+from comparisons import LINKER, some
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -500,7 +500,8 @@ def all_operators(dtype: str) -> tuple[Qdq, str]:
     return graph, graph.quantize(mean, step / 16)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.soak
+@pytest.mark.parametrize("dtype", some(["int8", "uint8", "uint16", "int16"], 2))
 def test_kernels_are_clean_c(dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No warning of gcc and clang, nothing undefined, and no error that adds up."""
     graph, output = all_operators(dtype)

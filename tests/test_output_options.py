@@ -252,7 +252,8 @@ def test_no_input_is_an_output(
             *line(command, given, {**outputs, option: output}),
         ]
         before = tree(place)
-        for force in ([], ["--force"] if command != "tune" else []):
+        ways = [[], ["--force"]] if way == "same" else [["--force"]]
+        for force in ways if command != "tune" else [[]]:
             code = run_command([command, *force, *words])
             error = capsys.readouterr().err
             context = f"{command} {words}: {error}"

@@ -8,6 +8,7 @@ run in a process of their own.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-THREADS, ROUNDS = 4, 4
+THREADS, ROUNDS = 4, 4 if "UMAKIT_EXAMPLES" in os.environ else 2
 
 PROGRAM = """
 import json, sys, threading
