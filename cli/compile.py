@@ -24,6 +24,7 @@ from umakit.cli.options import (
     PoolOption,
     RecordsOption,
     RoundingOption,
+    ScratchLimitOption,
     ShapesOption,
     WeightsOption,
     export_options,
@@ -32,6 +33,7 @@ from umakit.cli.options import (
 )
 
 from umakit.files.outputs import check_distinct
+from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.text.escaping import shell_word
 
@@ -81,6 +83,7 @@ def compile_(
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
     cpu: CpuOption = "generic",
+    scratch_limit: ScratchLimitOption = DEFAULT_SCRATCH_LIMIT,
     memory_map: MemoryMapOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -99,8 +102,9 @@ def compile_(
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
 
         options = export_options(
-            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu
-        )
+            pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu,
+            scratch_limit,
+        )  # fmt: skip
         found = find_backends(backend)
         inputs = input_files(records, cpu_file(cpu), backends=found, model=model_files(model))
         if memory_map is not None:
@@ -128,7 +132,8 @@ def compile_(
     say_wrapped(tables.offload_summary(library.report))
     if library.report.offloaded:
         _say_cpu_steps(cpu_steps(library.metadata["umakit"]))
-    for line in tables.memory_summary(library.metadata["umakit"]["memory"]):
+    description = library.metadata["umakit"]
+    for line in tables.memory_summary(description["memory"]) + tables.scratch_summary(description):
         say_wrapped(line)
     if records is not None:
         say_wrapped(tables.tilings_summary(library.metadata["umakit"]["tilings"]))

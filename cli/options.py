@@ -14,6 +14,7 @@ from umakit.cli.console import say
 from umakit.devices import DEVICES, HOST
 from umakit.devices.catalogue import RTL
 from umakit.errors import DeviceError, InputError
+from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT
 from umakit.memory.planners import PLANNERS
 
 if TYPE_CHECKING:
@@ -155,6 +156,16 @@ CpuOption = Annotated[
         "--cpu",
         help="CPU that kernels are scheduled for: generic (C99 for any), native (this machine), "
         "x86-64-v3, x86-64-v4, cortex-a76, or a TOML file.",
+    ),
+]
+ScratchLimitOption = Annotated[
+    int,
+    typer.Option(
+        "--scratch-limit",
+        min=0,
+        max=LARGEST_SCRATCH_LIMIT,
+        help="Percent above the live-set bound that kernels for a CPU may take as scratch; those "
+        "with more are as for generic. 0: no larger arena than for generic.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -301,6 +312,7 @@ def export_options(
     keep_layout: bool = False,
     choose: str = "order",
     cpu: str = "generic",
+    scratch_limit: int = DEFAULT_SCRATCH_LIMIT,
 ) -> ExportOptions:
     """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
@@ -326,4 +338,5 @@ def export_options(
         keep_layout=keep_layout,
         choose=parse_choose(choose),
         cpu=cpu,
+        scratch_limit=scratch_limit,
     )

@@ -96,6 +96,42 @@ def memory_summary(memory: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+MOST_SCRATCH = 3
+"""Maximum number of layers whose scratch is printed; `--json` has all."""
+
+
+def scratch_summary(description: Mapping[str, Any]) -> list[str]:
+    """Return lines on what a library for a CPU takes of the memory that `--scratch-limit` allows.
+
+    Args:
+        description: section `umakit` of the library's metadata, or its section of a CPU.
+    """
+    memory, scratch = description["memory"], description["memory"].get("scratch")
+    if scratch is None:
+        return []
+    lines = []
+    arena, generic = memory["arena_bytes"], scratch["generic_arena_bytes"]
+    if arena > generic:
+        taking = [each for each in description["layers"] if each["where"] == "cpu"]
+        taking.sort(key=lambda each: -each["scratch_bytes"])
+        named = [_with_scratch(each) for each in taking[:MOST_SCRATCH] if each["scratch_bytes"]]
+        text = f"; most scratch: {', '.join(named)}" if named else ""
+        lines.append(f"  {arena - generic:,} B more than for generic, {generic:,} B{text}")
+    reason = f"because of --scratch-limit {scratch['limit_percent']}"
+    if scratch["keeps_layout"]:
+        lines.append(f"  the network keeps its layout {reason}")
+    if scratch["generic_layers"]:
+        named = [_with_scratch(each) for each in scratch["generic_layers"]]
+        what = f"kernels as for generic {reason}, and the scratch of their own form"
+        lines.append(f"  {what}: {', '.join(named)}")
+    return lines
+
+
+def _with_scratch(layer: Mapping[str, Any]) -> str:
+    size = layer["scratch_bytes"]
+    return layer["name"] if size is None else f"{layer['name']} {size:,} B"
+
+
 def tilings_summary(tilings: Mapping[str, int]) -> str:
     """Return a line about the number of layers that are cut by records."""
     layers, tuned = tilings["layers"], tilings["tuned"]

@@ -19,41 +19,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from umakit import tvm_api
 from umakit.choosing.choose import choose_by_cycles
-from umakit.codegen.driver_interface import check_driver_calls
-from umakit.codegen.driver_names import names_taken_by
-from umakit.errors import InputError, LoweringError
+from umakit.errors import InputError
 from umakit.frontend import Model, import_model, model_files
+from umakit.library import planning
 from umakit.library.export import Library, check_destination, write_library
 from umakit.library.options import ExportOptions as ExportOptions
-from umakit.lower import Lowered, lower
-from umakit.lower.offload import calls_rounding
-from umakit.lower.tiling_records import check_use, read_tilings
-from umakit.machine.cpu import cpu_file, find_cpu
-from umakit.memory.plan import MemoryPlan
-from umakit.memory.planning import plan_memory
-from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
-from umakit.memory.scratchpads import in_own_scratchpads, scratchpads_hold
-from umakit.memory.validator import validate_plan
+from umakit.library.planning import PlannedProgram as PlannedProgram
+from umakit.library.planning import Progress, naming_file_of
+from umakit.lower.tiling_records import read_tilings
+from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
+from umakit.memory.scratch_limit import within_limit
 from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
-from umakit.program.building import build_program
-from umakit.program.overlap import overlap_with_cpu
-from umakit.program.program import Program
-from umakit.program.residency import keep_in_scratchpads
 from umakit.quantized import quantize_to_integers
 from umakit.registration.backend import Backend
 from umakit.registration.inputs import input_files
 from umakit.text.escaping import shown
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -161,10 +149,10 @@ def partition_network(
 
     if options.choose == "order" or len({each.target_name for each in backends}) < 2:
         return stage(backends)
-    given = options
+    given = replace(options, choose="order")
     if options.records is not None:
         tilings = read_tilings(Path(options.records), model, backends)
-        given = replace(options, records=None, tilings={**options.tilings, **tilings})
+        given = replace(given, records=None, tilings={**options.tilings, **tilings})
 
     def export(partitioned: Partitioned, folder: Path) -> Library:
         return export_program(model, partitioned, backends, folder, given)
@@ -270,28 +258,13 @@ def export_program(
     """
     options = options or ExportOptions()
     planned = plan_program(model, partitioned, backends, options, progress)
-    with _naming_file_of(model):
+    with naming_file_of(model):
         progress("writing the library")
-        relax_text = partitioned.module.script(show_meta=False)
+        relax_text = planned.partitioned.module.script(show_meta=False)
         return write_library(
-            destination, planned.program, planned.memory, partitioned.report, planned.backends,
-            relax_text, options.weights, inputs, options.force,
+            destination, planned.program, planned.memory, planned.partitioned.report,
+            planned.backends, relax_text, options.weights, inputs, options.force,
         )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class PlannedProgram:
-    """A network behind the stages `lower`, `program` and `memory`, of which no C is written yet.
-
-    Attributes:
-        program: its steps, kernels and tensors.
-        memory: the place of each tensor.
-        backends: by target, the backends that the program uses.
-    """
-
-    program: Program
-    memory: MemoryPlan
-    backends: Mapping[str, Backend]
 
 
 @tvm_api.one_at_a_time
@@ -301,78 +274,34 @@ def plan_program(
     backends: Sequence[Backend],
     options: ExportOptions,
     progress: Progress = lambda stage: None,
+    generic: PlannedProgram | None = None,
 ) -> PlannedProgram:
-    """Run the stages `lower`, `program` and `memory`.
+    """Run the stages `lower`, `program` and `memory`, for a CPU within the limit of its arena.
 
     Args:
         model, partitioned, backends, options, progress: as in `export_program`.
+        generic: the network for any CPU, whose arena the limit is of; planned here by default.
+
+    Returns:
+        The program, with the partitioned network that it was made from: another one than that given
+        if the limit of the arena forbids the layout of the CPU.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
     """
-    with _naming_file_of(model):
-        progress("lowering to kernels")
-        lowered = lower_to_kernels(model, partitioned, backends, options)
-        used = {kernel.target for kernel in lowered.kernels.values()}
-        by_target = {
-            backend.target_name: backend
-            for backend in backends
-            if backend.target_name in used or calls_rounding(lowered.kernels.values(), backend)
-        }
-        used_backends = list(by_target.values())
-        requested = requested_pools(options.pools, backends, used_backends)
-        pools = memory_pools(used_backends, requested)
-        reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
-        program = build_program(model, lowered, partitioned.report, reserved)
-        cpu = find_cpu(options.cpu)
-        program = replace(
-            program, index_checks=options.index_checks, cpu=cpu if cpu.flags else None
-        )
-        program = in_own_scratchpads(program, scratchpad_names(used_backends))
-        program = overlap_with_cpu(program, by_target, options.overlap)
-        check_driver_calls(program.kernels, by_target)
-        progress("planning memory")
-        if options.keep_in_scratchpads:
-            program = keep_in_scratchpads(
-                program, by_target, lambda each: scratchpads_hold(each, pools, options.planner)
-            )
-        plan = plan_memory(program, pools, options.planner)
-        validate_plan(program, plan)
-    return PlannedProgram(program, plan, by_target)
+    cpu = find_cpu(options.cpu)
+    if not cpu.is_scheduled_for:
+        return planning.plan_program(model, partitioned, backends, options, progress)
+    if generic is None:
+        for_any = replace(options, cpu=GENERIC)
+        network = partition_network(model, backends, for_any, progress)
+        generic = planning.plan_program(model, network, backends, for_any, progress)
+    in_layout_of_model = generic.partitioned
 
+    def plan(generic_rows: frozenset[int], keeps_layout: bool) -> PlannedProgram:
+        network = in_layout_of_model if keeps_layout else partitioned
+        return planning.plan_program(model, network, backends, options, progress, generic_rows)
 
-def lower_to_kernels(
-    model: Model, partitioned: Partitioned, backends: Sequence[Backend], options: ExportOptions
-) -> Lowered:
-    """Run the stage `lower` with the tilings and records of the options.
-
-    Args:
-        model, partitioned, backends, options: as in `export_program`.
-
-    Raises:
-        RecordsError: the records cannot be used for this model on these backends.
-        LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
-    """
-    if options.records is None:
-        return lower(
-            partitioned, backends, options.index_checks, options.tilings, find_cpu(options.cpu)
-        )
-    records = Path(options.records)
-    tilings = read_tilings(records, model, backends)
-    given = {**options.tilings, **tilings}
-    lowered = lower(partitioned, backends, options.index_checks, given, find_cpu(options.cpu))
-    for target in tilings:
-        check_use(records, target, lowered.planned[target])
-    return lowered
-
-
-@contextmanager
-def _naming_file_of(model: Model) -> Iterator[None]:
-    """Add the name of the model's file to errors of lowering."""
-    try:
-        yield
-    except LoweringError as error:
-        if not model.path or model.path in error.where:
-            raise
-        where = f"{model.path}, {error.where}" if error.where else model.path
-        raise LoweringError(error.what, where=where, fix=error.fix) from error
+    planned, scratch = within_limit(generic, options.scratch_limit, plan)
+    program = replace(planned.program, cpu=cpu if cpu.flags else None)
+    return replace(planned, program=program, memory=replace(planned.memory, scratch=scratch))

@@ -20,6 +20,7 @@ from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
 from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.memory.scratch_limit import alive_bytes, scratch_bytes
 from umakit.partition.report import OffloadReport
 from umakit.program.descriptions import tiles_of
 from umakit.program.lifetimes import tensor_lifetimes
@@ -167,7 +168,7 @@ def _module(
     operators: dict[str, dict[str, Any]] = {}
     for call, function in zip(program.calls, code.functions, strict=True):
         if function:
-            size = _scratch_size(program, call)
+            size = scratch_bytes(program, call)
             entry = {"device": CPU_DEVICE_TYPE, "workspace_size_bytes": size}
             operators[function] = {"function_name": function, "workspace": [entry]}
     return {
@@ -180,14 +181,9 @@ def _module(
     }
 
 
-def _scratch_size(program: Program, call: KernelCall) -> int:
-    """Return the bytes of a call's scratch tensors in the arena."""
-    tensors = [program.tensors[name] for name in call.scratch]
-    return sum(tensor.size for tensor in tensors if not tensor.pool)
-
-
 def _memory(program: Program, plan: MemoryPlan) -> dict[str, Any]:
     alive = {item.name: item for item in tensor_lifetimes(program)}
+    scratch = {} if plan.scratch is None else {"scratch": plan.scratch.as_json()}
     return {
         "arena_bytes": plan.arena_size,
         "live_set_bound_bytes": plan.live_set_bound,
@@ -198,6 +194,7 @@ def _memory(program: Program, plan: MemoryPlan) -> dict[str, Any]:
         "scratchpads": [
             _pool(program, plan, pool, alive) for pool in plan.pools if pool.pool.by_offset
         ],
+        **scratch,
     }
 
 
@@ -237,7 +234,7 @@ def _layers(
     code: GeneratedCode,
 ) -> list[dict[str, Any]]:
     identities = program_identities(program, report)
-    alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
+    alive = alive_bytes(program, plan)
     return [
         {
             "name": call.label,
@@ -248,8 +245,8 @@ def _layers(
             "operators": list(call.rows),
             "inputs": [n for n in call.inputs if program.tensors[n].role is not Role.CONSTANT],
             "outputs": list(call.outputs),
-            "arena_bytes": _alive_bytes(plan, alive, step),
-            "scratch_bytes": _scratch_size(program, call),
+            "arena_bytes": alive[step],
+            "scratch_bytes": scratch_bytes(program, call),
             "constants_bytes": sum(
                 program.tensors[name].size
                 for name in dict.fromkeys(call.inputs)
@@ -287,9 +284,3 @@ def _predicted_cycles(program: Program, call: KernelCall, backend: Backend | Non
     if backend is None or backend.tiling is None or tiles is None:
         return None
     return prediction_of(backend.tiling, tiles).cycles
-
-
-def _alive_bytes(plan: MemoryPlan, alive: list[Lifetime], step: int) -> int:
-    """Return the bytes of the tensors that are alive at a step; shared memory counts once."""
-    present = {item.name: item.size for item in alive if item.first <= step <= item.last}
-    return sum(size for name, size in present.items() if plan.shared.get(name) not in present)

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 from umakit.errors import LibraryError, MemoryPlanError
 from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import GENERIC, find_cpu
+from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, check_scratch_limit
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.memory.planning import check_planner
 from umakit.memory.pools import MemoryPool
@@ -40,6 +41,8 @@ class ExportOptions:
         choose: how a layer that several accelerators could take is decided: `order`, by their
             order; `cycles`, by runs of the network, see `umakit.choosing.choose`.
         cpu: the CPU that kernels are scheduled for, a name of `umakit.machine.cpu` or a TOML file.
+        scratch_limit: how many percent above the live-set bound of a library for any CPU the arena
+            may be in one for another CPU; 0 for no more than the arena of the former.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -54,6 +57,7 @@ class ExportOptions:
     keep_layout: bool = False
     choose: Literal["order", "cycles"] = "order"
     cpu: str = GENERIC
+    scratch_limit: int = DEFAULT_SCRATCH_LIMIT
 
     def __post_init__(self) -> None:
         """Refuse values that do not exist.
@@ -61,13 +65,16 @@ class ExportOptions:
         Raises:
             LibraryError: there is no such form of the weights, no such overlap, or no such rule
                 to choose by.
-            MemoryPlanError: there is no such planner, or a pool is not a `MemoryPool`.
+            MemoryPlanError: there is no such planner, a pool is not a `MemoryPool`, or the limit is
+                no percentage.
+            InputError: there is no such CPU.
         """
         parse_weights(self.weights)
         parse_overlap(self.overlap)
         parse_choose(self.choose)
         check_planner(self.planner)
         find_cpu(self.cpu)
+        check_scratch_limit(self.scratch_limit)
         for pool in self.pools:
             if not isinstance(pool, MemoryPool):
                 raise MemoryPlanError(

@@ -155,6 +155,23 @@ class TrafficView(Section):
     kept: list[KeptView]
 
 
+class GenericLayerView(Section):
+    """A layer whose kernel is that for any CPU, as in `umakit.memory.plan.GenericLayer`."""
+
+    name: Text
+    scratch_bytes: Count | None
+
+
+class ScratchView(Section):
+    """The limit of the arena of a library for a CPU, as in `umakit.memory.plan.ScratchUse`."""
+
+    limit_percent: Count
+    generic_arena_bytes: Count
+    limit_bytes: Count
+    generic_layers: list[GenericLayerView]
+    keeps_layout: bool
+
+
 class MemoryView(Section):
     """The memory plan and the size of the constants."""
 
@@ -165,6 +182,7 @@ class MemoryView(Section):
     traffic: TrafficView | None
     pools: list[PoolView]
     scratchpads: list[PoolView]
+    scratch: ScratchView | None = None
 
 
 class TilingsView(Section):

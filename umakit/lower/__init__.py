@@ -8,7 +8,7 @@ straight-line list of kernel calls and the kernels, which can be printed as C.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,7 @@ def lower(
     check_indices: bool = True,
     tilings: Mapping[str, Mapping[Layer, Tiling]] | None = None,
     cpu: Cpu | None = None,
+    generic_rows: Collection[int] = (),
 ) -> Lowered:
     """Lower a partitioned network to kernels.
 
@@ -68,6 +69,8 @@ def lower(
         check_indices: whether kernels check indices that are computed at run time.
         tilings: tilings by target and layer that replace the defaults of the planners.
         cpu: the CPU that kernels are scheduled for; None for any.
+        generic_rows: rows of the offload report whose kernels are scheduled as for any CPU all the
+            same.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
@@ -79,16 +82,20 @@ def lower(
         if planner is not None
     }
     with planning({planners[target]: layers for target, layers in planned.items()}):
-        main, kernels = _lowered(partitioned, backends, check_indices, cpu)
+        main, kernels = _lowered(partitioned, backends, check_indices, cpu, generic_rows)
     return Lowered(main, kernels, planned, partitioned.roles)
 
 
 def _lowered(
-    partitioned: Partitioned, backends: Sequence[Backend], check_indices: bool, cpu: Cpu | None
+    partitioned: Partitioned,
+    backends: Sequence[Backend],
+    check_indices: bool,
+    cpu: Cpu | None,
+    generic_rows: Collection[int],
 ) -> tuple[Any, dict[str, Kernel]]:
     by_target = {backend.target_name: backend for backend in backends}
     module = accelerator_kernels(partitioned, backends)
-    module = lower_cpu_operators(module, partitioned.report, check_indices, cpu)
+    module = lower_cpu_operators(module, partitioned.report, check_indices, cpu, generic_rows)
     results = _result_counts(module["main"])
     constants, nodes = constant_elements(module["main"]), _nodes(module["main"], partitioned.report)
     kernels: dict[str, Kernel] = {}

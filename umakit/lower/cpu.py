@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
@@ -28,6 +29,7 @@ def lower_cpu_operators(
     report: OffloadReport,
     index_checks: bool = True,
     cpu: Cpu | None = None,
+    generic_rows: Collection[int] = (),
 ) -> tvm_api.IRModule:
     """Lower the remaining operators of `main` to fused, scheduled prim funcs.
 
@@ -36,6 +38,8 @@ def lower_cpu_operators(
         report: the offload report, whose rows name the operators in messages.
         index_checks: whether kernels check indices that are computed at run time.
         cpu: the CPU that kernels are scheduled for; None for any.
+        generic_rows: rows of the offload report whose kernels are scheduled as for any CPU all the
+            same; so is a kernel that other rows share with them.
 
     Returns:
         The module; the span of each `call_tir` of `main` names the rows of the offload report.
@@ -72,7 +76,7 @@ def lower_cpu_operators(
             module = tvm_api.Sequential(clean_up)(module)
     except tvm_api.TVM_ERRORS as error:
         raise _not_lowered(whole, rows, report) from error
-    return _schedule(module, cpu)
+    return _schedule(module, cpu, generic_rows)
 
 
 def _not_lowered(
@@ -115,20 +119,34 @@ def _refuse_unlowered(
             raise _no_lowering(binding.value, rows.get(str(binding.var.name), ()), report)
 
 
-def _schedule(module: tvm_api.IRModule, cpu: Cpu | None) -> tvm_api.IRModule:
-    """Schedule the prim funcs of the CPU."""
+def _schedule(
+    module: tvm_api.IRModule, cpu: Cpu | None, generic_rows: Collection[int]
+) -> tvm_api.IRModule:
+    """Schedule the prim funcs of the CPU, those of `generic_rows` as for any CPU."""
+    generic = _functions_of(module["main"], generic_rows)
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     constants = _constants(module["main"])
     for variable, function in tvm_api.prim_functions(module):
         names = ("umakit.target", CHECKED)
         if all(tvm_api.function_attribute(function, name) is None for name in names):
-            if cpu is not None and cpu.has_vectors:
+            is_generic = str(variable.name_hint) in generic
+            if cpu is not None and cpu.has_vectors and not is_generic:
                 constant = constants.get(str(variable.name_hint), ())
                 function = schedule_with_vectors(function, cpu, constant)
             else:
                 function = schedule_for_cpu(function)
             scheduled.update_func(variable, function)
     return scheduled
+
+
+def _functions_of(main: tvm_api.Function, rows: Collection[int]) -> set[str]:
+    """Return the names of the prim funcs that compute some rows of the offload report."""
+    return {
+        str(binding.value.args[0].name_hint)
+        for binding in tvm_api.bindings_of(main)
+        if tvm_api.operator_name(binding.value) == "call_tir"
+        and not set(rows).isdisjoint(tvm_api.rows_of(binding.value))
+    }
 
 
 def _constants(main: tvm_api.Function) -> dict[str, set[int]]:

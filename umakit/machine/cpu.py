@@ -87,6 +87,11 @@ class Cpu(BaseModel):
         return self.vector_bytes > 0
 
     @property
+    def is_scheduled_for(self) -> bool:
+        """Whether kernels are other ones than those for any CPU."""
+        return self.has_vectors or bool(self.dot_products)
+
+    @property
     def layout(self) -> str:
         """The layout of images that its kernels prefer; empty for that of the model."""
         return "NHWC" if self.dtypes_of_layout else ""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from umakit.memory.pools import MemoryPool
 
@@ -24,6 +25,52 @@ class PoolPlan:
 
 
 @dataclass(frozen=True)
+class GenericLayer:
+    """A layer whose kernel is that for any CPU because of the limit.
+
+    Attributes:
+        name: its name.
+        scratch_bytes: scratch that its kernel for the CPU would have taken; None if unknown.
+    """
+
+    name: str
+    scratch_bytes: int | None
+
+
+@dataclass(frozen=True)
+class ScratchUse:
+    """What an export for a CPU takes of the memory that the limit allows.
+
+    Attributes:
+        limit_percent: percent above the live-set bound, as in
+            `umakit.memory.scratch_limit.largest_arena`.
+        generic_arena_bytes: arena of the export for any CPU.
+        limit_bytes: largest arena that is allowed.
+        generic_layers: layers whose kernels are those for any CPU because of the limit.
+        keeps_layout: whether the network keeps its layout because of the limit.
+    """
+
+    limit_percent: int
+    generic_arena_bytes: int
+    limit_bytes: int
+    generic_layers: tuple[GenericLayer, ...] = ()
+    keeps_layout: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        layers = [
+            {"name": each.name, "scratch_bytes": each.scratch_bytes} for each in self.generic_layers
+        ]
+        return {
+            "limit_percent": self.limit_percent,
+            "generic_arena_bytes": self.generic_arena_bytes,
+            "limit_bytes": self.limit_bytes,
+            "generic_layers": layers,
+            "keeps_layout": self.keeps_layout,
+        }
+
+
+@dataclass(frozen=True)
 class MemoryPlan:
     """Pools and offsets of all tensors.
 
@@ -33,12 +80,15 @@ class MemoryPlan:
             of all plans in which no output reuses the memory of an input.
         shared: input whose memory an output reuses, by output.
         planner: name of the planner.
+        scratch: what it takes of the memory that the limit for a CPU allows; None for an export for
+            any CPU, which has no limit.
     """
 
     pools: tuple[PoolPlan, ...]
     live_set_bound: int
     shared: dict[str, str] = field(default_factory=dict)
     planner: str = ""
+    scratch: ScratchUse | None = None
 
     @property
     def supplied(self) -> tuple[PoolPlan, ...]:

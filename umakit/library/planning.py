@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a partitioned network to its program and memory plan, of which no C is written yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from umakit.codegen.driver_interface import check_driver_calls
+from umakit.codegen.driver_names import names_taken_by
+from umakit.errors import LoweringError
+from umakit.frontend import Model
+from umakit.library.options import ExportOptions
+from umakit.lower import Lowered, lower
+from umakit.lower.offload import calls_rounding
+from umakit.lower.tiling_records import check_use, read_tilings
+from umakit.machine.cpu import find_cpu
+from umakit.memory.plan import MemoryPlan
+from umakit.memory.planning import plan_memory
+from umakit.memory.pools import memory_pools, requested_pools, scratchpad_names
+from umakit.memory.scratchpads import in_own_scratchpads, scratchpads_hold
+from umakit.memory.validator import validate_plan
+from umakit.partition.partitioner import Partitioned
+from umakit.program.building import build_program
+from umakit.program.overlap import overlap_with_cpu
+from umakit.program.program import Program
+from umakit.program.residency import keep_in_scratchpads
+from umakit.registration.backend import Backend
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PlannedProgram:
+    """A network behind the stages `lower`, `program` and `memory`, of which no C is written yet.
+
+    Attributes:
+        program: its steps, kernels and tensors.
+        memory: the place of each tensor.
+        backends: by target, the backends that the program uses.
+        partitioned: the network that it was made from.
+    """
+
+    program: Program
+    memory: MemoryPlan
+    backends: Mapping[str, Backend]
+    partitioned: Partitioned
+
+
+def plan_program(
+    model: Model,
+    partitioned: Partitioned,
+    backends: Sequence[Backend],
+    options: ExportOptions,
+    progress: Progress = lambda stage: None,
+    generic_rows: Collection[int] = (),
+) -> PlannedProgram:
+    """Run the stages `lower`, `program` and `memory`, whatever the arena becomes.
+
+    Args:
+        model, partitioned, backends, options, progress: as in `umakit.pipeline.export_program`.
+        generic_rows: as in `umakit.lower.lower`.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    with naming_file_of(model):
+        progress("lowering to kernels")
+        lowered = lower_to_kernels(model, partitioned, backends, options, generic_rows)
+        used = {kernel.target for kernel in lowered.kernels.values()}
+        by_target = {
+            backend.target_name: backend
+            for backend in backends
+            if backend.target_name in used or calls_rounding(lowered.kernels.values(), backend)
+        }
+        used_backends = list(by_target.values())
+        requested = requested_pools(options.pools, backends, used_backends)
+        pools = memory_pools(used_backends, requested)
+        reserved = [*options.reserved_names(pools), *names_taken_by(by_target)]
+        program = build_program(model, lowered, partitioned.report, reserved)
+        cpu = find_cpu(options.cpu)
+        program = replace(
+            program, index_checks=options.index_checks, cpu=cpu if cpu.flags else None
+        )
+        program = in_own_scratchpads(program, scratchpad_names(used_backends))
+        program = overlap_with_cpu(program, by_target, options.overlap)
+        check_driver_calls(program.kernels, by_target)
+        progress("planning memory")
+        if options.keep_in_scratchpads:
+            program = keep_in_scratchpads(
+                program, by_target, lambda each: scratchpads_hold(each, pools, options.planner)
+            )
+        plan = plan_memory(program, pools, options.planner)
+        validate_plan(program, plan)
+    return PlannedProgram(program, plan, by_target, partitioned)
+
+
+def lower_to_kernels(
+    model: Model,
+    partitioned: Partitioned,
+    backends: Sequence[Backend],
+    options: ExportOptions,
+    generic_rows: Collection[int] = (),
+) -> Lowered:
+    """Run the stage `lower` with the tilings and records of the options.
+
+    Args:
+        model, partitioned, backends, options: as in `umakit.pipeline.export_program`.
+        generic_rows: as in `umakit.lower.lower`.
+
+    Raises:
+        RecordsError: the records cannot be used for this model on these backends.
+        LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
+    """
+    records = None if options.records is None else Path(options.records)
+    tilings = {} if records is None else read_tilings(records, model, backends)
+    lowered = lower(
+        partitioned, backends, options.index_checks, {**options.tilings, **tilings},
+        find_cpu(options.cpu), generic_rows,
+    )  # fmt: skip
+    if records is not None:
+        for target in tilings:
+            check_use(records, target, lowered.planned[target])
+    return lowered
+
+
+@contextmanager
+def naming_file_of(model: Model) -> Iterator[None]:
+    """Add the name of the model's file to errors of lowering."""
+    try:
+        yield
+    except LoweringError as error:
+        if not model.path or model.path in error.where:
+            raise
+        where = f"{model.path}, {error.where}" if error.where else model.path
+        raise LoweringError(error.what, where=where, fix=error.fix) from error

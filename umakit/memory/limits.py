@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values that the limit of scratch may have. Imports nothing of TVM."""
+
+from __future__ import annotations
+
+from umakit.errors import MemoryPlanError
+
+DEFAULT_SCRATCH_LIMIT = 25
+"""Percent above the live-set bound."""
+
+LARGEST_SCRATCH_LIMIT = 1000
+
+
+def check_scratch_limit(percent: int) -> None:
+    """Refuse a limit that is no percentage.
+
+    Raises:
+        MemoryPlanError: it is not from 0 to `LARGEST_SCRATCH_LIMIT`.
+    """
+    if not 0 <= percent <= LARGEST_SCRATCH_LIMIT:
+        raise MemoryPlanError(
+            f"a scratch limit of {percent} % is out of range",
+            fix=f"choose 0 to {LARGEST_SCRATCH_LIMIT}",
+        )
