@@ -33,8 +33,10 @@ from umakit.library.export import Library, check_destination, write_library
 from umakit.library.options import ExportOptions as ExportOptions
 from umakit.library.planning import PlannedProgram as PlannedProgram
 from umakit.library.planning import Progress, naming_file_of
+from umakit.library.several_cpus import NetworkForCpu, with_common_pools
 from umakit.lower.tiling_records import read_tilings
 from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
+from umakit.machine.cpu_choice import CpuChoice, choices_of, cpu_texts
 from umakit.memory.scratch_limit import within_limit
 from umakit.partition.choice import LayerCosts
 from umakit.partition.partitioner import Partitioned, partition
@@ -198,15 +200,22 @@ def compile_model(
     destination, options = Path(output), options or ExportOptions()
     files = model_files(source) if isinstance(source, (str, os.PathLike)) else []
     records = None if options.records is None else Path(options.records)
-    inputs = input_files(records, cpu_file(options.cpu), backends=backends, model=files)
+    own = map(cpu_file, cpu_texts(options.cpu))
+    inputs = input_files(records, *own, backends=backends, model=files)
     check_destination(destination, inputs, force=options.force)
+    first = replace(options, cpu=next(iter(options.cpus)))
     network, partitioned = partition_model(
         source, backends, name=name, parameters=parameters, input_shapes=input_shapes,
-        rounding=rounding, options=options, progress=progress, notice=notice,
+        rounding=rounding, options=first, progress=progress, notice=notice,
     )  # fmt: skip
-    library = export_program(
-        network.model, partitioned, backends, destination, options, progress, inputs
-    )
+    if len(options.cpus) > 1:
+        library = _export_for_cpus(
+            network.model, partitioned, backends, destination, options, progress, inputs
+        )
+    else:
+        library = export_program(
+            network.model, partitioned, backends, destination, options, progress, inputs
+        )
     for sentence in library.metadata["umakit"]["notices"][len(network.model.notices) :]:
         notice(sentence)
     return library
@@ -265,6 +274,56 @@ def export_program(
             destination, planned.program, planned.memory, planned.partitioned.report,
             planned.backends, relax_text, options.weights, inputs, options.force,
         )  # fmt: skip
+
+
+def _export_for_cpus(
+    model: Model,
+    partitioned: Partitioned,
+    backends: Sequence[Backend],
+    destination: Path,
+    options: ExportOptions,
+    progress: Progress,
+    inputs: Sequence[Path],
+) -> Library:
+    """Write one library for several CPUs.
+
+    Args:
+        model, partitioned, backends, destination, options, progress, inputs: as in
+            `export_program`; the network is partitioned for the first CPU.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    partitioned_for = {next(iter(options.cpus)): partitioned}
+    texts = {cpu.name: text for text, cpu in options.cpus.items()}
+    planned: dict[str, PlannedProgram] = {}
+    generic: PlannedProgram | None = None
+    for text, cpu in sorted(options.cpus.items(), key=lambda item: item[1].name != GENERIC):
+        progress(f"compiling for {cpu.name}")
+        own = replace(options, cpu=text)
+        network = partitioned_for.get(text) or partition_network(model, backends, own, progress)
+        planned[text] = plan_program(model, network, backends, own, progress, generic)
+        generic = planned[text] if cpu.name == GENERIC else generic
+    networks = with_common_pools(
+        [
+            _network_for(choice, planned[texts[choice.cpu.name]])
+            for choice in choices_of(list(options.cpus.values()))
+        ]
+    )
+    used = {name: each for found in planned.values() for name, each in found.backends.items()}
+    last = networks[-1]
+    with naming_file_of(model):
+        progress("writing the library")
+        return write_library(
+            destination, last.program, last.plan, last.report, used, last.relax_text,
+            options.weights, inputs, options.force, networks,
+        )  # fmt: skip
+
+
+def _network_for(choice: CpuChoice, planned: PlannedProgram) -> NetworkForCpu:
+    network = planned.partitioned
+    text = network.module.script(show_meta=False)
+    return NetworkForCpu(choice, planned.program, planned.memory, network.report, text)
 
 
 @tvm_api.one_at_a_time

@@ -44,6 +44,7 @@ from umakit.codegen.weights_blob import (
     weights_blob,
 )
 from umakit.lower.check_statements import INDEX_OUT_OF_RANGE
+from umakit.machine.cpu_choice import CpuChoice
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.partition.report import CPU
 from umakit.program.descriptions import KernelDescription, describe
@@ -70,6 +71,11 @@ class KernelSymbol:
 def interface_prefix(name: str) -> str:
     """Return `tvmgen_NAME`, the prefix of all symbols of a model."""
     return f"{INTERFACE_PREFIX}{name}"
+
+
+def chosen_macro(prefix: str, choice: CpuChoice) -> str:
+    """Return the macro that a header defines for the CPU that the preprocessor has chosen."""
+    return f"{prefix}_for_{choice.suffix}".upper()
 
 
 def tensor_view(tensor: Tensor) -> dict[str, Any]:
@@ -121,6 +127,9 @@ def common_values(
         "name": program.name,
         "prefix": prefix,
         "prefix_upper": prefix.upper(),
+        "stem": prefix,
+        "guard": "",
+        "cpus": [],
         "inputs": inputs,
         "outputs": outputs,
         "states": states,
@@ -231,6 +240,7 @@ def generate_code(
     plan: MemoryPlan,
     backends: Mapping[str, Backend],
     layout: WeightsLayout | None = None,
+    choice: CpuChoice | None = None,
 ) -> GeneratedCode:
     """Print a program as C.
 
@@ -239,6 +249,8 @@ def generate_code(
         plan: its memory plan.
         backends: backends of the program's kernels by target name.
         layout: layout of a weights blob; None puts constants into C.
+        choice: the CPU that it is for in an export for several, whose name its files get and which
+            the preprocessor has to choose; None in an export for one.
 
     Raises:
         LoweringError: a kernel contains a construct that cannot be printed as C.
@@ -246,6 +258,8 @@ def generate_code(
     locked = locked_backends(program, backends)
     values = {**common_values(program, plan, layout, backends), "locks": locks_view(locked)}
     prefix = str(values["prefix"])
+    if choice is not None:
+        values |= {"stem": f"{prefix}_{choice.suffix}", "guard": chosen_macro(prefix, choice)}
     definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
     helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
@@ -262,7 +276,7 @@ def generate_code(
         f"include/{prefix}.h": render(
             "library/model.h.j2", **values, failure_comment=failure_comment(values, backends)
         ),
-        f"src/{prefix}.c": render(
+        f"src/{values['stem']}.c": render(
             "library/model.c.j2",
             **values,
             headers=sorted(each for each in {"stddef.h", *headers} if not _is_own(each)),
@@ -317,7 +331,7 @@ def _constant_files(
     program: Program, values: Mapping[str, Any], backends: Mapping[str, Backend]
 ) -> dict[str, str]:
     """Return the C files with constants, by path."""
-    prefix = str(values["prefix"])
+    prefix, stem = str(values["prefix"]), str(values["stem"])
     uses = uses_of_constants(program)
     arrays = {f"{prefix}_{name}": array for name, array in program.constants.items()}
     comments = [constant_comment(program.tensors[name], uses[name]) for name in program.constants]
@@ -329,12 +343,12 @@ def _constant_files(
     }
     floats = [a for a in arrays.values() if a.dtype.kind == "f" and not constants.is_large(a)]
     return {
-        f"src/{prefix}_constants.h": render(
+        f"src/{stem}_constants.h": render(
             "library/constants.h.j2",
             **values,
             declarations=[constants.declaration(name, array) for name, array in arrays.items()],
         ),
-        f"src/{prefix}_constants.c": render(
+        f"src/{stem}_constants.c": render(
             "library/constants.c.j2",
             **values,
             definitions=[

@@ -311,6 +311,7 @@ def build_runner(
     *,
     is_traced: bool = False,
     each_inference: bool = False,
+    cpu: str = "",
 ) -> Path:
     """Build the program that runs a library on a device; it is reused until the sources change.
 
@@ -323,6 +324,7 @@ def build_runner(
         designs: designs that answer in place of the simulators of their backends.
         is_traced: whether they can write waveforms; layers are measured one by one then.
         each_inference: whether each inference is told on its own, with `profile`.
+        cpu: as in `umakit.devices.cpus.description_for`.
 
     Returns:
         Path of the program, in `build/` of the library, or in the user's cache when the library
@@ -337,8 +339,8 @@ def build_runner(
     flags = [f"-D{interface.upper()}_PROFILE"] if profile or is_traced else []
     flags += [f"-D{interface.upper()}_TIMELINE={most_commands}u"] if most_commands else []
     flags += [f"-D{interface.upper()}_EACH_INFERENCE"] if each_inference else []
-    flags += [*device.program_flags(), *cpu_flags(library, device)]
-    device = device_for(library, device)
+    flags += [*device.program_flags(), *cpu_flags(library, device, cpu)]
+    device = device_for(library, device, cpu)
     simulators, libraries = simulators_of(library), libraries_of(library)
     answering = {each.backend for each in designs}
     simulators = [each for each in simulators if each.backend not in answering]

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPUs a device runs libraries for, and the compiler flags of these."""
+"""Which CPU of a library a device runs, and the compiler flags of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from umakit.devices.catalogue import DEVICES
 from umakit.devices.device import Device
 from umakit.errors import BuildError
-from umakit.library.metadata import read_description
-from umakit.machine.cpu import Cpu
+from umakit.library.cpu_sections import section_for
+from umakit.library.metadata import load_metadata
+from umakit.machine.cpu import GENERIC, Cpu
+from umakit.machine.cpu_choice import CpuChoice
 
 PROCESSOR_FLAGS = ("-mcpu=", "-march=")
 """Flags that choose a processor or its instructions."""
@@ -19,43 +23,73 @@ REPLACED_FLAGS = (*PROCESSOR_FLAGS, "-mfpu=", "-mfloat-abi=", "-mabi=")
 """Flags of a device that those of a CPU replace if they choose a processor."""
 
 
-def cpu_flags(library: Path, device: Device) -> list[str]:
-    """Return the flags with which the C of a library compiles for its CPU.
+def description_for(library: Path, device: Device, cpu: str = "") -> dict[str, Any]:
+    """Return the section `umakit` of a library's metadata, as it is for a device.
 
     Args:
         library: an exported library, a folder or a tar file.
         device: the device that it runs on.
+        cpu: name of a CPU of the library; by default the first one that the device has.
+
+    Returns:
+        The section as of a library for one CPU alone.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+        InputError: the library has no code for the CPU that was named.
+        BuildError: the library is for several CPUs, of which the device is none.
+    """
+    description: dict[str, Any] = load_metadata(library)["umakit"]
+    if cpu:
+        return section_for(description, cpu)
+    if not description.get("cpus"):
+        return description
+    lacking = []
+    for section in description["cpus"]:
+        found = Cpu.model_validate(section["cpu"])
+        lacks = what_lacks(found, device)
+        if not lacks:
+            return section_for(description, found.name)
+        lacking.append(f"{found.name}: {lacks}")
+    raise BuildError(
+        f"the library has no code for {device.name}: {'; '.join(lacking)}",
+        where=str(library),
+        fix="export it with uma compile --cpu generic, or run it where it fits",
+    )
+
+
+def cpu_flags(library: Path, device: Device, cpu: str = "") -> list[str]:
+    """Return the flags with which the C of a library compiles for its CPU.
+
+    Args:
+        library, device, cpu: as in `description_for`.
 
     Raises:
         BuildError: the device does not run code for the CPU.
     """
-    cpu = read_description(library).cpu
-    if cpu is None:
-        return []
-    lacks = what_lacks(cpu, device)
-    if lacks:
-        fitting = [each.name for each in DEVICES if not what_lacks(cpu, each)]
-        others = f"run it with --device {' or '.join(fitting)}" if fitting else "run it elsewhere"
-        raise BuildError(
-            f"the library is for {cpu.name}: {lacks}",
-            where=str(library),
-            fix=f"{others}, or export it with uma compile --cpu generic",
-        )
-    return list(cpu.flags)
+    description = description_for(library, device, cpu)
+    found = _cpu_of(description)
+    flags: list[str] = []
+    if found is not None:
+        _check_runs(found, library, device)
+        flags += found.flags
+    if description.get("suffix"):
+        chosen = CpuChoice(found or Cpu(name=GENERIC), description["suffix"])
+        flags.append(f"-D{chosen.forced_by}")
+    return flags
 
 
-def device_for(library: Path, device: Device) -> Device:
+def device_for(library: Path, device: Device, cpu: str = "") -> Device:
     """Return a device without the compiler flags that those of a library's CPU replace.
 
     Whole programs are then for that CPU: one for a Cortex-M3 has software floating point on a
     Cortex-M4, too, and is linked with the C library for it.
 
     Args:
-        library: an exported library, a folder or a tar file.
-        device: the device that it runs on.
+        library, device, cpu: as in `description_for`.
     """
-    cpu = read_description(library).cpu
-    if cpu is None or not any(flag.startswith(PROCESSOR_FLAGS) for flag in cpu.flags):
+    found = _cpu_of(description_for(library, device, cpu))
+    if found is None or not any(flag.startswith(PROCESSOR_FLAGS) for flag in found.flags):
         return device
     kept = [flag for flag in device.architecture if not flag.startswith(REPLACED_FLAGS)]
     return replace(device, architecture=tuple(kept))
@@ -71,3 +105,25 @@ def what_lacks(cpu: Cpu, device: Device) -> str:
     has = cpu.features if device.features is None else device.features
     missing = [feature for feature in cpu.features if feature not in has]
     return f"{device.name} has no {', '.join(missing)}" if missing else ""
+
+
+def _cpu_of(description: Mapping[str, Any]) -> Cpu | None:
+    stored = description.get("cpu")
+    return None if stored is None else Cpu.model_validate(stored)
+
+
+def _check_runs(cpu: Cpu, library: Path, device: Device) -> None:
+    """Refuse a device that does not run code for a CPU.
+
+    Raises:
+        BuildError: names what it lacks, and devices that run it.
+    """
+    lacks = what_lacks(cpu, device)
+    if lacks:
+        fitting = [each.name for each in DEVICES if not what_lacks(cpu, each)]
+        others = f"run it with --device {' or '.join(fitting)}" if fitting else "run it elsewhere"
+        raise BuildError(
+            f"the library is for {cpu.name}: {lacks}",
+            where=str(library),
+            fix=f"{others}, or export it with uma compile --cpu generic",
+        )

@@ -34,6 +34,7 @@ from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import traced_main
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
+from umakit.library.cpu_sections import chosen_cpu
 from umakit.library.layout import RUNTIME
 from umakit.library.metadata import read_weights
 from umakit.library.roles import SOURCE_FOLDER
@@ -94,6 +95,7 @@ def build_around(
     designs: Sequence[Design] = (),
     *,
     is_traced: bool = False,
+    cpu: str = "",
 ) -> None:
     """Build a library with the hook after each layer, and with a `main` around it.
 
@@ -106,6 +108,7 @@ def build_around(
         flags: further flags of the C compiler.
         designs: designs that answer in place of the simulators of their backends.
         is_traced: whether they can write waveforms.
+        cpu: as in `umakit.devices.cpus.description_for`.
 
     Raises:
         BuildError: the compiler is missing or reported an error, or the program is too large for
@@ -115,8 +118,8 @@ def build_around(
     main = program.with_suffix(".c")
     main.write_text(source, encoding="utf-8")
     all_flags = [f"-D{prefix.upper()}_PROFILE", f"-I{folder / 'codegen/host/include'}"]
-    all_flags += [*device.program_flags(), *cpu_flags(folder, device), *flags]
-    device = device_for(folder, device)
+    all_flags += [*device.program_flags(), *cpu_flags(folder, device, cpu), *flags]
+    device = device_for(folder, device, cpu)
     if not device.is_bare_metal:
         all_flags.append("-DUMAKIT_PROBE_HOSTED")
     found = what_answers(folder, designs, device, program.parent, is_traced=is_traced)
@@ -132,7 +135,7 @@ class Probe:
     """A library's program for `uma diff`.
 
     Args:
-        description: section `umakit` of the library's metadata.
+        description: section `umakit` of the library's metadata, as it is for the device.
         library: folder or tar file of the library.
         program: path of the program to build.
         device: device that it runs on.
@@ -179,7 +182,7 @@ class Probe:
         flags = [*flags, f"-I{headers}"]
         build_around(
             library, prefix, self._source(prefix), program, device, flags, designs,
-            is_traced=is_traced,
+            is_traced=is_traced, cpu=chosen_cpu(description),
         )  # fmt: skip
 
     def run(

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
+from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design, check_designs
 from umakit.devices.execution import default_limit, stop_error, stop_hint
 from umakit.devices.inferences import MOST_INFERENCES, Inferences, inferences_of
@@ -127,6 +128,7 @@ def run_library(
     rtl: Sequence[Design] = (),
     wave: WaveFile | None = None,
     each_inference: bool = False,
+    cpu: str = "",
 ) -> RunResult:
     """Run inferences on a device; accelerators are simulated.
 
@@ -146,6 +148,8 @@ def run_library(
         wave: where the waveform of a design is written, also of a run that fails.
         each_inference: whether the first inference is measured apart from all later ones; needs
             `profile`, and inputs that are not repeated.
+        cpu: of a library for several CPUs, the one whose code runs; default: the first one that
+            the device has.
 
     Raises:
         LibraryError: the library is missing or damaged, or an older version of umakit wrote it and
@@ -159,7 +163,7 @@ def run_library(
     library, machine = Path(library), find_device(device)
     if not 1 <= repeat <= MOST_REPEATS:
         raise InputError(f"repeat is {repeat}, it must be from 1 to {MOST_REPEATS}")
-    description = load_metadata(library)["umakit"]
+    description = description_for(library, machine, cpu)
     count, batched, arrays = check_inputs(description["inputs"], inputs)
     if each_inference:
         _check_each(profile, repeat, count)
@@ -175,7 +179,7 @@ def run_library(
     interface, is_traced = description["interface"], asked is not None
     runner = build_runner(
         library, interface, profile, machine, most_commands, rtl, is_traced=is_traced,
-        each_inference=each_inference,
+        each_inference=each_inference, cpu=cpu,
     )  # fmt: skip
     with temporary_folder("umakit-run-") as folder:
         # A state that is passed on is that of the first inference.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from umakit.devices import HOST
 from umakit.devices.build import compile_c, library_sources
-from umakit.devices.cpus import cpu_flags
+from umakit.devices.cpus import cpu_flags, description_for
 from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.libraries import libraries_of
@@ -21,7 +21,8 @@ from umakit.devices.simulators import simulators_of
 from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
-from umakit.library.metadata import load_metadata, read_weights, weights_path
+from umakit.library.cpu_sections import run_unpacked_symbol
+from umakit.library.metadata import read_weights, weights_path
 
 BLOB_ALIGNMENT = 16
 """Alignment of a weights blob in memory, in bytes."""
@@ -41,7 +42,7 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
         DeviceError: the run returned an error status.
         BuildError: the C compiler is missing or reported an error.
     """
-    description = load_metadata(library)["umakit"]
+    description = description_for(library, HOST)
     interface, memory = description["interface"], description["memory"]
     count, _, batches = check_inputs(description["inputs"], inputs)
     if count != 1:
@@ -61,7 +62,7 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
             libraries=libraries_of(library),
         )
         binary = ctypes.CDLL(str(shared))
-        function = getattr(binary, f"{interface}_run_unpacked")
+        function = getattr(binary, run_unpacked_symbol(description))
         function.restype = ctypes.c_int32
         outputs = {item["name"]: _empty(item) for item in description["outputs"]}
         kept = [_aligned_memory(p["used_bytes"], p["alignment_bytes"]) for p in memory["pools"]]

@@ -31,6 +31,7 @@ def driver_notices(
     backends: Mapping[str, Backend],
     sources: Mapping[str, str],
     libraries: Collection[str] = (),
+    suffixes: Collection[str] = (),
 ) -> list[str]:
     """Return one sentence for each header and each driver that users have to add to a library.
 
@@ -39,13 +40,15 @@ def driver_notices(
         backends: backends that it runs on, by target name.
         sources: C files of the export, by path below `codegen/host`, but for those of libraries.
         libraries: those of libraries, and what their folders of includes make of them.
+        suffixes: those of the CPUs of a library for several.
     """
     of_libraries = set(libraries)
-    model = f"src/{interface_prefix(program.name)}.c"
+    prefix = interface_prefix(program.name)
+    networks = [f"src/{prefix}_{each}.c" for each in suffixes] or [f"src/{prefix}.c"]
     drivers = [path for path in sources if path.startswith(tuple(f"src/{n}/" for n in backends))]
     missing = [
         _missing_header(path, header, sources[path], backends)
-        for path in (model, *drivers)
+        for path in (*networks, *drivers)
         for header in _missing_headers(path, sources, of_libraries)
     ]
     undeclared = [

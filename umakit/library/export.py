@@ -30,6 +30,7 @@ from umakit.codegen.model_source import (
     generate_code,
     interface_prefix,
 )
+from umakit.codegen.several_cpus import generate_for_cpus, values_for_cpus
 from umakit.codegen.weights_blob import layout_weights
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
@@ -46,6 +47,7 @@ from umakit.library.layout import HOSTED_PLATFORM, LICENSE, NOTICE, PLATFORM_HEA
 from umakit.library.metadata import LIBRARY_FOLDER, METADATA, check_metadata, weights_path
 from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.roles import COMPILED_FOLDER, find_roles
+from umakit.library.several_cpus import NetworkForCpu, files_of, sections_of
 from umakit.library.tar_files import LIBRARY_TAR, SUFFIX, write_tar
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.memory.plan import MemoryPlan
@@ -89,6 +91,7 @@ def write_library(
     weights: str = "c",
     inputs: Sequence[Path] = (),
     force: bool = False,
+    for_cpus: Sequence[NetworkForCpu] = (),
 ) -> Library:
     """Write a library atomically.
 
@@ -104,15 +107,26 @@ def write_library(
         inputs: files that were read and must stay.
         force: whether files in the way that were changed, or that something else wrote, are
             replaced too.
+        for_cpus: the network for each CPU of a library for several, in the order in which a
+            compiler chooses, with common pools; program, plan, report and text are the last one's.
 
     Raises:
         OutputError: umakit must not replace the destination, or it cannot be written.
+        LibraryError: accelerators take other layers for one CPU than for another.
     """
     check_destination(destination, inputs, force=force)
     layout = layout_weights(program) if weights == "blob" else None
-    code = generate_code(program, plan, backends, layout)
+    if for_cpus:
+        printed = [each.printed for each in for_cpus]
+        sources, codes = generate_for_cpus(printed, backends)
+        code, shared = codes[-1], values_for_cpus(printed, backends)
+    else:
+        code = generate_code(program, plan, backends, layout)
+        sources, shared = dict(code.sources), common_values(program, plan, layout, backends)
     metadata = describe(program, plan, report, backends, code)
-    sources = dict(code.sources)
+    if for_cpus:
+        sections = sections_of(for_cpus, backends, codes)
+        metadata["umakit"] |= {"suffix": sections[-1]["suffix"], "cpus": sections}
     _add(sources, _driver_files(backends), str(destination))
     simulators = own_simulator_files(backends)
     _add(sources, _inline_headers(sources, simulators), str(destination))
@@ -120,7 +134,11 @@ def write_library(
     check_driver_texts(backends, sources)
     libraries = kernel_libraries(backends, sources)
     metadata["umakit"]["notices"] += driver_notices(
-        program, backends, sources, included_names(libraries)
+        program,
+        backends,
+        sources,
+        included_names(libraries),
+        [each.choice.suffix for each in for_cpus],
     )
     metadata["umakit"]["notices"] += [text for each in libraries.values() for text in each.notices]
     metadata["umakit"]["notices"] += rounding_notices(report)
@@ -157,7 +175,7 @@ def write_library(
     ]
     notes = board_notes(program, backends, metadata)
     values = {
-        **common_values(program, plan, layout, backends),
+        **shared,
         "locks": locks_view(code.locked),
         "backends": metadata["umakit"]["backends"],
         "layers": program.calls,
@@ -193,7 +211,9 @@ def write_library(
             *(source for each in roles.libraries.values() for source in each.sources),
         ],
         "objects_clash": len({Path(path).stem for path in _c_files(files)}) < len(_c_files(files)),
-        "constants_size": constants_size(program),
+        "constants_size": max(
+            constants_size(each) for each in (program, *(each.program for each in for_cpus))
+        ),
         "constants_of": sorted(constants_of_backends(program, backends)),
         "has_large": any(map(is_large, program.constants.values())),
         "weights_path": weights_path(program.name),
@@ -211,6 +231,7 @@ def write_library(
         "README.md": render("library/README.md.j2", **values),
         f"parameters/{program.name}.npz": npz_bytes(program.constants),
         f"src/{program.name}.relax.txt": relax_text,
+        **files_of(for_cpus),
         METADATA: json.dumps(metadata, indent=2) + "\n",
     }
     check_metadata(str(files[METADATA]), METADATA)

@@ -10,7 +10,8 @@ from typing import Literal, get_args
 
 from umakit.errors import LibraryError, MemoryPlanError
 from umakit.machine import Layer, Tiling
-from umakit.machine.cpu import GENERIC, find_cpu
+from umakit.machine.cpu import GENERIC, Cpu
+from umakit.machine.cpu_choice import cpu_texts, find_cpus
 from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, check_scratch_limit
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.memory.planning import check_planner
@@ -40,7 +41,8 @@ class ExportOptions:
             accelerators' patterns where that pays, see `umakit.partition.layouts.choose`.
         choose: how a layer that several accelerators could take is decided: `order`, by their
             order; `cycles`, by runs of the network, see `umakit.choosing.choose`.
-        cpu: the CPU that kernels are scheduled for, a name of `umakit.machine.cpu` or a TOML file.
+        cpu: the CPU that kernels are scheduled for, a name of `umakit.machine.cpu` or a TOML file;
+            several with commas between them, of which a compiler chooses one.
         scratch_limit: how many percent above the live-set bound of a library for any CPU the arena
             may be in one for another CPU; 0 for no more than the arena of the former.
     """
@@ -73,7 +75,7 @@ class ExportOptions:
         parse_overlap(self.overlap)
         parse_choose(self.choose)
         check_planner(self.planner)
-        find_cpu(self.cpu)
+        self._check_cpus()
         check_scratch_limit(self.scratch_limit)
         for pool in self.pools:
             if not isinstance(pool, MemoryPool):
@@ -81,6 +83,20 @@ class ExportOptions:
                     f"pools hold {shown(str(pool), 60)!r}, which is not a MemoryPool",
                     fix="write it as umakit.MemoryPool, or use --pool of uma compile",
                 )
+
+    def _check_cpus(self) -> None:
+        """Refuse CPUs that do not exist, and what an export for several cannot have."""
+        if len(find_cpus(self.cpu)) > 1 and self.weights == "blob":
+            raise LibraryError(
+                "a weights blob holds the constants of one CPU",
+                where="--cpu",
+                fix="name one CPU, or write --weights c",
+            )
+
+    @property
+    def cpus(self) -> dict[str, Cpu]:
+        """The CPUs of the export by the text that names each, in the order of `cpu`."""
+        return dict(zip(cpu_texts(self.cpu), find_cpus(self.cpu), strict=True))
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
         """Return the names of the C interface that no tensor may have.

@@ -337,8 +337,30 @@ class Sources(Section):
         return [*self.simulator, *(name for names in optional for name in names)]
 
 
+class CpuSection(Section):
+    """What a library for several CPUs is for one of them; all else is the same for all.
+
+    Attributes:
+        suffix: what the names of its C files end in, and its `_run_unpacked`.
+    """
+
+    cpu: Cpu
+    suffix: Part
+    memory: MemoryView
+    tilings: TilingsView | None
+    layers: list[LayerView]
+    operators: list[OperatorView]
+
+
 class Description(Section):
-    """The section `umakit` of the file."""
+    """The section `umakit` of the file.
+
+    Attributes:
+        cpu: the CPU that kernels are scheduled for; None for any.
+        suffix: of the section of a CPU, see `CpuSection`; empty in a library for one.
+        cpus: in a library for several CPUs those, in the order in which a compiler chooses, with
+            the last one as the whole section; empty in a library for one.
+    """
 
     version: Annotated[str, Field(max_length=100)]
     name: Part
@@ -355,6 +377,8 @@ class Description(Section):
     notices: list[Text]
     index_checks: bool = False
     cpu: Cpu | None = None
+    suffix: Annotated[str, Field(pattern=r"^[a-z0-9_]*$", max_length=60)] = ""
+    cpus: list[CpuSection] = []
     sources: Sources
 
     @model_validator(mode="after")
@@ -369,18 +393,26 @@ class Description(Section):
             following = (tensor.next_state, tensor.dtype, *tensor.shape)
             if tensor.next_state and following not in yielded:
                 raise ValueError("next_state is not an output of the input's shape and dtype")
+        names = [each.cpu.name for each in self.cpus]
+        if len(set(names)) != len(names):
+            raise ValueError("cpus: two have one name")
+        sections: list[Description | CpuSection] = [self, *self.cpus]
+        for section in sections:
+            self._check_layers(section)
+        return self
+
+    def _check_layers(self, section: Description | CpuSection) -> None:
         targets = {"cpu", *(backend.name for backend in self.backends)}
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(section.layers):
             if layer.where not in targets:
                 raise ValueError(f"layers.{number}.where is not a backend of the library")
-            if not all(row < len(self.operators) for row in layer.operators):
+            if not all(row < len(section.operators) for row in layer.operators):
                 raise ValueError(f"layers.{number}.operators are not in operators")
             if layer.function and not layer.function.startswith(f"{self.interface}_"):
                 raise ValueError(f"layers.{number}.function is not one of {self.interface}")
-        for pool in (*self.memory.pools, *self.memory.scratchpads):
-            if any(tensor.last_layer >= len(self.layers) for tensor in pool.tensors):
+        for pool in (*section.memory.pools, *section.memory.scratchpads):
+            if any(tensor.last_layer >= len(section.layers) for tensor in pool.tensors):
                 raise ValueError(f"memory: a tensor of {pool.name} outlives the last layer")
-        return self
 
 
 class ModuleTensor(Section):

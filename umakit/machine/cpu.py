@@ -154,6 +154,10 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
     if text == NATIVE:
         return _native()
     own = cpu_file(name)
+    if own is not None and "," in text and not own.is_file():
+        raise InputError(
+            f"{text!r} names several CPUs", where="--cpu", fix="name one; uma compile takes several"
+        )
     if own is None and text not in cpu_names():
         raise InputError(
             f"there is no CPU {text!r}",

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.devices import find_device
+from umakit.devices.cpus import description_for
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, TIME_LIMIT, TimeLimitError
 from umakit.devices.inputs import check_inputs
 from umakit.devices.probe import Probe
 from umakit.errors import DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
-from umakit.library.metadata import load_metadata
 
 Array = npt.NDArray[Any]
 
@@ -27,6 +27,7 @@ def with_layer(
     arrays: Mapping[str, Array],
     device: str,
     timeout: float | None,
+    cpu: str = "",
 ) -> DeviceError:
     """Return the error of a run with the layer that was running, if a second run finds it.
 
@@ -39,16 +40,16 @@ def with_layer(
         arrays: inputs of the run by name, as for `umakit.run_library`.
         device: name of the device.
         timeout: time limit of each run in seconds, if the user chose one.
+        cpu: as in `umakit.run_library`.
     """
-    description = load_metadata(library)["umakit"]
+    machine = find_device(device)
+    description = description_for(library, machine, cpu)
     inputs = _inputs_of(description["inputs"], arrays, error.inference or 0)
     if inputs is None:
         return error
     with temporary_folder("umakit-layer-") as folder:
         try:
-            Probe(description, library, folder / "probe", find_device(device)).run(
-                inputs, {}, timeout
-            )
+            Probe(description, library, folder / "probe", machine).run(inputs, {}, timeout)
         except DeviceError as again:
             both_waited = isinstance(error, TimeLimitError) and TIME_LIMIT in again.what
             if both_waited or again.what == error.what or error.status == again.status != 0:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from umakit.devices import HOST
+from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design
 from umakit.devices.inputs import first_inferences
 from umakit.devices.run import (
@@ -41,6 +42,7 @@ def run_files(
     wave: WaveFile | None = None,
     trace: Path | None = None,
     inferences: int | None = None,
+    cpu: str = "",
     progress: Callable[[str], None] = lambda stage: None,
     traced: Callable[[TraceSummary], None] = lambda summary: None,
 ) -> RunResult:
@@ -51,7 +53,7 @@ def run_files(
         inputs: arrays by input name (npz), with one more leading dimension for several inferences.
         outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
             discard them.
-        repeat, profile, device, timeout, rtl, wave: as in `umakit.run_library`.
+        repeat, profile, device, timeout, rtl, wave, cpu: as in `umakit.run_library`.
         force: whether a file that umakit did not write is replaced too.
         trace: file for a trace of the first inference, on the host only; None for none.
         inferences: number of inferences to run, each told on its own, with a profile; None for all
@@ -98,14 +100,15 @@ def run_files(
             rtl=rtl,
             wave=wave,
             each_inference=inferences is not None,
+            cpu=cpu,
         )
     except DeviceError as error:
         if rtl:
             raise
         from umakit.tools.failed_layer import with_layer  # imports TVM, which runs do not need
 
-        raise with_layer(error, library, arrays, device, timeout) from None
-    shown = None if trace is None else _trace(library, arrays, result, timeout, rtl)
+        raise with_layer(error, library, arrays, device, timeout, cpu) from None
+    shown = None if trace is None else _trace(library, arrays, result, timeout, rtl, cpu)
     if outputs is not None:
         save_outputs(outputs, result.outputs, read, force=force)
     if trace is not None and shown is not None:
@@ -119,8 +122,9 @@ def _trace(
     result: RunResult,
     timeout: float | None,
     rtl: Sequence[Design],
+    cpu: str,
 ) -> Trace:
     """Return the trace of the first inference of a run."""
-    first = first_inference(library, arrays, result, timeout, rtl)
+    first = first_inference(library, arrays, result, timeout, rtl, cpu)
     designs = [design.backend for design in rtl]
-    return trace_of_run(load_metadata(library)["umakit"], first, designs)
+    return trace_of_run(description_for(library, HOST, cpu), first, designs)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from umakit.devices import HOST
+from umakit.devices.cpus import description_for
 from umakit.devices.run import run_library, select_inputs
-from umakit.library.metadata import load_metadata
 from umakit.tools.accounting import account
 from umakit.tools.comparison.reading import report_of
 from umakit.tools.comparison.saved import CPU, Report
@@ -53,7 +54,7 @@ def library_report(
         DeviceError: the run failed.
         BuildError: a compiler is missing or refused the sources.
     """
-    description = load_metadata(library)["umakit"]
+    description = description_for(library, HOST)
     progress("building and running")
     if inputs is None:
         arrays, inputs_name = random_arrays(description["inputs"], seed), f"random, seed {seed}"

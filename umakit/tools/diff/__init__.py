@@ -134,7 +134,7 @@ def diff_model(
             notices += partitioned.notices
             made = compiled_library(model, partitioned, backends, folder / "library", options)
         else:
-            made = written_library(library, model)
+            made = written_library(library, model, machine)
         designs = designs_for(backends, machine)
         _check_runs_on(made, designs)
         progress("compiling the reference")

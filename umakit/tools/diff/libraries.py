@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from umakit.backend.base import UMABackend
+from umakit.devices import HOST, Device
+from umakit.devices.cpus import description_for
 from umakit.errors import InputError, LibraryError
 from umakit.frontend import Model
 from umakit.library.export import Library
@@ -55,15 +57,15 @@ def storing(options: ExportOptions | None, library: Library) -> ExportOptions:
     return replace(options, keep_in_scratchpads=False)
 
 
-def written_library(path: Path, model: Model) -> Library:
-    """Read a library that `uma compile` wrote for a model.
+def written_library(path: Path, model: Model, device: Device = HOST) -> Library:
+    """Read a library that `uma compile` wrote for a model, of several CPUs that of the device.
 
     Raises:
         LibraryError: the library is missing or damaged.
         InputError: the library is of another model or of other input shapes.
     """
-    metadata = load_metadata(path)
-    description = metadata["umakit"]
+    description = description_for(path, device)
+    metadata = {**load_metadata(path), "umakit": description}
     if model.fingerprint and description["model_sha256"] != model.fingerprint:
         raise InputError(
             "is the library of another model file", where=str(path), fix="compile this one"

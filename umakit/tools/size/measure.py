@@ -17,13 +17,13 @@ from typing import Any
 from umakit.devices import HOST, Device
 from umakit.devices.build import call_compiler, file_argument, library_sources
 from umakit.devices.compiled import driver_libraries
-from umakit.devices.cpus import cpu_flags, device_for
+from umakit.devices.cpus import cpu_flags, description_for, device_for
 from umakit.devices.libraries import libraries_of
 from umakit.errors import LibraryError
 from umakit.files.compiled_files import is_compiled
 from umakit.files.staging import temporary_folder
+from umakit.library.cpu_sections import with_suffix
 from umakit.library.identities import identities_of
-from umakit.library.metadata import read_description
 from umakit.library.roles import SOURCE_FOLDER
 from umakit.library.schema import Description, LayerView
 from umakit.library.tar_files import library_folder
@@ -125,6 +125,7 @@ def library_size(
     command: Sequence[str] = (),
     progress: Callable[[str], None] = lambda stage: None,
     device: Device = HOST,
+    cpu: str = "",
 ) -> LibrarySize:
     """Compile a library for a device and measure its memory.
 
@@ -133,17 +134,19 @@ def library_size(
         command: a compiler and its flags; default: the device's.
         progress: callback with a description of each stage.
         device: device to compile for.
+        cpu: of a library for several CPUs, the one that it is compiled for; default: the first one
+            that the device has.
 
     Raises:
         LibraryError: the library is missing, damaged or of another version.
         BuildError: the compiler is missing, reported an error, or does not write ELF objects.
     """
-    description = read_description(library)
-    cpu = cpu_flags(library, device)
-    device = device_for(library, device)
+    description = Description.model_validate(description_for(library, device, cpu))
+    own_flags = cpu_flags(library, device, cpu)
+    device = device_for(library, device, cpu)
     command = list(command) or device.compiler()
     with temporary_folder("umakit-size-") as folder:
-        flags = [*FLAGS, *_call_graph_flag(command, folder), *cpu]
+        flags = [*FLAGS, *_call_graph_flag(command, folder), *own_flags]
         objects: dict[str, Path] = {}
         sources = library_folder(library) / SOURCE_FOLDER
         libraries = libraries_of(library)
@@ -176,20 +179,21 @@ def library_size(
         brought = driver_libraries(library)
         read |= compiled_objects(brought, list(read.values()), example, device.name)
     simulator = {_name(Path(name)) for name in description.sources.simulated}
-    if description.interface not in read.keys() - simulator:
+    network = with_suffix(description.interface, description.model_dump())
+    if network not in read.keys() - simulator:
         raise LibraryError(
             f"has no code of {description.interface!r}, which its metadata names",
             where=str(library),
             fix="export the library again",
         )
-    whole = _Program(read, graphs, description.interface)
+    whole = _Program(read, graphs, network)
     whole.resolve_tables(simulator)
     product = _Program(
         {name: item for name, item in read.items() if name not in simulator},
         graphs,
-        description.interface,
+        network,
     )
-    return _summarize(description, shlex.join([*command, *FLAGS]), product, whole)
+    return _summarize(description, shlex.join([*command, *FLAGS, *own_flags]), product, whole)
 
 
 def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
@@ -220,13 +224,18 @@ def _on_one_line(source: Path, sources: Path, folder: Path) -> Path:
 
 
 class _Program:
-    """The object files of a library, or of a part of it, with their references and call graph."""
+    """The object files of a library, or of a part of it, with their references and call graph.
+
+    Attributes:
+        objects: by name.
+        network: name of the network's own file.
+    """
 
     def __init__(
-        self, objects: dict[str, ObjectFile], graphs: dict[str, str], interface: str
+        self, objects: dict[str, ObjectFile], graphs: dict[str, str], network: str
     ) -> None:
         self.objects = objects
-        self._interface = interface
+        self.network = network
         self._graph = CallGraph() if graphs else None
         for name in objects.keys() & graphs.keys():
             assert self._graph is not None
@@ -255,7 +264,7 @@ class _Program:
         """Return the worst-case stack of a function of the network's own file or interface."""
         if self._graph is None:
             return Stack(None, (), ("the compiler writes no call graph; use gcc 10 or later",))
-        zone = RED_ZONE_BYTES.get(self.objects[self._interface].machine, 0)
+        zone = RED_ZONE_BYTES.get(self.objects[self.network].machine, 0)
         results = [worst_case_stack(self._graph, key, zone) for key in self._keys(function)]
         external = {name for result in results for name in result.external_calls}
         external |= {name for key in self._keys(function) for name in self._mentioned(key)}
@@ -270,7 +279,7 @@ class _Program:
     def _keys(self, function: str) -> list[str]:
         """Return the nodes of the call graph of a function, including compiler-made clones."""
         assert self._graph is not None
-        wanted = (function, f"{self._interface}:{function}")
+        wanted = (function, f"{self.network}:{function}")
         return [
             key
             for key in self._graph.frames
@@ -300,7 +309,7 @@ class _Program:
 
     def _sections_of(self, function: str) -> list[tuple[str, int]]:
         """Return the sections of a function of the network and of its clones."""
-        item = self.objects[self._interface]
+        item = self.objects[self.network]
         names = {**item.exported, **item.local_functions}
         found = [
             (item.name, number)
@@ -329,13 +338,13 @@ def _summarize(
     description: Description, command: str, product: _Program, whole: _Program
 ) -> LibrarySize:
     run = f"{description.interface}_run"
-    entry = f"{run}_unpacked"
+    entry = with_suffix(f"{run}_unpacked", description.model_dump())
     functions = [layer.function for layer in description.layers if layer.function]
     for function in (entry, *functions):
         if not product.has(function):
             raise LibraryError(
                 f"does not define {function}",
-                where=f"{description.interface}.c",
+                where=f"{product.network}.c",
                 fix="export the library again",
             )
     stack = product.stack(entry)
@@ -361,7 +370,10 @@ def _summarize(
         sum(section.size for section in data),
         whole.text_bytes - product.text_bytes,
         stack.size,
-        {name: product.stack(name).size for name in (entry, f"{run}_in", run)},
+        {
+            f"{run}_unpacked": stack.size,
+            **{name: product.stack(name).size for name in (f"{run}_in", run)},
+        },
         whole.stack(entry).size,
         stack.external_calls,
         stack.findings,

@@ -19,6 +19,7 @@ def first_inference(
     result: RunResult,
     timeout: float | None = None,
     rtl: Sequence[Design] = (),
+    cpu: str = "",
 ) -> RunResult:
     """Return the run of the first inference alone, on the host, with recorded commands.
 
@@ -28,7 +29,7 @@ def first_inference(
         library: the library.
         arrays: inputs by name, of one inference or several.
         result: the run of all of them, with a profile and recorded commands.
-        timeout, rtl: as in `umakit.run_library`.
+        timeout, rtl, cpu: as in `umakit.run_library`.
 
     Raises:
         InputError: there is no inference.
@@ -40,4 +41,6 @@ def first_inference(
     if count == 0:
         raise InputError("the inputs hold no inference to trace")
     first = {item["name"]: array[:1] for item, array in zip(expected, checked, strict=True)}
-    return run_library(library, first, profile=True, record_commands=True, timeout=timeout, rtl=rtl)
+    return run_library(
+        library, first, profile=True, record_commands=True, timeout=timeout, rtl=rtl, cpu=cpu
+    )

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a library's metadata that is of one CPU. Imports nothing of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from umakit.errors import InputError
+from umakit.machine.cpu import GENERIC
+
+KEYS = ("memory", "tilings", "layers", "operators")
+"""What differs between CPUs, besides `cpu` and `suffix`."""
+
+
+def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
+    """Return the CPUs of a library in the order in which a compiler chooses.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+    """
+    sections = description.get("cpus") or []
+    if sections:
+        return [str(each["cpu"]["name"]) for each in sections]
+    cpu = description.get("cpu")
+    return [GENERIC if cpu is None else str(cpu["name"])]
+
+
+def section_for(description: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the section `umakit` as it would be of a library for one CPU alone.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+        name: one of its CPUs.
+
+    Raises:
+        InputError: the library has no code for this CPU.
+    """
+    names = names_of_cpus(description)
+    if name not in names:
+        raise InputError(
+            f"the library has code for {', '.join(names)}, and not for {name}",
+            where="--cpu",
+            fix="leave --cpu out, or compile the model for it",
+        )
+    view = {key: value for key, value in description.items() if key != "cpus"}
+    if not description.get("cpus"):
+        return view
+    section = description["cpus"][names.index(name)]
+    view |= {key: section[key] for key in (*KEYS, "cpu", "suffix")}
+    if name == GENERIC:
+        del view["cpu"]
+    return view
+
+
+def chosen_cpu(description: Mapping[str, Any]) -> str:
+    """Return the CPU of a section of `section_for`; empty if the library is for one CPU."""
+    return names_of_cpus(description)[-1] if description.get("suffix") else ""
+
+
+def run_unpacked_symbol(description: Mapping[str, Any]) -> str:
+    """Return the name of `_run_unpacked` in objects, which names the CPU of several.
+
+    Args:
+        description: section `umakit` of the metadata, or what `section_for` returns.
+    """
+    return with_suffix(f"{description['interface']}_run_unpacked", description)
+
+
+def with_suffix(name: str, description: Mapping[str, Any]) -> str:
+    """Return a name with that of the CPU in a library for several."""
+    suffix = description.get("suffix")
+    return f"{name}_{suffix}" if suffix else name

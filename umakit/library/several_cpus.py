@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Libraries for several CPUs: what is written, and the part of the metadata that is of one CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from umakit.codegen.model_source import GeneratedCode
+from umakit.codegen.several_cpus import ForCpu
+from umakit.files.npz import npz_bytes
+from umakit.library.cpu_sections import KEYS
+from umakit.library.description import describe
+from umakit.machine.cpu_choice import CpuChoice
+from umakit.memory.plan import MemoryPlan, PoolPlan
+from umakit.partition.report import OffloadReport
+from umakit.program.program import Program
+from umakit.registration.backend import Backend
+
+
+@dataclass(frozen=True)
+class NetworkForCpu:
+    """A network behind all stages for one CPU of several.
+
+    Attributes:
+        choice: the CPU.
+        program: the program.
+        plan: its memory plan.
+        report: the offload report.
+        relax_text: text of the partitioned network, for `src/`.
+    """
+
+    choice: CpuChoice
+    program: Program
+    plan: MemoryPlan
+    report: OffloadReport
+    relax_text: str
+
+    @property
+    def printed(self) -> ForCpu:
+        """What C is generated from."""
+        return ForCpu(self.choice, self.program, self.plan)
+
+
+def with_common_pools(networks: Sequence[NetworkForCpu]) -> list[NetworkForCpu]:
+    """Return networks whose plans have the same pools, some of them empty."""
+    pools = {pool.pool.name: pool.pool for each in networks for pool in each.plan.supplied}
+    found = []
+    for each in networks:
+        own = {pool.pool.name: pool for pool in each.plan.supplied}
+        supplied = [own.get(name, PoolPlan(pool, {}, 0)) for name, pool in pools.items()]
+        others = [pool for pool in each.plan.pools if pool.pool.by_offset]
+        plan = replace(each.plan, pools=(*supplied, *others))
+        found.append(replace(each, plan=plan))
+    return found
+
+
+def sections_of(
+    networks: Sequence[NetworkForCpu],
+    backends: Mapping[str, Backend],
+    codes: Sequence[GeneratedCode],
+) -> list[dict[str, Any]]:
+    """Return the section of each CPU, for the metadata.
+
+    Args:
+        networks: the network for each CPU, in the order in which a compiler chooses.
+        backends: backends that the programs run on, by target name.
+        codes: the generated code of each.
+    """
+    sections = []
+    for each, code in zip(networks, codes, strict=True):
+        described = describe(each.program, each.plan, each.report, backends, code)["umakit"]
+        sections.append(
+            {
+                "cpu": each.choice.cpu.model_dump(mode="json"),
+                "suffix": each.choice.suffix,
+                **{key: described[key] for key in KEYS},
+            }
+        )
+    return sections
+
+
+def files_of(networks: Sequence[NetworkForCpu]) -> dict[str, str | bytes]:
+    """Return constants and texts of all networks but the last one, by path in the library."""
+    files: dict[str, str | bytes] = {}
+    for each in networks[:-1]:
+        name = f"{each.program.name}_{each.choice.suffix}"
+        files[f"parameters/{name}.npz"] = npz_bytes(each.program.constants)
+        files[f"src/{name}.relax.txt"] = each.relax_text
+    return files
