@@ -32,6 +32,7 @@ from umakit.cli.options import (
     parse_shapes,
 )
 
+from umakit.errors import InputError
 from umakit.files.outputs import check_distinct
 from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT
 from umakit.memory.planners import DEFAULT_PLANNER
@@ -97,6 +98,7 @@ def compile_(
         from umakit.frontend import model_files
         from umakit.library.cpu_steps import cpu_steps
         from umakit.machine.cpu import cpu_file
+        from umakit.machine.cpu_choice import cpu_texts
         from umakit.pipeline import compile_model
         from umakit.registration.inputs import input_files
         from umakit.tools.memory_map import check_memory_map, draw_memory_map
@@ -106,7 +108,12 @@ def compile_(
             scratch_limit,
         )  # fmt: skip
         found = find_backends(backend)
-        inputs = input_files(records, cpu_file(cpu), backends=found, model=model_files(model))
+        own = map(cpu_file, cpu_texts(cpu))
+        inputs = input_files(records, *own, backends=found, model=model_files(model))
+        if memory_map is not None and len(options.cpus) > 1:
+            raise InputError(
+                "--memory-map draws the arena of one CPU", fix="leave it out, or name one CPU"
+            )
         if memory_map is not None:
             check_memory_map(memory_map, inputs, force)
         library = compile_model(
@@ -132,8 +139,7 @@ def compile_(
     say_wrapped(tables.offload_summary(library.report))
     if library.report.offloaded:
         _say_cpu_steps(cpu_steps(library.metadata["umakit"]))
-    description = library.metadata["umakit"]
-    for line in tables.memory_summary(description["memory"]) + tables.scratch_summary(description):
+    for line in tables.cpu_summary(library.metadata["umakit"]):
         say_wrapped(line)
     if records is not None:
         say_wrapped(tables.tilings_summary(library.metadata["umakit"]["tilings"]))

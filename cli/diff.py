@@ -14,6 +14,7 @@ from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
+    CpuOption,
     DeviceOption,
     ForceOption,
     JsonOption,
@@ -159,6 +160,7 @@ def diff(
     weights: SameWeightsOption = None,
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
+    cpu: CpuOption = "generic",
     force: ForceOption = False,
     rtl: RtlFlag = False,
     wave: WaveOption = None,
@@ -176,7 +178,7 @@ def diff(
         )
     compiling = {
         "--backend": backend, "--pool": pool, "--planner": planner, "--weights": weights,
-        "--keep-layout": keep_layout, "--choose": choose != "order",
+        "--keep-layout": keep_layout, "--choose": choose != "order", "--cpu": cpu != "generic",
     }  # fmt: skip
     _check_library(library, compiling)
     with progress() as tell:
@@ -185,12 +187,13 @@ def diff(
         from umakit.devices.waveforms import WaveFile
         from umakit.frontend import model_files
         from umakit.library.metadata import library_files
+        from umakit.machine.cpu import cpu_file
         from umakit.registration.inputs import input_files
         from umakit.tools.diff import diff_model
         from umakit.tools.diff.files import DifferenceFiles
 
         found = find_backends(backend)
-        read = input_files(backends=found, model=model_files(model))
+        read = input_files(cpu_file(cpu), backends=found, model=model_files(model))
         if library is not None:
             # A separate folder inside that of the library is harmless.
             is_output = os.path.realpath(folder) == os.path.realpath(library)
@@ -205,7 +208,7 @@ def diff(
                 model,
                 found,
                 library=library,
-                options=_options(pool, planner, weights, keep_layout, choose),
+                options=_options(pool, planner, weights, keep_layout, choose, cpu),
                 device=device,
                 inputs=None if inputs is None else load_inputs(inputs),
                 reference=reference,
@@ -245,12 +248,13 @@ def _options(
     weights: str | None,
     keep_layout: bool,
     choose: str,
+    cpu: str,
 ) -> ExportOptions | None:
     """Return the export options; None if no option is given."""
-    if not (pool or planner or weights or keep_layout or choose != "order"):
+    if not (pool or planner or weights or keep_layout or choose != "order" or cpu != "generic"):
         return None
     given = planner or DEFAULT_PLANNER, weights or "c"
-    return export_options(pool, *given, keep_layout=keep_layout, choose=choose)
+    return export_options(pool, *given, keep_layout=keep_layout, choose=choose, cpu=cpu)
 
 
 def _print(

@@ -155,7 +155,16 @@ CpuOption = Annotated[
     typer.Option(
         "--cpu",
         help="CPU that kernels are scheduled for: generic (C99 for any), native (this machine), "
-        "x86-64-v3, x86-64-v4, cortex-a76, or a TOML file.",
+        "x86-64-v3, x86-64-v4, cortex-a76, or a TOML file; several with commas between them.",
+    ),
+]
+ChosenCpuOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cpu",
+        help="CPU that a model is compiled for, as of `uma compile`; of a library for several CPUs "
+        "the one whose code is meant.",
+        show_default=False,
     ),
 ]
 ScratchLimitOption = Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from umakit.cli.console import print_json, print_whole, progress, say, say_wrapp
 from umakit.cli.event_tables import print_energy
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import (
+    ChosenCpuOption,
     CpuClockOption,
     DeviceOption,
     ForceOption,
@@ -31,6 +33,7 @@ from umakit.cli.traces import say_trace
 from umakit.devices import find_device
 from umakit.devices.totals import CycleTotals
 from umakit.errors import InputError
+from umakit.machine.cpu import GENERIC, NATIVE
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult
@@ -48,10 +51,17 @@ EPILOG = """Examples:  uma run digits_library --inputs held_out.npz --profile
 
            uma run digits_library --inputs held_out.npz --rtl ./my_accelerator --wave conv1.fst \
 --wave-layer conv1
-           uma run digits_library --inputs held_out.npz --trace trace.json"""
+           uma run digits_library --inputs held_out.npz --trace trace.json
+
+           uma run digits.onnx --inputs held_out.npz --cpu native --print-time"""
 
 LibraryArgument = Annotated[
-    Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)
+    Path,
+    typer.Argument(
+        help="What `uma compile` wrote, or a model, which is compiled without accelerators for the "
+        "CPU of this machine.",
+        show_default=False,
+    ),
 ]
 InputsOption = Annotated[
     Path,
@@ -116,6 +126,7 @@ def run(
     profile: ProfileOption = False,
     inferences: InferencesOption = None,
     device: DeviceOption = "host",
+    cpu: ChosenCpuOption = None,
     timeout: TimeoutOption = None,
     rtl: RtlOption = None,
     wave: WaveOption = None,
@@ -127,11 +138,7 @@ def run(
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
     from umakit.devices.waveforms import WaveFile
-    from umakit.library.metadata import load_metadata
-    from umakit.tools.accounting import account
-    from umakit.tools.energy import events_of_run
-    from umakit.tools.inferences.collect import measured_inferences
-    from umakit.tools.runs import run_files
+    from umakit.tools.model_or_library import library_of
 
     if print_time and not find_device(device).has_time:
         raise InputError(
@@ -145,9 +152,18 @@ def run(
     designs = find_designs(rtl)
     file = None if wave is None else WaveFile(wave, wave_layer, force)
     traced: list[TraceSummary] = []
-    with said_when_it_fails(file), progress() as tell:
+    default = NATIVE if find_device(device).is_host else GENERIC
+    with (
+        said_when_it_fails(file),
+        progress() as tell,
+        library_of(library, cpu, default, tell) as given,
+    ):
+        from umakit.devices.cpus import description_for
+        from umakit.library.cpu_sections import names_of_cpus
+        from umakit.tools.runs import run_files
+
         result = run_files(
-            library,
+            given.library,
             inputs,
             outputs,
             repeat=repeat,
@@ -157,21 +173,25 @@ def run(
             rtl=designs,
             trace=trace,
             inferences=inferences,
+            cpu=given.cpu,
+            also_read=given.read,
             force=force,
             wave=file,
             progress=tell,
             traced=traced.append,
         )
-    accounting, several, events = None, None, None
+        description = description_for(given.library, find_device(device), given.cpu)
+    for notice in given.notices:
+        say(f"note: {notice}", error=True)
+    figures = _Figures()
     if profile:
-        names, description = [each.backend for each in designs], load_metadata(library)["umakit"]
-        accounting = account(description, result, cpu_clock, names)
-        events = events_of_run(description, result.layers)
-        if inferences is not None:
-            several = measured_inferences(description, result, cpu_clock, names)
+        names = [each.backend for each in designs]
+        figures = _figures(description, result, cpu_clock, names, inferences is not None)
+    accounting, several, events = figures.accounting, figures.several, figures.events
     if as_json:
         written = None if file is None else file.written
         shown = _run_json(result, accounting, events, several, written)
+        shown["cpu"] = names_of_cpus(description)[0]
         print_json(shown | ({"trace": traced[0].as_json()} if traced else {}))
         return
     for output_name, array in result.outputs.items():
@@ -190,6 +210,34 @@ def run(
         print_energy(events)
     if print_time:
         print_whole(tables.time_table(result.times))
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """What a profile says of the layers of a run; None without one."""
+
+    accounting: Accounting | None = None
+    events: NetworkEvents | None = None
+    several: SeveralInferences | None = None
+
+
+def _figures(
+    description: dict[str, Any],
+    result: RunResult,
+    cpu_clock: float | None,
+    designs: Sequence[str],
+    of_inferences: bool,
+) -> _Figures:
+    """Return the figures of a profile."""
+    from umakit.tools.accounting import account
+    from umakit.tools.energy import events_of_run
+    from umakit.tools.inferences.collect import measured_inferences
+
+    several = None
+    if of_inferences:
+        several = measured_inferences(description, result, cpu_clock, designs)
+    accounting = account(description, result, cpu_clock, designs)
+    return _Figures(accounting, events_of_run(description, result.layers), several)
 
 
 def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:

@@ -8,34 +8,48 @@ from typing import Annotated
 
 import typer
 from umakit.cli import size_tables
-from umakit.cli.console import console, print_json, progress, say_wrapped
+from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.options import ChosenCpuOption
 
 from umakit.devices import DEVICES, find_device
+from umakit.machine.cpu import GENERIC
 
 HELP = """Code, constants, arena and stack of a compiled library, layer by layer.
 
-The library is compiled with -Os. "code" of a layer is its kernel and all that this calls; what \
-several layers share is in the row of each and once in the total. "arena" is what is alive while \
-the layer runs, "stack" the worst case from its kernel down. The total's stack is that of \
-tvmgen_NAME_run_unpacked; interrupts come on top, and so do code and stack of the functions named \
-below the table. The simulator's code is not part of the total, because a board leaves it out.
+The library is compiled with -Os and the flags of its CPU. "code" of a layer is its kernel and all \
+that this calls; what several layers share is in the row of each and once in the total. "arena" is \
+what is alive while the layer runs, "stack" the worst case from its kernel down. The total's stack \
+is that of tvmgen_NAME_run_unpacked; interrupts come on top, and so do code and stack of the \
+functions named below the table. The simulator's code is not part of the total, because a board \
+leaves it out.
 
 The stack needs gcc 10 or later; CC chooses the host's compiler."""
 
 
 def size(
-    library: Annotated[Path, typer.Argument(help="What `uma compile` wrote.", show_default=False)],
+    library: Annotated[
+        Path,
+        typer.Argument(
+            help="What `uma compile` wrote, or a model, which is compiled without accelerators.",
+            show_default=False,
+        ),
+    ],
     device: Annotated[
         str,
         typer.Option(help=f"What to compile for: {', '.join(device.name for device in DEVICES)}."),
     ] = "host",
+    cpu: ChosenCpuOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Registered with the help text above."""
+    from umakit.tools.model_or_library import library_of
     from umakit.tools.size import library_size
 
-    with progress() as tell:
-        sizes = library_size(library, progress=tell, device=find_device(device))
+    machine = find_device(device)
+    with progress() as tell, library_of(library, cpu, GENERIC, tell) as given:
+        sizes = library_size(given.library, progress=tell, device=machine, cpu=given.cpu)
+    for notice in given.notices:
+        say(f"note: {notice}", error=True)
     if as_json:
         print_json(sizes.as_json())
         return

@@ -96,6 +96,22 @@ def memory_summary(memory: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def cpu_summary(description: Mapping[str, Any]) -> list[str]:
+    """Return lines about the memory of a library, for each CPU of several.
+
+    Args:
+        description: section `umakit` of the library's metadata.
+    """
+    sections = description.get("cpus")
+    if not sections:
+        return [*memory_summary(description["memory"]), *scratch_summary(description)]
+    lines = []
+    for section in sections:
+        first, *rest = [*memory_summary(section["memory"]), *scratch_summary(section)]
+        lines += [f"{section['cpu']['name']}: {first}", *rest]
+    return lines
+
+
 MOST_SCRATCH = 3
 """Maximum number of layers whose scratch is printed; `--json` has all."""
 

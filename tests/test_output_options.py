@@ -40,7 +40,7 @@ DECIDED: dict[str, dict[str, str]] = {
     },
     "run": {
         "library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER, "rtl": NEITHER,
-        "wave": WRITTEN, "wave_layer": NEITHER, "trace": WRITTEN,
+        "wave": WRITTEN, "wave_layer": NEITHER, "trace": WRITTEN, "cpu": READ,
     },
     "cosim": {
         **MODEL, "inputs": READ, "output": WRITTEN, "layers": NEITHER, "corrupt": NEITHER,
@@ -50,7 +50,7 @@ DECIDED: dict[str, dict[str, str]] = {
         **NETWORK, **CHOICE, "library": READ, "inputs": READ, "output": WRITTEN,
         "reference": NEITHER,
         "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
-        "rounding": NEITHER, "wave": WRITTEN,
+        "rounding": NEITHER, "wave": WRITTEN, "cpu": READ,
     },
     "report": {
         **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
@@ -63,7 +63,7 @@ DECIDED: dict[str, dict[str, str]] = {
     },
     # Records that exist are read as well, and replaced by more of them.
     "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
-    "size": {"library": READ, "device": NEITHER},
+    "size": {"library": READ, "device": NEITHER, "cpu": READ},
     "doctor": {"backend": READ, "device": NEITHER},
     "check": {
         "backend": READ, "operator": NEITHER, "case": NEITHER, "device": NEITHER, "junit": WRITTEN,
@@ -165,7 +165,7 @@ def inputs_of(command: str, place: Path) -> dict[str, Path]:
     }  # fmt: skip
     given = {name: files[name] for name, kind in DECIDED[command].items() if kind is READ}
     if command == "diff":
-        del given["backend"]  # the library is compiled already
+        del given["backend"], given["cpu"]  # the library is compiled already
     if "model" in given:
         given["data of the model"] = place / DATA
     if "cpu" in given:

@@ -43,6 +43,7 @@ def run_files(
     trace: Path | None = None,
     inferences: int | None = None,
     cpu: str = "",
+    also_read: Sequence[Path] = (),
     progress: Callable[[str], None] = lambda stage: None,
     traced: Callable[[TraceSummary], None] = lambda summary: None,
 ) -> RunResult:
@@ -58,6 +59,7 @@ def run_files(
         trace: file for a trace of the first inference, on the host only; None for none.
         inferences: number of inferences to run, each told on its own, with a profile; None for all
             of the file together.
+        also_read: files that were read besides these, which must stay.
         progress: callback with a description of each stage.
         traced: callback with what the trace shows, and what not.
 
@@ -67,7 +69,7 @@ def run_files(
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the library or the inputs are wrong, see the subclasses.
     """
-    read = [inputs, *library_files(library)]
+    read = [inputs, *also_read, *library_files(library)]
     if outputs is not None:
         check_parent(outputs)
         check_file(outputs, NPZ_RESULTS, read, force=force)
