@@ -427,6 +427,27 @@ def test_layers_above_the_limit_are_named(
         assert f"{each['name']} {each['scratch_bytes']:,} B" in text
 
 
+@needs_vectors
+def test_integer_kernels_above_the_limit_are_those_for_any_cpu(tmp_path: Path) -> None:
+    model = DIGITS / "digits_int8.onnx"
+    with np.load(DIGITS / "held_out.npz") as arrays:
+        inputs = {"image": arrays["image"][:1]}
+    found: dict[str, tuple[Any, Any]] = {}
+    for cpu, percent in (("generic", 25), (NATIVE.name, 1000), (NATIVE.name, 0)):
+        options = ExportOptions(cpu=cpu, scratch_limit=percent)
+        out = tmp_path / f"{cpu}_{percent}"
+        memory = umakit.compile_model(model, [], out, options=options).metadata["umakit"]["memory"]
+        found[out.name] = memory, run_unpacked(out, inputs)
+    (generic, wanted), (free, _), (none, _) = found.values()
+    for _, outputs in found.values():
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(outputs[name], array)
+    if not NATIVE.dot_products:
+        return
+    assert free["arena_bytes"] > generic["arena_bytes"] >= none["arena_bytes"]
+    assert [each["name"] for each in none["scratch"]["generic_layers"]] == ["conv2"]
+
+
 @pytest.mark.parametrize("percent", [-1, 1001])
 def test_limits_that_are_none(percent: int) -> None:
     with pytest.raises(MemoryPlanError, match="out of range"):

@@ -47,7 +47,7 @@ def lower_cpu_operators(
     Raises:
         LoweringError: an operator has no legalization.
     """
-    own: dict[str, Any] = dict(dot_kernels.rules_for(cpu))
+    own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
         module = joined_reshapes(module)  # which the layout of vectors leaves behind

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
@@ -21,19 +22,34 @@ from umakit.operators.registry import Kernel, Rule, legalizations_with
 usual_addition = kernel_of_operands(add.addition_kernel)
 
 
-def rules_for(cpu: Cpu | None) -> dict[str, Rule]:
+def rules_for(cpu: Cpu | None, generic_rows: Collection[int] = ()) -> dict[str, Rule]:
     """Return the legalizations of integer operators for a CPU; none for one without dot products.
 
     Args:
         cpu: the CPU; None for any.
+        generic_rows: rows of the offload report whose kernels are those for any CPU all the same.
     """
     form = form_of(cpu.dot_products) if cpu is not None else None
     if form is None:
         return {}
-    kernels = {"conv2d": _convolution(form), "dense": _dense(form)}
+    kernels = {
+        "conv2d": _unless(generic_rows, _convolution(form), conv2d.usual_kernel),
+        "dense": _unless(generic_rows, _dense(form), dense.usual_kernel),
+    }
     if form.adds:
-        kernels["add"] = _addition(form)
+        kernels["add"] = _unless(generic_rows, _addition(form), usual_addition)
     return legalizations_with(kernels)
+
+
+def _unless(generic_rows: Collection[int], kernel: Kernel, usual: Kernel) -> Kernel:
+    """Return a kernel that is the usual one for some rows of the offload report."""
+    rows = frozenset(generic_rows)
+
+    def chosen(parameters: Any, call: tvm_api.Call) -> Any:
+        is_generic = not rows.isdisjoint(tvm_api.rows_of(call))
+        return (usual if is_generic else kernel)(parameters, call)
+
+    return chosen
 
 
 def _convolution(form: DotForm) -> Kernel:

@@ -112,7 +112,7 @@ def layers_above(
     candidates = {
         step: call
         for step, call in enumerate(program.calls)
-        if _has_own_form(program, call) and generic_rows.isdisjoint(call.rows)
+        if call.target == CPU and call.kernel and call.rows and generic_rows.isdisjoint(call.rows)
     }
     alive = alive_bytes(program, plan)
     above = [call for step, call in candidates.items() if alive[step] > most]
@@ -120,13 +120,6 @@ def layers_above(
         return above
     largest = max(candidates.values(), key=lambda call: scratch_bytes(program, call))
     return [largest] if scratch_bytes(program, largest) else []
-
-
-def _has_own_form(program: Program, call: KernelCall) -> bool:
-    """Whether a layer's kernel may have been made for a CPU and not for any."""
-    if call.target != CPU or not call.kernel or not call.rows:
-        return False
-    return program.kernels[call.kernel].has_vectors or scratch_bytes(program, call) > 0
 
 
 def scratch_bytes(program: Program, call: KernelCall) -> int:
