@@ -28,12 +28,12 @@ import umakit
 from umakit.backend.registry import find_backend
 from umakit.codegen.several_cpus import ForCpu, generate_for_cpus
 from umakit.devices import HOST, find_device
-from umakit.devices.cpus import description_for
+from umakit.devices.cpus import cpu_flags, description_for
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import BuildError, InputError, LibraryError, MemoryPlanError
 from umakit.library.metadata import load_metadata
 from umakit.library.options import ExportOptions
-from umakit.machine.cpu import Cpu, find_cpu
+from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 from umakit.machine.cpu_choice import choices_of
 from umakit.pipeline import partition_model, plan_program
 from umakit.tools.size import library_size
@@ -48,12 +48,13 @@ GENERIC_AND_NATIVE = f"generic,{NATIVE.name}"
 
 
 def small_network(seed: int = 1) -> onnx.ModelProto:
-    """A convolution whose rows are padded, a residual addition and a dense layer."""
+    """Convolutions whose rows are padded, a residual addition, a pool and a dense layer."""
     graph = Graph("net", seed=seed)
     x = graph.node("Relu", graph.conv(graph.input("input", 1, 3, 9, 9), 16, 3, bias=True))
     y = graph.conv(graph.node("Relu", graph.conv(x, 16, 3)), 16, 3)
     x = graph.node("Relu", graph.node("Add", y, x))
-    graph.output(graph.dense(graph.node("Flatten", x), 16 * 81, 10))
+    x = graph.node("Flatten", graph.node("GlobalAveragePool", x))
+    graph.output(graph.dense(x, 16, 10))
     return graph.model()
 
 
@@ -144,8 +145,13 @@ def test_each_cpu_computes_what_onnx_runtime_does(several: Path, model: Path) ->
     if shutil.which("qemu-aarch64") and shutil.which("aarch64-linux-gnu-gcc"):
         arm = umakit.run_library(several, inputs, device="qemu-aarch64", profile=True)
         assert_right(model, inputs, arm.outputs)
-        layers = description_for(several, find_device("qemu-aarch64"))["layers"]
+        device = find_device("qemu-aarch64")
+        layers = description_for(several, device)["layers"]
         assert [each.name for each in arm.layers] == [each["name"] for each in layers]
+        # Every compiler for it defines the macros of Cortex-A76.
+        flags = cpu_flags(several, device, "generic")
+        chosen = macros(several, ["aarch64-linux-gnu-gcc", *flags])
+        assert "TVMGEN_NET_FOR_GENERIC" in chosen and "TVMGEN_NET_FOR_CORTEX_A76" not in chosen
 
 
 @needs_vectors
@@ -362,6 +368,30 @@ def test_a_library_for_none_of_a_device_says_why(model: Path, tmp_path: Path) ->
 
 # --- order of CPUs --------------------------------------------------------------------------------
 
+COMPILERS = {
+    "x86-64": "x86_64-linux-gnu-gcc", "aarch64": "aarch64-linux-gnu-gcc",
+    "armv7-m": "arm-none-eabi-gcc", "armv7e-m": "arm-none-eabi-gcc",
+    "armv8.1-m": "arm-none-eabi-gcc", "riscv32": "riscv64-unknown-elf-gcc",
+    "riscv64": "riscv64-unknown-elf-gcc",
+}  # fmt: skip
+
+
+def test_compilers_choose_the_cpu_whose_flags_they_get() -> None:
+    alike = {"cortex-m7"}  # its macros are those of a Cortex-M4
+    cpus = [find_cpu(name) for name in cpu_names() if name not in alike]
+    order = choices_of(cpus)
+    for cpu in cpus:
+        compiler = COMPILERS.get(cpu.architecture, "gcc")
+        if shutil.which(compiler) is None:
+            continue
+        line = [compiler, *cpu.flags, "-E", "-dM", "-x", "c", "/dev/null"]
+        made = subprocess.run(line, capture_output=True, text=True, check=False)
+        if made.returncode:
+            continue  # it does not know the processor
+        defined = {each.split()[1].partition("(")[0] for each in made.stdout.splitlines()}
+        found = next(each.cpu for each in order if {*each.cpu.macros} <= defined)
+        assert found is cpu
+
 
 @given(
     st.lists(
@@ -444,14 +474,20 @@ def test_layers_above_the_limit_are_named(
     assert more > 0 and f"{more:,} B more than for generic, {generic:,} B; most scratch: " in text
     largest = max(free["layers"], key=lambda each: each["scratch_bytes"])
     assert f"most scratch: {largest['name']} {largest['scratch_bytes']:,} B" in text
-    assert run_command([*words, str(tmp_path / "none"), "--scratch-limit", "0"]) == 0
-    none = load_metadata(tmp_path / "none")["umakit"]["memory"]
-    text = " ".join(capsys.readouterr().out.split())
-    assert none["arena_bytes"] <= generic
-    assert none["scratch"]["generic_layers"] or none["scratch"]["keeps_layout"]
-    assert "because of --scratch-limit 0" in text
-    for each in none["scratch"]["generic_layers"]:
-        assert f"{each['name']} {each['scratch_bytes']:,} B" in text
+    for percent in ("10", "0"):
+        out = tmp_path / percent
+        assert run_command([*words, str(out), "--scratch-limit", percent]) == 0
+        memory = load_metadata(out)["umakit"]["memory"]
+        text = " ".join(capsys.readouterr().out.split())
+        assert f"because of --scratch-limit {percent}" in text
+        assert memory["arena_bytes"] <= memory["scratch"]["limit_bytes"]
+        for each in memory["scratch"]["generic_layers"]:
+            assert f"{each['name']} {each['scratch_bytes']:,} B" in text
+        names = [each["name"] for each in memory["scratch"]["generic_layers"]]
+        if percent == "10":
+            assert (names, memory["scratch"]["keeps_layout"]) == (["conv4 + add5 + relu6"], False)
+        else:
+            assert memory["arena_bytes"] <= generic
 
 
 @needs_vectors
