@@ -8,6 +8,7 @@ those for any CPU do. Where the arena would pass the limit, kernels take their f
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Protocol, TypeVar
 
 from umakit.memory.plan import GenericLayer, MemoryPlan, ScratchUse
@@ -133,12 +134,17 @@ def alive_bytes(program: Program, plan: MemoryPlan) -> list[int]:
 
     Memory that an output takes over from an input counts once.
     """
-    alive = [item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool]
-    return [
-        _sum_once(plan, {item.name: item.size for item in alive if item.first <= step <= item.last})
-        for step in range(len(program.calls))
-    ]
-
-
-def _sum_once(plan: MemoryPlan, sizes: dict[str, int]) -> int:
-    return sum(size for name, size in sizes.items() if plan.shared.get(name) not in sizes)
+    alive = {
+        item.name: item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool
+    }
+    changes = [0] * (len(program.calls) + 1)
+    for name, item in alive.items():
+        changes[item.first] += item.size
+        changes[item.last + 1] -= item.size
+        owner = alive.get(plan.shared.get(name, ""))
+        if owner is not None:
+            first, last = max(item.first, owner.first), min(item.last, owner.last)
+            if first <= last:  # while both are in use
+                changes[first] -= item.size
+                changes[last + 1] += item.size
+    return list(accumulate(changes))[:-1]
