@@ -111,7 +111,10 @@ def arduino_files(
         "simulated": [] if sources.own else sources.simulated,
         "is_on_board": bool(sources.own),
         "devices": [item["name"] for item in description["backends"] if item["simulated"]],
-        "workspace_size": description["memory"]["arena_bytes"],
+        "workspace_size": max(
+            each["memory"]["arena_bytes"] for each in (description, *description.get("cpus", ()))
+        ),
+        "has_several_cpus": bool(description.get("cpus")),
         "compiled": list(compiled),
         "flags": [f"-l{PurePosixPath(path).stem.removeprefix('lib')}" for path in compiled]
         + [f"-l{name}" for library in sources.libraries.values() for name in library.link],
