@@ -39,13 +39,25 @@ def in_place_inputs(
     if any(extent is None for extent in extents):
         return ()
     # Every element is written, so as many visits as elements means one visit for each.
-    if math.prod(extent or 0 for extent in extents) != math.prod(tvm_api.buffer_shape(output)):
+    visits = math.prod(extent or 0 for extent in extents) * _lanes(store)
+    if visits != math.prod(tvm_api.buffer_shape(output)):
         return ()
     return tuple(
         position
         for position, buffer in enumerate(inputs)
         if _may_overwrite(stores, store, values, buffer, output)
     )
+
+
+def _lanes(store: tvm_api.Stmt) -> int:
+    """Return the number of elements that a store writes."""
+    lanes = [tvm_api.integer_value(index.lanes) for index in store.indices if is_ramp(index)]
+    return math.prod(each or 0 for each in lanes)
+
+
+def is_ramp(index: tvm_api.PrimExpr) -> bool:
+    """Whether an index is that of neighbouring elements, of which a vector consists."""
+    return isinstance(index, tirx.Ramp) and tvm_api.integer_value(index.stride) == 1
 
 
 def _has_hidden_accesses(body: tvm_api.Stmt) -> bool:

@@ -10,6 +10,10 @@ DEFAULT_SCRATCH_LIMIT = 25
 
 LARGEST_SCRATCH_LIMIT = 1000
 
+SMALL_SCRATCH = 2048
+"""Bytes above the bound that any limit but 0 allows: without them, networks whose tensors are of a
+few hundred bytes could not have one row of sums."""
+
 
 def check_scratch_limit(percent: int) -> None:
     """Refuse a limit that is no percentage.

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Protocol, TypeVar
 
+from umakit.memory.limits import SMALL_SCRATCH
 from umakit.memory.plan import GenericLayer, MemoryPlan, ScratchUse
 from umakit.partition.report import CPU
 from umakit.program.lifetimes import tensor_lifetimes
@@ -41,7 +42,7 @@ def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
     Args:
         generic: memory plan of the export for any CPU.
         percent: percent above its live-set bound, or above that of `program` without scratch if
-            this is larger; 0 allows no more than its arena.
+            this is larger, but at least `SMALL_SCRATCH`; 0 allows no more than its arena.
         program: the network for the CPU.
     """
     if percent == 0:
@@ -52,7 +53,8 @@ def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
         if program.tensors[item.name].role is not Role.SCRATCH
     ]
     bound = max(generic.live_set_bound, live_set_bound(tensors))
-    return max(generic.arena_size, bound * (100 + percent) // 100)
+    allowed = max(bound * percent // 100, SMALL_SCRATCH)
+    return max(generic.arena_size, bound + allowed)
 
 
 def within_limit(
