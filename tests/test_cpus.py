@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,52 +14,24 @@ import numpy as np
 import onnx
 import pytest
 from comparisons import examples
+from cpu_libraries import NATIVE, export, needs_vectors, run_on_garbage
 from hypothesis import given
 from hypothesis import strategies as st
-from networks import Array, Graph, onnx_runtime, random_inputs
+from networks import Graph, onnx_runtime, random_inputs
 from strict import WARNINGS
 
 import umakit
 from umakit.devices import HOST
-from umakit.devices.build import compile_c, library_sources
+from umakit.devices.build import library_sources
 from umakit.devices.cpus import cpu_flags
 from umakit.errors import BuildError, InputError
 from umakit.library.metadata import load_metadata
 from umakit.lower.filled_channels import channels_to_fill
-from umakit.lower.vector_schedule import choose_tile
+from umakit.lower.register_tiles import choose_tile, fused_tile
 from umakit.machine import cpu as cpus
 from umakit.machine.cpu import Cpu, cpu_names, find_cpu
 
-NATIVE = find_cpu("native")
 WITH_VECTORS = [name for name in cpu_names() if find_cpu(name).has_vectors]
-needs_vectors = pytest.mark.skipif(
-    not NATIVE.has_vectors, reason="no description has vectors that this machine has"
-)
-
-
-def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
-    """A library whose workspace the caller gives."""
-    folder.mkdir(exist_ok=True)
-    onnx.save(model, str(folder / "net.onnx"))
-    options = umakit.ExportOptions(cpu=cpu, pools=(umakit.MemoryPool("sram"),))
-    out = folder / f"library_{Path(cpu).stem}"
-    return Path(umakit.compile_model(folder / "net.onnx", [], out, options=options).path)
-
-
-def run_on_garbage(library: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """One inference in a workspace of NaN, so that what is read before it is written shows."""
-    description = load_metadata(library)["umakit"]
-    shared = library.parent / f"{library.name}.so"
-    flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
-    compile_c(library_sources(library), shared, flags)
-    outputs = {o["name"]: np.full(o["shape"], np.nan, o["dtype"]) for o in description["outputs"]}
-    arrays = [np.ascontiguousarray(inputs[each["name"]]) for each in description["inputs"]]
-    pools = [np.full(p["used_bytes"] + 64, 0xFF, np.uint8) for p in description["memory"]["pools"]]
-    addresses = [array.ctypes.data for array in (*arrays, *outputs.values())]
-    addresses += [-(-pool.ctypes.data // 64) * 64 for pool in pools]
-    function = getattr(ctypes.CDLL(str(shared)), f"{description['interface']}_run_unpacked")
-    assert function(*map(ctypes.c_void_p, addresses)) == 0
-    return outputs
 
 
 @st.composite
@@ -280,18 +250,20 @@ def test_unknown_cpus_are_refused_with_the_known_ones() -> None:
 
 
 @given(
-    positions=st.integers(1, 300), channels=st.integers(1, 300),
+    rows=st.integers(1, 30), positions=st.integers(1, 300), channels=st.integers(1, 300),
     lanes=st.sampled_from([4, 8, 16]), registers=st.sampled_from([8, 16, 32]),
 )  # fmt: skip
-def test_tiles_fit_registers_and_divide_what_they_cut(
-    positions: int, channels: int, lanes: int, registers: int
+def test_tiles_fit_registers_and_fill_vectors(
+    rows: int, positions: int, channels: int, lanes: int, registers: int
 ) -> None:
     cpu = Cpu(name="x", vector_bytes=4 * lanes, vector_registers=registers)
-    tile = choose_tile(cpu, positions, positions, channels)
-    assert positions % tile.positions == channels % tile.channels == 0
-    assert tile.channels % tile.lanes == 0 and tile.lanes <= lanes
-    vectors = tile.channels // tile.lanes
-    assert tile.positions * vectors + vectors + 1 <= registers or tile.positions == 1
+    tile = choose_tile(cpu, positions, channels)
+    for each in (tile, fused_tile(cpu, tile, rows, positions, channels)):
+        assert channels % each.channels == each.channels % each.lanes == 0 and each.lanes <= lanes
+        vectors = each.channels // each.lanes
+        assert each.positions * vectors + vectors + 1 <= registers or each.positions == 1
+        within = positions % each.positions == 0 or each.positions % positions == 0
+        assert each == tile or (within and rows * positions % each.positions == 0)
 
 
 def test_descriptions_are_listed_in_help_and_metadata(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ SCRATCH = {
     "conv2d_nchw_intermediate": "sums",
     "conv2d_nhwc": "sums",
     "conv2d_nhwc_intermediate": "sums",
+    "conv2d_nhwc_intermediate_rf": "partial_sums",
+    "conv2d_nhwc_rf": "partial_sums",
     "group_conv2d_nhwc_intermediate": "sums",
     "matmul_intermediate": "sums",
 }

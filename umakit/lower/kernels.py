@@ -64,7 +64,8 @@ class Kernel:
         composite: parameters of the integer operator that it computes, without its arrays; None
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
-        packed: inputs that are weights of float convolutions, in tiles of so many output channels.
+        packed: inputs that are weights of float convolutions, in tiles of so many output channels
+            and blocks of so many input channels, or 0.
         has_vectors: whether it was scheduled with vectors, for which channels may be filled up.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
         attributes: of the integer operator that it computes on the CPU, for readers; empty if it
@@ -85,7 +86,7 @@ class Kernel:
     keeps_names: bool = False
     composite: Composite | None = None
     weights_layout: str = ""
-    packed: Mapping[int, int] = field(default_factory=dict)
+    packed: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     has_vectors: bool = False
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -230,7 +231,7 @@ def make_kernel(
         weights_layout=str(layout or getattr(composite, "stored_layout", "")),
         bias_has_zero_point=_bias_has_zero_point(function, composite),
         attributes={} if attributes is None else json.loads(str(attributes)),
-        packed=dict(facts.packed),
+        packed={number: (channels, inputs) for number, channels, inputs in facts.packed},
         has_vectors=facts.register_bytes > 0,
     )
 

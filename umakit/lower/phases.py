@@ -13,6 +13,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
+from umakit.lower.cut_loops import cut_loops
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.named_values import bind_named_values
 from umakit.lower.vector_schedule import FACTS
@@ -46,6 +47,9 @@ def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[Pass
     """
     s_tir, tirx = tvm_api.s_tir_transform, tvm_api.tirx_transform
     flat = [tirx.FlattenBuffer(), tirx.NarrowDataType(32)]
+    if has_vectors:
+        cut = prim_func_pass("umakit.CutLoops", cut_loops)
+        flat = [cut, tirx.ConvertSSA(), *without_float_rules(tirx.StmtSimplify()), *flat]
     return [
         (PassPhase.TIR_PHASE_0, []),
         (PassPhase.TIR_PHASE_1, [*without_blocks(), *checks, *flat]),

@@ -215,8 +215,9 @@ class _Builder:
             scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
         attributes = [row.attributes for row in rows if row.attributes]
-        for channels in kernel.packed.values():
-            attributes = [{**each, "weights_layout": f"OHWI{channels}o"} for each in attributes]
+        for tile in kernel.packed.values():
+            layout = packed_layout(*tile)
+            attributes = [{**each, "weights_layout": layout} for each in attributes]
         self._calls.append(
             KernelCall(
                 kernel.name,
@@ -293,15 +294,33 @@ class _Builder:
         ]
 
 
-def packed_weights(weights: npt.NDArray[Any], channels: int | None) -> npt.NDArray[Any]:
-    """Return weights [KH, KW, I, O] of a convolution as [O / channels, KH, KW, I, channels].
+def packed_layout(channels: int, inputs: int) -> str:
+    """Return TVM's name for the layout of weights that are read tile by tile.
+
+    Args:
+        channels: of a tile.
+        inputs: input channels of a block; 0 if they are in none.
+    """
+    return f"OIHW{inputs}i{channels}o" if inputs else f"OHWI{channels}o"
+
+
+def packed_weights(weights: npt.NDArray[Any], tile: tuple[int, int] | None) -> npt.NDArray[Any]:
+    """Return weights [KH, KW, I, O] of a convolution in the tiles in which they are read.
 
     Args:
         weights: the weights, or another constant.
-        channels: channels of a tile; None for a constant that is read as it is.
+        tile: channels of a tile, and input channels of a block or 0; None for a constant that is
+            read as it is.
+
+    Returns:
+        [O / channels, KH, KW, I, channels]; with blocks of input channels [O / channels,
+        I / inputs, KH, KW, inputs, channels].
     """
-    if channels is None:
+    if tile is None:
         return weights
-    height, width, inputs, outputs = weights.shape
-    tiled = weights.reshape(height, width, inputs, outputs // channels, channels)
-    return np.ascontiguousarray(tiled.transpose(3, 0, 1, 2, 4))
+    channels, inputs = tile
+    height, width, all_inputs, outputs = weights.shape
+    size = inputs or all_inputs
+    shape = (height, width, all_inputs // size, size, outputs // channels, channels)
+    tiled = weights.reshape(shape).transpose(4, 2, 0, 1, 3, 5)
+    return np.ascontiguousarray(tiled if inputs else tiled[:, 0])

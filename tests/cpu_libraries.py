@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Libraries that are exported for a CPU, and run in a workspace of NaN."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from networks import Array
+
+import umakit
+from umakit.devices import HOST
+from umakit.devices.build import compile_c, library_sources
+from umakit.devices.cpus import cpu_flags
+from umakit.library.metadata import load_metadata
+from umakit.machine.cpu import find_cpu
+
+NATIVE = find_cpu("native")
+needs_vectors = pytest.mark.skipif(
+    not NATIVE.has_vectors, reason="no description has vectors that this machine has"
+)
+
+
+def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
+    """A library whose workspace the caller gives."""
+    folder.mkdir(exist_ok=True)
+    onnx.save(model, str(folder / "net.onnx"))
+    options = umakit.ExportOptions(cpu=cpu, pools=(umakit.MemoryPool("sram"),))
+    out = folder / f"library_{Path(cpu).stem}"
+    return Path(umakit.compile_model(folder / "net.onnx", [], out, options=options).path)
+
+
+def run_on_garbage(library: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """One inference in a workspace of NaN, so that what is read before it is written shows."""
+    description = load_metadata(library)["umakit"]
+    shared = library.parent / f"{library.name}.so"
+    flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
+    compile_c(library_sources(library), shared, flags)
+    outputs = {o["name"]: np.full(o["shape"], np.nan, o["dtype"]) for o in description["outputs"]}
+    arrays = [np.ascontiguousarray(inputs[each["name"]]) for each in description["inputs"]]
+    pools = [np.full(p["used_bytes"] + 64, 0xFF, np.uint8) for p in description["memory"]["pools"]]
+    addresses = [array.ctypes.data for array in (*arrays, *outputs.values())]
+    addresses += [-(-pool.ctypes.data // 64) * 64 for pool in pools]
+    function = getattr(ctypes.CDLL(str(shared)), f"{description['interface']}_run_unpacked")
+    assert function(*map(ctypes.c_void_p, addresses)) == 0
+    return outputs

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules for vectors on drawn shapes: ONNX Runtime and NumPy say what is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from comparisons import examples
+from cpu_libraries import NATIVE, export, needs_vectors, run_on_garbage
+from hypothesis import given
+from hypothesis import strategies as st
+from networks import Graph, normal, onnx_runtime, random_inputs
+
+from umakit.library.metadata import load_metadata
+from umakit.lower.register_tiles import row_cost, step_cost
+from umakit.program.building import packed_layout, packed_weights
+
+
+def assert_equals_onnx_runtime(model: onnx.ModelProto, folder: Path) -> Path:
+    """Export a network for this machine, compare what it yields, and return the library."""
+    inputs = random_inputs(model)
+    library = export(model, NATIVE.name, folder)
+    found = run_on_garbage(library, inputs)
+    for name, array in onnx_runtime(model, inputs).items():
+        scale = max(1.0, float(np.abs(array).max()))
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5 * scale)
+    return library
+
+
+@needs_vectors
+@examples(8)
+@given(
+    size=st.tuples(st.integers(3, 17), st.integers(3, 31)),
+    channels=st.sampled_from([64, 96, 144, 160]), filters=st.sampled_from([8, 24, 32, 72, 96]),
+    kernel=st.sampled_from([(3, 3), (1, 5), (5, 3), (2, 2)]),
+    pads=st.lists(st.integers(0, 2), min_size=4, max_size=4),
+    strides=st.tuples(st.integers(1, 2), st.integers(1, 2)), adds=st.booleans(),
+)  # fmt: skip
+def test_convolutions_whose_weights_are_cut_into_blocks(
+    size: tuple[int, int],
+    channels: int,
+    filters: int,
+    kernel: tuple[int, int],
+    pads: list[int],
+    strides: tuple[int, int],
+    adds: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    if any(size[n] + pads[n] + pads[n + 2] < kernel[n] for n in range(2)):
+        return
+    graph = Graph(seed=sum(size))
+    x = graph.input("input", 1, channels, *size)
+    x = graph.conv(x, filters, kernel, bias=True, pads=pads, strides=list(strides))
+    graph.output(graph.node("Add", x, graph.node("Relu", x)) if adds else graph.node("Relu", x))
+    assert_equals_onnx_runtime(graph.model(), tmp_path_factory.mktemp("blocks"))
+
+
+@needs_vectors
+@pytest.mark.parametrize(
+    ("channels", "filters", "layout"), [(64, 64, "OIHW32i16o"), (16, 32, "OHWI16o")]
+)
+def test_large_weights_lie_in_blocks(
+    channels: int, filters: int, layout: str, tmp_path: Path
+) -> None:
+    if NATIVE.vector_registers > 16:
+        pytest.skip("tiles have more channels where there are more registers")
+    graph = Graph(seed=2)
+    x = graph.input("input", 1, channels, 12, 12)
+    graph.output(graph.node("Relu", graph.conv(x, filters, bias=True)))
+    library = assert_equals_onnx_runtime(graph.model(), tmp_path)
+    (source,) = library.rglob("tvmgen_net.c")
+    assert f"layout {layout}" in source.read_text("utf-8").replace("\n *     ", " ")
+
+
+@needs_vectors
+@examples(6)
+@given(
+    channels=st.sampled_from([1, 3, 4]), filters=st.sampled_from([8, 24, 64]),
+    kernel=st.integers(2, 7), stride=st.integers(1, 2), width=st.integers(15, 40),
+)  # fmt: skip
+def test_first_convolutions(
+    channels: int,
+    filters: int,
+    kernel: int,
+    stride: int,
+    width: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    graph = Graph(seed=channels)
+    x = graph.input("input", 1, channels, 9, width)
+    graph.output(graph.conv(x, filters, kernel, bias=True, strides=[stride, stride]))
+    assert_equals_onnx_runtime(graph.model(), tmp_path_factory.mktemp("first"))
+
+
+@needs_vectors
+@examples(6)
+@given(
+    channels=st.sampled_from([8, 12, 16, 40]), kernel=st.tuples(*[st.integers(1, 5)] * 2),
+    pads=st.lists(st.integers(0, 3), min_size=4, max_size=4),
+    strides=st.tuples(st.integers(1, 2), st.integers(1, 3)),
+    size=st.tuples(st.integers(5, 20), st.integers(5, 30)),
+)  # fmt: skip
+def test_depthwise_convolutions(
+    channels: int,
+    kernel: tuple[int, int],
+    pads: list[int],
+    strides: tuple[int, int],
+    size: tuple[int, int],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    graph = Graph(seed=channels)
+    x = graph.input("input", 1, channels, *size)
+    x = graph.conv(x, channels, kernel, bias=True, group=0, pads=pads, strides=list(strides))
+    graph.output(graph.node("Relu", x))
+    assert_equals_onnx_runtime(graph.model(), tmp_path_factory.mktemp("depthwise"))
+
+
+@needs_vectors
+def test_scratch_is_about_that_of_c_for_any_compiler(tmp_path: Path) -> None:
+    graph = Graph(seed=3)
+    x = graph.input("input", 1, 64, 28, 28)
+    for _ in range(3):
+        x = graph.node("Relu", graph.conv(x, 64, bias=True))
+    graph.output(x)
+    arenas = [
+        load_metadata(export(graph.model(), cpu, tmp_path))["umakit"]["memory"]["arena_bytes"]
+        for cpu in (NATIVE.name, "generic")
+    ]
+    assert arenas[0] <= 1.1 * arenas[1]
+
+
+@given(
+    rows=st.integers(1, 3), columns=st.integers(1, 3), blocks=st.integers(1, 3),
+    inputs=st.integers(1, 4), tiles=st.integers(1, 3), channels=st.sampled_from([4, 8]),
+)  # fmt: skip
+def test_weights_are_stored_as_they_are_read(
+    rows: int, columns: int, blocks: int, inputs: int, tiles: int, channels: int
+) -> None:
+    weights = normal(rows, columns, blocks * inputs, tiles * channels, seed=rows)
+    whole, cut = packed_weights(weights, (channels, 0)), packed_weights(weights, (channels, inputs))
+    assert packed_weights(weights, None) is weights
+    for row, column, i, o in np.ndindex(*weights.shape):
+        tile, channel = divmod(o, channels)
+        block, number = divmod(i, inputs)
+        assert whole[tile, row, column, i, channel] == weights[row, column, i, o]
+        assert cut[tile, block, row, column, number, channel] == weights[row, column, i, o]
+    assert packed_layout(8, 0) == "OHWI8o" and packed_layout(8, 4) == "OIHW4i8o"
+
+
+@given(row=st.integers(1, 200), positions=st.integers(1, 16), vectors=st.integers(1, 4))
+def test_cost_of_a_row_is_that_of_its_tiles(row: int, positions: int, vectors: int) -> None:
+    rest = list(range(row))
+    tiles = [rest[n : n + positions] for n in range(0, row, positions)]
+    expected = sum(step_cost(len(tile), vectors) for tile in tiles) / vectors
+    assert row_cost(row, positions, vectors) == pytest.approx(expected)

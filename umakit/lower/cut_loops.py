@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loops that are cut where a condition in them changes, so that no part has the condition.
+
+The last tile of a row may be smaller than the others, whose sums a condition would keep out of
+registers; and rows of padded data have a border.
+"""
+
+from __future__ import annotations
+
+from umakit import tir, tvm_api
+
+tirx = tvm_api.tirx
+
+CUTS = "pragma_umakit_cuts"
+"""Annotation of a loop: the values of its variable at which a part begins, but the first one's, as
+text with commas."""
+
+
+def cut_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    """Return a prim func without blocks whose loops with the annotation `CUTS` are cut.
+
+    Variables may be bound several times in it. What is constant in a part is left for TVM to
+    simplify.
+    """
+
+    def cut(statement: tvm_api.Stmt) -> tvm_api.Stmt:
+        if str(statement.attr_key) != CUTS:
+            return statement
+        loop = statement.body
+        begins = [int(text) for text in str(statement.value.value).split(",")]
+        ends = [*begins, int(loop.extent.value)]
+        parts = [_part(loop, first, end) for first, end in zip([0, *begins], ends, strict=True)]
+        return tirx.SeqStmt(parts)
+
+    return tir.with_body(function, tvm_api.rewrite(function.body, [(tirx.AttrStmt, cut)]))
+
+
+def _part(loop: tvm_api.Stmt, first: int, end: int) -> tvm_api.Stmt:
+    """Return the runs of a loop from the first one until before another one."""
+    dtype = str(loop.loop_var.ty.dtype)
+    start = tirx.IntImm(dtype, first)
+    if end - first == 1:
+        return _with_value(loop.body, loop.loop_var, start)
+    body = _with_value(loop.body, loop.loop_var, loop.loop_var + start) if first else loop.body
+    return tirx.For(
+        loop.loop_var, tirx.IntImm(dtype, 0), tirx.IntImm(dtype, end - first), loop.kind, body
+    )
+
+
+def _with_value(body: tvm_api.Stmt, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def replaced(other: tvm_api.Var) -> tvm_api.PrimExpr:
+        return value if other.same_as(variable) else other
+
+    return tvm_api.rewrite(body, [(tvm_api.Var, replaced)])

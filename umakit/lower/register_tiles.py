@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sums of a convolution or of a matrix product are kept in vector registers at a time.
+
+A tile is some positions of the result by some channels. Each step of a kernel loads a vector of
+weights once for all positions of the tile, and a number of the data once for all its channels: the
+loads for each product are fewest where `(positions + vectors) / (positions * vectors)` is, as in
+the analysis of K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
+ACM TOMS 34(3), 2008.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from umakit.machine.cpu import Cpu
+
+SUMS_IN_FLIGHT = 9
+"""Fewest sums that keep two multipliers busy whose results are there four cycles later, and one
+more for what delays them."""
+
+MOST_VECTORS = 4
+"""Vectors of channels in a tile: more do not fit the registers next to several positions."""
+
+MOST_POSITIONS = 64
+"""Positions of a tile: more do not fit the registers of any CPU."""
+
+MOST_DEPTHWISE = 8
+"""Positions of a depthwise convolution's tile: more need more code, and are hardly faster."""
+
+LOAD_COST = 0.1
+"""What a load costs in multiply-adds while the units for loads are not the slowest."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The sums that a kernel keeps in registers.
+
+    Attributes:
+        positions: positions of the result; the last tile of a row may have fewer.
+        channels: channels of each, a multiple of `lanes`.
+        lanes: channels of a vector; 1 for none.
+    """
+
+    positions: int
+    channels: int
+    lanes: int
+
+
+def vector_lanes(cpu: Cpu, channels: int) -> int:
+    """Return how many of some channels the widest vectors hold that they fill; 1 for none."""
+    return next((n for n in _halves(cpu.float_lanes) if channels % n == 0), 1)
+
+
+def step_cost(positions: int, vectors: int) -> float:
+    """Return the cost of the multiply-adds of a tile for one number of each position.
+
+    Args:
+        positions: of the tile.
+        vectors: of channels.
+
+    Returns:
+        The cost in multiply-adds of vectors, if two of them and two loads start in each cycle.
+    """
+    loads = positions + vectors
+    return max(positions * vectors, loads, SUMS_IN_FLIGHT) + LOAD_COST * loads
+
+
+def row_cost(row: int, positions: int, vectors: int) -> float:
+    """Return the cost of a row that is computed in tiles, for one number of each position.
+
+    The last tile has what is left over.
+    """
+    whole, rest = divmod(row, positions)
+    cost = whole * step_cost(positions, vectors)
+    return (cost + step_cost(rest, vectors) if rest else cost) / vectors
+
+
+def choose_tile(cpu: Cpu, row: int, channels: int) -> Tile:
+    """Return the tile with which a row of positions takes the least time.
+
+    Args:
+        cpu: the CPU.
+        row: positions of a row of the result.
+        channels: output channels, of which a tile takes a divisor.
+    """
+    lanes = vector_lanes(cpu, channels)
+    best, least = Tile(1, lanes, lanes), float("inf")
+    for vectors in range(1, MOST_VECTORS + 1):
+        if channels % (vectors * lanes):
+            continue
+        for positions in range(1, min(row, MOST_POSITIONS) + 1):
+            if positions * vectors + vectors + 1 > cpu.vector_registers:
+                break
+            cost = row_cost(row, positions, vectors)
+            if cost < least:
+                best, least = Tile(positions, vectors * lanes, lanes), cost
+    return best
+
+
+def fused_tile(cpu: Cpu, tile: Tile, rows: int, row: int, channels: int) -> Tile:
+    """Return a tile of positions of all rows, which lies in a row or takes whole rows, if an image
+    takes less time with it than with a tile whose last one in each row may be smaller.
+
+    Args:
+        cpu: the CPU.
+        tile: the other tile.
+        rows: of the result.
+        row: positions of each.
+        channels: output channels, of which a tile takes a divisor.
+    """
+    best, lanes = tile, tile.lanes
+    least = rows * row_cost(row, tile.positions, tile.channels // lanes)
+    for vectors in range(1, MOST_VECTORS + 1):
+        if channels % (vectors * lanes):
+            continue
+        for positions in range(1, MOST_POSITIONS + 1):
+            if positions * vectors + vectors + 1 > cpu.vector_registers:
+                break
+            if (row % positions and positions % row) or rows * row % positions:
+                continue
+            cost = row_cost(rows * row, positions, vectors)
+            if cost < least:
+                best, least = Tile(positions, vectors * lanes, lanes), cost
+    return best
+
+
+def depthwise_tile(cpu: Cpu, row: int, channels: int, kernel_columns: int) -> Tile:
+    """Return the tile of a depthwise convolution: some positions of a row by a vector of channels.
+
+    Data that several positions read are loaded once, as are weights.
+
+    Args:
+        cpu: the CPU.
+        row: positions of a row of the result.
+        channels: output channels.
+        kernel_columns: of the convolution, which are unrolled.
+    """
+    lanes = vector_lanes(cpu, channels)
+    most = max(1, min(row, MOST_DEPTHWISE, cpu.vector_registers - kernel_columns - 2))
+    tiles = {n: -(-row // n) for n in range(1, most + 1)}
+    return Tile(min(tiles, key=lambda n: (tiles[n], n)), lanes, lanes)
+
+
+def _halves(number: int) -> list[int]:
+    found = []
+    while number > 1:
+        found.append(number)
+        number //= 2
+    return found

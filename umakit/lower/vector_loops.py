@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of schedules for CPUs with vector registers, which those of convolutions and of matrix
+products have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.cut_loops import CUTS
+from umakit.lower.schedule import attempt
+
+PLAIN = ("Add", "Sub", "Mul", "Max", "Min", "TensorLoad", "FloatImm", "IntImm", "Var")
+"""Expressions that are the same for vectors; indices are of these, too."""
+
+
+class Packing:
+    """Weights that are read tile by tile: rows of a tile lie next to each other then, and not in
+    the same few sets of a cache.
+
+    Attributes:
+        packed: parameters that are such weights, with the channels of a tile, and with the input
+            channels of a block or 0.
+    """
+
+    def __init__(self, function: tvm_api.PrimFunc, constants: Collection[int]) -> None:
+        names = [str(parameter.name) for parameter in function.params]
+        self._numbers = {name: n for n, name in enumerate(names) if n in constants}
+        self.packed: tuple[tuple[int, int, int], ...] = ()
+
+    def pack(self, schedule: tvm_api.Schedule, block: Any, channels: int, inputs: int = 0) -> None:
+        """Let a convolution read its weights in tiles.
+
+        Args:
+            schedule: of the kernel.
+            block: the convolution.
+            channels: of a tile.
+            inputs: input channels of a block of a tile; 0 for no blocks.
+        """
+        reads = [region.source for region in schedule.get(block).reads]
+        found = [n for n, buffer in enumerate(reads) if str(buffer.name) in self._numbers]
+        if len(found) != 1:
+            return
+        *_, all_inputs, all_channels = tvm_api.buffer_shape(reads[found[0]])
+        size = inputs or all_inputs
+        if (size, channels) == (all_inputs, all_channels):
+            return
+
+        def tiled(row: Any, column: Any, i: Any, o: Any) -> list[Any]:
+            block = [i // size] if inputs else []
+            return [o // channels, *block, row, column, i % size, o % channels]
+
+        if attempt(schedule.transform_layout, block, ("read", found[0]), tiled):
+            self.packed = ((self._numbers[str(reads[found[0]].name)], channels, inputs),)
+
+
+def extent(schedule: tvm_api.Schedule, loop: Any) -> int:
+    """Return how often a loop runs; 0 if that is computed."""
+    return tvm_api.integer_value(schedule.get(loop).extent) or 0
+
+
+def largest_divisor(number: int, most: int, multiple: int = 1) -> int:
+    """Return the largest divisor that is a multiple and at most some number; `multiple` if none."""
+    divisors = range(multiple, min(number, most) + 1, multiple)
+    return max((n for n in divisors if number % n == 0), default=multiple)
+
+
+def tiles_of(schedule: tvm_api.Schedule, loop: Any, size: int) -> tuple[Any, Any]:
+    """Cut a loop into tiles, the last of which may be smaller.
+
+    Returns:
+        The loop over tiles, and that over the elements of one.
+    """
+    whole, rest = divmod(extent(schedule, loop), size)
+    tiles, element = schedule.split(loop, [None, size])
+    if rest:
+        schedule.annotate(tiles, CUTS, str(whole))
+    return tiles, element
+
+
+def place_padding(schedule: tvm_api.Schedule, padding: Any, place: Any, whole: bool = True) -> None:
+    """Compute padding inside a loop, without conditions on columns in inner loops.
+
+    Args:
+        schedule: of the kernel.
+        padding: the block that pads images in NHWC.
+        place: the loop.
+        whole: whether rows have all their channels there, so that a row is one loop.
+    """
+    borders = _borders(schedule, padding)
+    schedule.compute_at(padding, place)
+    loops = schedule.get_loops(padding)
+    inside = [n for n, each in enumerate(loops) if schedule.get(each).same_as(schedule.get(place))]
+    rows, *row = loops[inside[0] + 1 :] if inside else [None]
+    if whole and borders is not None and len(row) == 2:
+        channels = extent(schedule, row[1])
+        columns = extent(schedule, row[0])
+        cuts = [channels * n for n in borders if 0 < n < columns]
+        fused = schedule.fuse(*row)
+        if cuts:
+            schedule.annotate(fused, CUTS, ",".join(map(str, cuts)))
+    elif rows is not None:
+        # Fill it with its value first and copy what is inside then.
+        attempt(schedule.decompose_padding, padding, rows)
+
+
+def _borders(schedule: tvm_api.Schedule, padding: Any) -> list[int] | None:
+    """Return the first column of padded data that is data and the first one behind; None if it
+    cannot be told."""
+    body, axes = schedule.get(padding).body, schedule.get(padding).iter_vars
+    shapes = [
+        tvm_api.buffer_shape(each.source)
+        for each in (*schedule.get(padding).reads, *schedule.get(padding).writes)
+    ]
+    if len(shapes) != 2 or len(axes) != 4 or any(len(shape) != 4 for shape in shapes):
+        return None
+    data, padded = shapes
+    for kind, of_limit, of_column in ((tvm_api.tirx.LE, "a", "b"), (tvm_api.tirx.LT, "b", "a")):
+        for comparison in tvm_api.collect(body, kind):
+            limit = tvm_api.integer_value(getattr(comparison, of_limit))
+            if limit is not None and getattr(comparison, of_column).same_as(axes[2].var):
+                first = limit if kind is tvm_api.tirx.LE else limit - data[2]
+                return [first, first + data[2]]
+    return [] if data[2] == padded[2] else None
+
+
+def result_of(schedule: tvm_api.Schedule, block: Any) -> Any:
+    """Return the block that stores the result: what follows the sums, or a copy of them."""
+    consumers = list(schedule.get_consumers(block))
+    return consumers[0] if consumers else schedule.cache_write(block, 0, "global")
+
+
+def vectorize_result(schedule: tvm_api.Schedule, result: Any, lanes: int) -> None:
+    """Let what follows the sums compute vectors, if it consists of operators that vectors have.
+
+    Where the last tile has channels that the result has not, vectors are so narrow that all of
+    each are in it.
+    """
+    store = schedule.get(result).body
+    axes, loops = schedule.get(result).iter_vars, schedule.get_loops(result)
+    if not isinstance(store, tvm_api.tirx.BufferStore) or not axes:
+        return
+    expressions = [store.value, *store.indices]
+    kinds = {type(each).__name__ for each in tvm_api.collect(expressions, tvm_api.PrimExpr)}
+    if not kinds <= set(PLAIN) or not _is_last_index(store, axes[-1].var):
+        return
+    shape = tvm_api.buffer_shape(store.buffer)
+    width = lanes
+    while width > 1 and (shape[-1] % width or extent(schedule, loops[-1]) % width):
+        width //= 2
+    if width > 1:
+        _, lane = schedule.split(loops[-1], [None, width])
+        schedule.vectorize(lane)
+
+
+def _is_last_index(store: tvm_api.Stmt, channel: Any) -> bool:
+    """Whether channels are the last axis of all that is read and written, and of nothing else."""
+    loads = tvm_api.collect(store.value, tvm_api.TensorLoad)
+    accesses = [list(store.indices), *(list(load.indices) for load in loads)]
+    for indices in accesses:
+        *others, last = indices
+        if any(channel in tvm_api.collect(index, tvm_api.Var) for index in others):
+            return False
+        if not last.same_as(channel) and channel in tvm_api.collect(last, tvm_api.Var):
+            return False
+    return True
+
+
+def use_registers(schedule: tvm_api.Schedule, position: Any | None, lane: Any, lanes: int) -> None:
+    """Make the innermost loops of a block vectors at constant indices."""
+    if extent(schedule, lane) > lanes:
+        vectors, lane = schedule.split(lane, [None, lanes])
+        schedule.unroll(vectors)
+    schedule.vectorize(lane)
+    if position is not None:
+        schedule.unroll(position)
