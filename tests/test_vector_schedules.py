@@ -16,13 +16,15 @@ from networks import Graph, normal, onnx_runtime, random_inputs
 
 from umakit.library.metadata import load_metadata
 from umakit.lower.register_tiles import row_cost, step_cost
-from umakit.program.building import packed_layout, packed_weights
+from umakit.lower.weight_tiles import WeightTiles
 
 
-def assert_equals_onnx_runtime(model: onnx.ModelProto, folder: Path) -> Path:
-    """Export a network for this machine, compare what it yields, and return the library."""
+def assert_equals_onnx_runtime(
+    model: onnx.ModelProto, folder: Path, cpu: str = NATIVE.name
+) -> Path:
+    """Export a network for a CPU, compare what it yields, and return the library."""
     inputs = random_inputs(model)
-    library = export(model, NATIVE.name, folder)
+    library = export(model, cpu, folder)
     found = run_on_garbage(library, inputs)
     for name, array in onnx_runtime(model, inputs).items():
         scale = max(1.0, float(np.abs(array).max()))
@@ -140,14 +142,18 @@ def test_weights_are_stored_as_they_are_read(
     rows: int, columns: int, blocks: int, inputs: int, tiles: int, channels: int
 ) -> None:
     weights = normal(rows, columns, blocks * inputs, tiles * channels, seed=rows)
-    whole, cut = packed_weights(weights, (channels, 0)), packed_weights(weights, (channels, inputs))
-    assert packed_weights(weights, None) is weights
+    tiles = [WeightTiles("HWIO", channels), WeightTiles("HWIO", channels, inputs)]
+    whole, cut = (each.stored(weights) for each in tiles)
+    channels_first = WeightTiles("OIHW", channels)
+    third = channels_first.stored(weights.transpose(3, 2, 0, 1))
     for row, column, i, o in np.ndindex(*weights.shape):
         tile, channel = divmod(o, channels)
         block, number = divmod(i, inputs)
         assert whole[tile, row, column, i, channel] == weights[row, column, i, o]
         assert cut[tile, block, row, column, number, channel] == weights[row, column, i, o]
-    assert packed_layout(8, 0) == "OHWI8o" and packed_layout(8, 4) == "OIHW4i8o"
+        assert third[tile, i, row, column, channel] == weights[row, column, i, o]
+    names = [each.layout for each in (*tiles, channels_first)]
+    assert names == [f"OHWI{channels}o", f"OIHW{inputs}i{channels}o", f"OIHW{channels}o"]
 
 
 @given(row=st.integers(1, 200), positions=st.integers(1, 16), vectors=st.integers(1, 4))
@@ -156,3 +162,42 @@ def test_cost_of_a_row_is_that_of_its_tiles(row: int, positions: int, vectors: i
     tiles = [rest[n : n + positions] for n in range(0, row, positions)]
     expected = sum(step_cost(len(tile), vectors) for tile in tiles) / vectors
     assert row_cost(row, positions, vectors) == pytest.approx(expected)
+
+
+@examples(6)
+@given(
+    channels=st.sampled_from([1, 3, 16, 20]), filters=st.sampled_from([16, 32, 48]),
+    kernel=st.tuples(*[st.integers(1, 4)] * 2), width=st.integers(4, 24),
+    pads=st.lists(st.integers(0, 2), min_size=4, max_size=4), stride=st.integers(1, 2),
+    adds=st.booleans(),
+)  # fmt: skip
+def test_plain_loops_over_tiles_of_channels(
+    channels: int,
+    filters: int,
+    kernel: tuple[int, int],
+    width: int,
+    pads: list[int],
+    stride: int,
+    adds: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    graph = Graph(seed=channels)
+    x = graph.input("input", 2, channels, 6, width)
+    x = graph.conv(x, filters, kernel, bias=True, pads=pads, strides=[stride, stride])
+    graph.output(graph.node("Add", x, graph.node("Relu", x)) if adds else graph.node("Relu", x))
+    folder = tmp_path_factory.mktemp("generic")
+    assert_equals_onnx_runtime(graph.model(), folder, "generic")
+
+
+def test_plain_loops_yield_nan_where_a_sum_has_one(tmp_path: Path) -> None:
+    graph = Graph(seed=11)
+    graph.output(graph.conv(graph.input("input", 1, 16, 5, 8), 16, bias=True))
+    model = graph.model()
+    inputs = random_inputs(model)
+    inputs["input"][0, 3, 2, 4] = np.nan
+    (found,) = run_on_garbage(export(model, "generic", tmp_path), inputs).values()
+    expected = np.zeros((5, 8), bool)
+    expected[1:4, 3:6] = True
+    np.testing.assert_array_equal(np.isnan(found[0]), np.broadcast_to(expected, (16, 5, 8)))
+    (source,) = tmp_path.rglob("tvmgen_net.c")
+    assert "float sums[64]" in source.read_text("utf-8")

@@ -33,7 +33,6 @@ from umakit import tvm_api
 from umakit.lower.register_tiles import Tile, choose_tile, depthwise_tile, fused_tile
 from umakit.lower.schedule import is_padding
 from umakit.lower.vector_loops import (
-    Packing,
     extent,
     largest_divisor,
     place_padding,
@@ -42,6 +41,7 @@ from umakit.lower.vector_loops import (
     use_registers,
     vectorize_result,
 )
+from umakit.lower.weight_tiles import Packing, WeightTiles
 from umakit.machine.cpu import Cpu
 
 FIRST_CACHE_WEIGHTS = 24576
@@ -167,10 +167,10 @@ def tile_convolution(
         for block_rows in _block_sizes(height):
             scratch = convolution.padded_bytes(block_rows, size) + 4 * block_rows * width * group
             if scratch <= convolution.scratch_bytes:
-                packing.pack(schedule, block, tile.channels, size)
+                packing.pack(schedule, block, WeightTiles("HWIO", tile.channels, size))
                 _tile_in_blocks(convolution, tile, block_rows, size, group)
                 return True
-    packing.pack(schedule, block, tile.channels)
+    packing.pack(schedule, block, WeightTiles("HWIO", tile.channels))
     _tile_rows(convolution, tile)
     return True
 
@@ -186,7 +186,7 @@ def _tile_pointwise(convolution: Convolution, tile: Tile, cpu: Cpu, packing: Pac
     image, row, column, channel = convolution.outer
     _, _, width, all_channels = convolution.sizes(convolution.outer)
     large = 4 * all_channels * convolution.sizes(inner)[2] > cpu.cache_bytes // 2
-    packing.pack(schedule, block, tile.channels)
+    packing.pack(schedule, block, WeightTiles("HWIO", tile.channels))
     result = result_of(schedule, block)
     around = [image]
     if tile.positions % width == 0 or width % tile.positions == 0:

@@ -10,6 +10,7 @@ from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
 from umakit.lower import dot_kernels
+from umakit.lower.channel_tiles import schedule_channel_tiles
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.filled_channels import rule_for
 from umakit.lower.legalizations import all_legalizations
@@ -129,12 +130,13 @@ def _schedule(
     for variable, function in tvm_api.prim_functions(module):
         names = ("umakit.target", CHECKED)
         if all(tvm_api.function_attribute(function, name) is None for name in names):
+            constant = constants.get(str(variable.name_hint), ())
             is_generic = str(variable.name_hint) in generic
             if cpu is not None and cpu.has_vectors and not is_generic:
-                constant = constants.get(str(variable.name_hint), ())
                 function = schedule_with_vectors(function, cpu, constant)
             else:
-                function = schedule_for_cpu(function)
+                tiled = schedule_channel_tiles(function, constant)
+                function = schedule_for_cpu(function) if tiled is None else tiled
             scheduled.update_func(variable, function)
     return scheduled
 

@@ -19,8 +19,9 @@ from umakit.lower.driver_calls import (
     text_call_of,
 )
 from umakit.lower.in_place import in_place_inputs
+from umakit.lower.kernel_facts import Facts
 from umakit.lower.parameters import Parameter
-from umakit.lower.vector_schedule import Facts
+from umakit.lower.weight_tiles import WeightTiles
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
     ELEMENTWISE,
@@ -64,8 +65,7 @@ class Kernel:
         composite: parameters of the integer operator that it computes, without its arrays; None
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
-        packed: inputs that are weights of float convolutions, in tiles of so many output channels
-            and blocks of so many input channels, or 0.
+        packed: how inputs that are weights of float convolutions are stored, if in tiles.
         has_vectors: whether it was scheduled with vectors, for which channels may be filled up.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
         attributes: of the integer operator that it computes on the CPU, for readers; empty if it
@@ -86,7 +86,7 @@ class Kernel:
     keeps_names: bool = False
     composite: Composite | None = None
     weights_layout: str = ""
-    packed: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    packed: Mapping[int, WeightTiles] = field(default_factory=dict)
     has_vectors: bool = False
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -231,7 +231,7 @@ def make_kernel(
         weights_layout=str(layout or getattr(composite, "stored_layout", "")),
         bias_has_zero_point=_bias_has_zero_point(function, composite),
         attributes={} if attributes is None else json.loads(str(attributes)),
-        packed={number: (channels, inputs) for number, channels, inputs in facts.packed},
+        packed=facts.packed,
         has_vectors=facts.register_bytes > 0,
     )
 

@@ -15,8 +15,8 @@ from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings
 from umakit.lower.cut_loops import cut_loops
 from umakit.lower.float_expressions import without_float_rules
+from umakit.lower.kernel_facts import FACTS
 from umakit.lower.named_values import bind_named_values
-from umakit.lower.vector_schedule import FACTS
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
 from umakit.registration.registered import PassPhase

@@ -4,7 +4,6 @@ products have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
@@ -13,46 +12,6 @@ from umakit.lower.schedule import attempt
 
 PLAIN = ("Add", "Sub", "Mul", "Max", "Min", "TensorLoad", "FloatImm", "IntImm", "Var")
 """Expressions that are the same for vectors; indices are of these, too."""
-
-
-class Packing:
-    """Weights that are read tile by tile: rows of a tile lie next to each other then, and not in
-    the same few sets of a cache.
-
-    Attributes:
-        packed: parameters that are such weights, with the channels of a tile, and with the input
-            channels of a block or 0.
-    """
-
-    def __init__(self, function: tvm_api.PrimFunc, constants: Collection[int]) -> None:
-        names = [str(parameter.name) for parameter in function.params]
-        self._numbers = {name: n for n, name in enumerate(names) if n in constants}
-        self.packed: tuple[tuple[int, int, int], ...] = ()
-
-    def pack(self, schedule: tvm_api.Schedule, block: Any, channels: int, inputs: int = 0) -> None:
-        """Let a convolution read its weights in tiles.
-
-        Args:
-            schedule: of the kernel.
-            block: the convolution.
-            channels: of a tile.
-            inputs: input channels of a block of a tile; 0 for no blocks.
-        """
-        reads = [region.source for region in schedule.get(block).reads]
-        found = [n for n, buffer in enumerate(reads) if str(buffer.name) in self._numbers]
-        if len(found) != 1:
-            return
-        *_, all_inputs, all_channels = tvm_api.buffer_shape(reads[found[0]])
-        size = inputs or all_inputs
-        if (size, channels) == (all_inputs, all_channels):
-            return
-
-        def tiled(row: Any, column: Any, i: Any, o: Any) -> list[Any]:
-            block = [i // size] if inputs else []
-            return [o // channels, *block, row, column, i % size, o % channels]
-
-        if attempt(schedule.transform_layout, block, ("read", found[0]), tiled):
-            self.packed = ((self._numbers[str(reads[found[0]].name)], channels, inputs),)
 
 
 def extent(schedule: tvm_api.Schedule, loop: Any) -> int:

@@ -8,13 +8,12 @@ positions by some channels, see `umakit.lower.convolution_schedule` and
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.convolution_schedule import tile_convolution
+from umakit.lower.kernel_facts import FACTS, Facts
 from umakit.lower.register_tiles import choose_tile
 from umakit.lower.schedule import (
     attempt,
@@ -24,7 +23,6 @@ from umakit.lower.schedule import (
     schedule_reduction,
 )
 from umakit.lower.vector_loops import (
-    Packing,
     extent,
     largest_divisor,
     result_of,
@@ -32,6 +30,7 @@ from umakit.lower.vector_loops import (
     use_registers,
     vectorize_result,
 )
+from umakit.lower.weight_tiles import Packing
 from umakit.machine.cpu import Cpu
 
 LARGEST_ROW = 128
@@ -66,39 +65,6 @@ def schedule_with_vectors(
     scheduled = scheduled.with_attrs(dict(attributes)) if attributes else scheduled
     facts = Facts(cpu.register_bytes, packing.packed)
     return scheduled.with_attr(FACTS, facts.text) if is_tiled else scheduled
-
-
-FACTS = "umakit.vector_schedule"
-"""Attribute of a prim func that was scheduled with vectors: its `Facts` as text."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What later stages have to know of a prim func that was scheduled with vectors.
-
-    Attributes:
-        register_bytes: most bytes of an array of sums that becomes a local variable.
-        packed: parameters that are weights [KH, KW, I, O] in their type and are read as
-            [O / channels, KH, KW, I, channels] or, with inputs, [O / channels, I / inputs, KH, KW,
-            inputs, channels]: number of the parameter, channels, inputs or 0.
-    """
-
-    register_bytes: int = 0
-    packed: tuple[tuple[int, int, int], ...] = ()
-
-    @property
-    def text(self) -> str:
-        """The facts as text."""
-        return json.dumps([self.register_bytes, self.packed])
-
-    @classmethod
-    def of(cls, function: tvm_api.PrimFunc) -> Facts:
-        """Return the facts of a prim func; those of another one are empty."""
-        text = tvm_api.function_attribute(function, FACTS)
-        if text is None:
-            return cls()
-        register_bytes, packed = json.loads(str(text))
-        return cls(register_bytes, tuple((n, channels, inputs) for n, channels, inputs in packed))
 
 
 def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Packing) -> bool:

@@ -194,7 +194,8 @@ class _Builder:
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
                 part = part or self._role(numbers, value, kernel, call)
-                value = packed_weights(value, kernel.packed.get(len(arguments)))
+                tiles = kernel.packed.get(len(arguments))
+                value = value if tiles is None else tiles.stored(value)
                 value = self._constant(value, layer, label, part)
                 roles |= {} if kernel.keeps_names or part == UNKNOWN else {len(arguments): part}
             arguments.append(value)
@@ -215,9 +216,8 @@ class _Builder:
             scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
         attributes = [row.attributes for row in rows if row.attributes]
-        for tile in kernel.packed.values():
-            layout = packed_layout(*tile)
-            attributes = [{**each, "weights_layout": layout} for each in attributes]
+        for tiles in kernel.packed.values():
+            attributes = [{**each, "weights_layout": tiles.layout} for each in attributes]
         self._calls.append(
             KernelCall(
                 kernel.name,
@@ -292,35 +292,3 @@ class _Builder:
             )
             for call in self._calls
         ]
-
-
-def packed_layout(channels: int, inputs: int) -> str:
-    """Return TVM's name for the layout of weights that are read tile by tile.
-
-    Args:
-        channels: of a tile.
-        inputs: input channels of a block; 0 if they are in none.
-    """
-    return f"OIHW{inputs}i{channels}o" if inputs else f"OHWI{channels}o"
-
-
-def packed_weights(weights: npt.NDArray[Any], tile: tuple[int, int] | None) -> npt.NDArray[Any]:
-    """Return weights [KH, KW, I, O] of a convolution in the tiles in which they are read.
-
-    Args:
-        weights: the weights, or another constant.
-        tile: channels of a tile, and input channels of a block or 0; None for a constant that is
-            read as it is.
-
-    Returns:
-        [O / channels, KH, KW, I, channels]; with blocks of input channels [O / channels,
-        I / inputs, KH, KW, inputs, channels].
-    """
-    if tile is None:
-        return weights
-    channels, inputs = tile
-    height, width, all_inputs, outputs = weights.shape
-    size = inputs or all_inputs
-    shape = (height, width, all_inputs // size, size, outputs // channels, channels)
-    tiled = weights.reshape(shape).transpose(4, 2, 0, 1, 3, 5)
-    return np.ascontiguousarray(tiled if inputs else tiled[:, 0])

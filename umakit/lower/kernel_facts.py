@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What schedules of kernels in tiles tell later stages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+
+from umakit import tvm_api
+from umakit.lower.weight_tiles import WeightTiles
+
+FACTS = "umakit.kernel_facts"
+"""Attribute of a prim func that was scheduled in tiles: its `Facts` as text."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What later stages have to know of a prim func that was scheduled in tiles.
+
+    Attributes:
+        register_bytes: most bytes of an array of sums that becomes a local variable.
+        packed: how weights among the parameters are stored, by the parameter's number.
+    """
+
+    register_bytes: int = 0
+    packed: Mapping[int, WeightTiles] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The facts as text."""
+        tiles = [(number, astuple(each)) for number, each in self.packed.items()]
+        return json.dumps([self.register_bytes, tiles])
+
+    @classmethod
+    def of(cls, function: tvm_api.PrimFunc) -> Facts:
+        """Return the facts of a prim func; those of another one are empty."""
+        text = tvm_api.function_attribute(function, FACTS)
+        if text is None:
+            return cls()
+        register_bytes, tiles = json.loads(str(text))
+        return cls(register_bytes, {number: WeightTiles(*each) for number, each in tiles})
