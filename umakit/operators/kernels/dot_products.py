@@ -393,6 +393,8 @@ class _Copy:
             moved = loop(
                 "row", rows, lambda row: self._run(place, (row, int32(0)), start, channel, length)
             )
+            if horizontal.leaves:  # no copies of negative lengths, from and to outside of arrays
+                moved = tirx.IfThenElse(columns > int32(0), moved, None)
         else:
             length = int32(self.channels)
             moved = loops(

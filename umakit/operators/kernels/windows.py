@@ -51,6 +51,14 @@ class Axis:
         """Whether all windows lie inside the image."""
         return not (self.reaches_before or self.reaches_after)
 
+    @property
+    def leaves(self) -> bool:
+        """Whether some window ends before the image or begins behind it: `clipped` may then return
+        a negative count."""
+        reach = (self.extent - 1) * self.dilation
+        last = (self.outputs - 1) * self.stride - self.before
+        return self.before > reach or last >= self.size
+
     def source(self, position: tvm_api.PrimExpr, element: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
         """Return the index in the image of an element of the window at a position."""
         return position * int32(self.stride) + element * int32(self.dilation) - int32(self.before)
