@@ -67,11 +67,11 @@ static inline void umakit_rvv_products(int32_t *restrict sums, int32_t sums_step
     int32_t block;
 
     for (block = 0; block < blocks; ++block) {
-        int32_t position;
-
         if (positions == 4) {
             umakit_rvv_four(sums, sums_step, windows, windows_step, weights, elements);
         } else {
+            int32_t position;
+
             for (position = 0; position < positions; ++position) {
                 umakit_rvv_one(sums + position * sums_step, windows + position * windows_step,
                                weights, elements);

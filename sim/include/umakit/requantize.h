@@ -75,7 +75,7 @@ static inline int32_t umakit_divide_by_power_of_two(int32_t value, int32_t expon
  * value is at most a tie that is rounded up, which away from 0 rounds down. */
 static inline int32_t umakit_rounded_shift(int32_t value, int32_t exponent)
 {
-    const int32_t twice = (value + (value >> 31)) >> (exponent - 1);
+    const int32_t twice = (value - (value < 0)) >> (exponent - 1);
 
     return (twice >> 1) + (twice & 1);
 }
