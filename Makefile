@@ -160,6 +160,8 @@ cppcheck-exports: install
 	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
+	$(BIN)/uma compile examples/digits/digits_int8.onnx --cpu x86-64-v3 -o build/cppcheck/avx2 > build/cppcheck/log 2>&1
+	$(BIN)/uma compile examples/digits/digits_int8.onnx --cpu cortex-m55 -o build/cppcheck/mve > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b strawberry_accelerator -o build/cppcheck/strawberry > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -b chocolate_accelerator -o build/cppcheck/chocolate > build/cppcheck/log 2>&1
 
@@ -172,6 +174,8 @@ cppcheck: cppcheck-exports
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_DEVICE_IS_SYSTOLIC_ARRAY sim/board
 	$(CPPCHECK) -D UMAKIT_DEVICE_BASE=0x40010000u -D UMAKIT_BOARD_HAS_INTERRUPT sim/board
+	$(CPPCHECK) -D __AVX2__ -D __FMA__ build/cppcheck/avx2/codegen
+	$(CPPCHECK) -D __ARM_FEATURE_MVE -D __ARM_FEATURE_DSP build/cppcheck/mve/codegen
 	$(CPPCHECK) sim/src sim/mock sim/cosim bench \
 	  backends/vanilla_accelerator backends/strawberry_accelerator backends/chocolate_accelerator \
 	  -I umakit/devices/support umakit/devices/support \
