@@ -201,3 +201,16 @@ def test_plain_loops_yield_nan_where_a_sum_has_one(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.isnan(found[0]), np.broadcast_to(expected, (16, 5, 8)))
     (source,) = tmp_path.rglob("tvmgen_net.c")
     assert "float sums[64]" in source.read_text("utf-8")
+
+
+@needs_vectors
+def test_the_last_tile_of_a_row_has_code_of_its_own(tmp_path: Path) -> None:
+    graph = Graph(seed=12)
+    x = graph.conv(graph.input("input", 1, 16, 6, 2 * 13 + 1), 32, bias=True)
+    graph.output(graph.node("Relu", x))
+    library = assert_equals_onnx_runtime(graph.model(), tmp_path)
+    (source,) = library.rglob("tvmgen_net.c")
+    text = source.read_text("utf-8").partition("conv0_kernel(")[2].partition("\n}\n")[0]
+    assert text.count("float sums[") == 2
+    sums = [part.partition("for (int32_t ax")[0] for part in text.split("float sums[")[1:]]
+    assert not any("if (" in part for part in sums)
