@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shipped and generated headers compile alone, as C99 and as C++, without a warning."""
+"""Shipped and generated headers compile alone, as C99 and as C++, without a warning.
+
+Headers of sums of products are for generated kernels only, and are C99: they have `restrict`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ INCLUDES += sorted((ROOT / "backends").glob("*_accelerator"))
 SHIPPED = sorted(
     header for folder in INCLUDES for header in folder.rglob("*.h")
 )  # fmt: skip
+C_ONLY = "dot_products"
+"""Start of the names of headers that are no C++."""
+
 LANGUAGES = [
     (compiler, standard)
     for compiler, standards in {
@@ -43,7 +49,12 @@ def assert_compile(headers: list[Path], includes: list[Path], folder: Path) -> N
         language = ["-x", "c++"] if "++" in compiler else []
         warnings = CPP_WARNINGS if language else WARNINGS
         command = [compiler, f"-std={standard}", *warnings, *flags, "-fsyntax-only", *language]
-        result = subprocess.run([*command, *sources], capture_output=True, text=True, check=False)
+        chosen = [
+            source
+            for source, header in sources.items()
+            if not language or not header.name.startswith(C_ONLY)
+        ]
+        result = subprocess.run([*command, *chosen], capture_output=True, text=True, check=False)
         assert result.returncode == 0, f"{compiler} -std={standard}: {result.stderr}"
 
 
