@@ -18,6 +18,7 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.devices.cpus import cpu_flags
 from umakit.library.metadata import load_metadata
 from umakit.machine.cpu import find_cpu
+from umakit.memory.limits import LARGEST_SCRATCH_LIMIT as MOST_SCRATCH
 
 NATIVE = find_cpu("native")
 needs_vectors = pytest.mark.skipif(
@@ -26,10 +27,11 @@ needs_vectors = pytest.mark.skipif(
 
 
 def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
-    """A library whose workspace the caller gives."""
+    """A library whose workspace the caller gives, and whose kernels are all those for the CPU."""
     folder.mkdir(exist_ok=True)
     onnx.save(model, str(folder / "net.onnx"))
-    options = umakit.ExportOptions(cpu=cpu, pools=(umakit.MemoryPool("sram"),))
+    pools = (umakit.MemoryPool("sram"),)
+    options = umakit.ExportOptions(cpu=cpu, pools=pools, scratch_limit=MOST_SCRATCH)
     out = folder / f"library_{Path(cpu).stem}"
     return Path(umakit.compile_model(folder / "net.onnx", [], out, options=options).path)
 
