@@ -7,7 +7,7 @@ outputs: compiling takes longer than all else, and a wrong result is not hidden 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,11 +42,16 @@ class Network:
         has_dense: whether there is a dense layer.
     """
 
-    content: bytes = field(repr=False)  # Hypothesis warns of long ones
+    content: bytes
     suffix: str
-    inputs: dict[str, Array] = field(repr=False)
-    expected: dict[str, Array] = field(repr=False)
+    inputs: dict[str, Array]
+    expected: dict[str, Array]
     has_dense: bool
+
+    def _repr_pretty_(self, printer: Any, _: bool) -> None:
+        """Print little for Hypothesis, which warns of long texts."""
+        shapes = {name: array.shape for name, array in self.expected.items()}
+        printer.text(f"Network({self.suffix}, {shapes})")
 
 
 # --- ONNX ----------------------------------------------------------------------------------------
