@@ -20,6 +20,7 @@ from umakit.cli.options import (
     KeepLayoutOption,
     ModelArgument,
     OverlapOption,
+    ParallelOption,
     PlannerOption,
     PoolOption,
     RecordsOption,
@@ -85,6 +86,7 @@ def compile_(
     choose: ChooseOption = "order",
     cpu: CpuOption = "generic",
     scratch_limit: ScratchLimitOption = DEFAULT_SCRATCH_LIMIT,
+    parallel_for: ParallelOption = 0,
     memory_map: MemoryMapOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -105,7 +107,7 @@ def compile_(
 
         options = export_options(
             pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu,
-            scratch_limit,
+            scratch_limit, parallel_for,
         )  # fmt: skip
         found = find_backends(backend)
         own = map(cpu_file, cpu_texts(cpu))

@@ -177,6 +177,15 @@ ScratchLimitOption = Annotated[
         "with more are as for generic. 0: no larger arena than for generic.",
     ),
 ]
+ParallelOption = Annotated[
+    int,
+    typer.Option(
+        "--parallel-for",
+        min=0,
+        help="Maximum number of parts of a layer that a callback of the caller may compute at the "
+        "same time; 0: no function takes one.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -322,6 +331,7 @@ def export_options(
     choose: str = "order",
     cpu: str = "generic",
     scratch_limit: int = DEFAULT_SCRATCH_LIMIT,
+    parallel: int = 0,
 ) -> ExportOptions:
     """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
@@ -348,4 +358,5 @@ def export_options(
         choose=parse_choose(choose),
         cpu=cpu,
         scratch_limit=scratch_limit,
+        parallel=parallel,
     )

@@ -17,6 +17,7 @@ from umakit.codegen.integer_ranges import IntegerRanges
 from umakit.codegen.kernel_statements import scalars
 from umakit.codegen.line_breaks import wrapped, wrapped_call
 from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
+from umakit.codegen.part_source import PrintedParts, RangeOfPart
 from umakit.codegen.signed_sums import with_signed_sums
 from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function
 from umakit.codegen.value_names import ValueNames
@@ -71,6 +72,7 @@ class KernelSource:
         helpers: names of the inline helpers that it uses.
         headers: C headers that it needs.
         wraps: whether arithmetic of it could overflow, as far as ranges show.
+        parts: the ranges of loops that it computes one of in a call; None for all.
     """
 
     parameters: tuple[str, ...]
@@ -79,6 +81,7 @@ class KernelSource:
     helpers: frozenset[str]
     headers: frozenset[str]
     wraps: bool = False
+    parts: PrintedParts | None = None
 
     def definition(self, name: str) -> str:
         """Return the complete C function."""
@@ -130,6 +133,7 @@ def print_kernel(
         frozenset(printer.expressions.helpers),
         frozenset(printer.expressions.headers),
         printer.wraps,
+        None if kernel.parts is None else PrintedParts.of(kernel, kernel.parts),
     )
 
 
@@ -184,10 +188,12 @@ class _StatementPrinter:
         self._last_call: _CheckedCall | None = None
         inputs = [p for number, p in enumerate(kernel.inputs) if number != overwritten]
         wanted = {p: names[n] for n, p in enumerate(kernel.inputs) if n in names}
+        self._range = RangeOfPart.of(kernel.parts, self.expressions.own_name)
         self.parameters = [
             *self._pointers(inputs, "input", "const ", wanted),
             *self._pointers(kernel.outputs, "output"),
             *self._pointers(kernel.scratch, "scratch", names=_scratch_names(kernel)),
+            *([self._range.parameter] if self._range else []),
         ]
         if overwritten is not None:
             self.expressions.alias(kernel.inputs[overwritten].variable, kernel.outputs[0].variable)
@@ -230,11 +236,19 @@ class _StatementPrinter:
         """
         constants = [f"{name} = {value}" for (_, value), name in self.expressions.constants.items()]
         enumerators = [wrapped_call(f"{INDENT}enum {{ ", constants, " };") + "\n"]
-        body = "".join(self.lines)
+        body = "".join([*self.lines, *(self._range.lines if self._range else [])])
         names = [parameter.rsplit(" ", 1)[1] for parameter in self.parameters]
         unused = [f"{INDENT}(void){n};\n" for n in names if not re.search(rf"\b{n}\b", body)]
         status = [f"{INDENT}int32_t {self._status};\n\n"]
-        return [*(enumerators if constants else []), *unused, *(status if self._checks else [])]
+        status = status if self._checks else []
+        part = [f"{INDENT}{line}\n" for line in self._range.lines] if self._range else []
+        return [
+            *(enumerators if constants else []),
+            *unused,
+            *status,
+            *part,
+            *(["\n"] if part else []),
+        ]
 
     def line(self, text: str) -> None:
         """Print a line of C, behind a comment if arithmetic of it could overflow."""
@@ -364,6 +378,8 @@ class _StatementPrinter:
         first = self.expressions.text(statement.min, 11)
         extent = self.expressions.text(statement.extent, 11 if first == "0" else 12)
         limit = extent if first == "0" else f"{first} + {extent}"
+        if self._range is not None and self._range.parts.is_cut(statement):
+            first, limit = self._range.first, self._range.end
         step = 1 if statement.step is None else tvm_api.integer_value(statement.step)
         type_ = c_type(dtype(statement.loop_var))
         with self.expressions.scope():

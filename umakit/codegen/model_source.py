@@ -24,6 +24,7 @@ from umakit.codegen.kernel_comments import kernel_comment
 from umakit.codegen.kernel_source import KernelSource
 from umakit.codegen.listing import constant_comment, table_of_layers, terms, uses_of_constants
 from umakit.codegen.locks import lock_files, locked_backends, locks_view
+from umakit.codegen.part_source import parts_function
 from umakit.codegen.shared_kernels import KernelUse, kernel_name, kernel_use, print_kernels
 from umakit.codegen.statuses import (
     LEAST,
@@ -149,6 +150,7 @@ def common_values(
         "index_checks": _index_checks(program),
         "has_index_checks": program.index_checks,
         "cpu": _cpu_view(program),
+        "most_parts": program.parts,
         "index_out_of_range": INDEX_OUT_OF_RANGE,
         "own_statuses": statuses,
         "least_status": LEAST,
@@ -262,6 +264,7 @@ def generate_code(
         values |= {"stem": f"{prefix}_{choice.suffix}", "guard": chosen_macro(prefix, choice)}
     definitions, symbols = _print_kernels(program, plan, backends, layout is None)
     comments = _kernel_comments(program, plan, backends, symbols)
+    definitions = _with_parts(definitions, symbols, prefix)
     helpers = {name for symbol in symbols.values() for name in symbol.source.helpers}
     headers = {name for symbol in symbols.values() for name in symbol.source.headers}
     functions = tuple(symbols[kernel_use(c, plan)].name if c.kernel else "" for c in program.calls)
@@ -293,6 +296,7 @@ def generate_code(
             terms=terms(functions, *_memories(printer.places, plan)),
             pointers=pointers + (["weights"] if layout else []),
             uses_status=any(step["checked"] for step in steps),
+            has_parts=any(symbol.source.parts for symbol in symbols.values()),
             has_device_status=any(is_simulated(backend) for backend in backends.values()),
         ),
         f"src/{prefix}_workspace.c": render("library/static_workspace.c.j2", **values),
@@ -399,6 +403,19 @@ def _print_kernels(
     return definitions, symbols
 
 
+def _with_parts(
+    definitions: Sequence[str], symbols: Mapping[KernelUse, KernelSymbol], prefix: str
+) -> list[str]:
+    """Return the definitions of kernels with the functions that compute parts of them."""
+    sources = {symbol.name: symbol.source for symbol in symbols.values()}
+    return [
+        text
+        if source.parts is None
+        else text + source.parts.functions(name, prefix, source.parameters)
+        for text, (name, source) in zip(definitions, sources.items(), strict=True)
+    ]
+
+
 def _kernel_comments(
     program: Program,
     plan: MemoryPlan,
@@ -449,9 +466,12 @@ class _StepPrinter:
         names = [name for number, name in enumerate(call.arguments) if number != use.overwritten]
         arguments = ",\n        ".join(self._argument(name) for name in names)
         symbol = self._symbols[use]
+        function, parts = symbol.name, symbol.source.parts
+        if parts is not None:
+            function, arguments = parts_function(function), f"parallel,\n        {arguments}"
         return {
-            "call": f"{symbol.name}(\n        {arguments})",
-            "checked": symbol.source.returns_status,
+            "call": f"{function}(\n        {arguments})",
+            "checked": symbol.source.returns_status or parts is not None,
             "indexed": self._program.kernels[call.kernel].checks_indices,
             "on_cpu": call.target == CPU,
             "comment": comment,

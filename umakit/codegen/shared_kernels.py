@@ -79,7 +79,9 @@ def print_kernels(
     shared: dict[object, tuple[KernelSource, list[KernelUse]]] = {}
     for use in calls:
         source = _printed(program, use, backends, headers, {}, {})
-        shared.setdefault((source.parameters, source.body), (source, []))[1].append(use)
+        shared.setdefault((source.parameters, source.body, source.parts), (source, []))[1].append(
+            use
+        )
     printed = []
     for source, uses in shared.values():
         users = [call for use in uses for call in calls[use]]

@@ -73,6 +73,7 @@ def describe(
             "operators": report.as_json(),
             "notices": list(program.notices),
             "index_checks": program.index_checks,
+            **({"most_parts": program.parts} if program.parts else {}),
             **cpu,
         },
     }
@@ -254,9 +255,16 @@ def _layers(
             ),
             "predicted_cycles": _predicted_cycles(program, call, backends.get(call.target)),
             "identity": identities[step].as_json(),
+            **_parts(program, call),
         }
         for step, (call, function) in enumerate(zip(program.calls, code.functions, strict=True))
     ]
+
+
+def _parts(program: Program, call: KernelCall) -> dict[str, int]:
+    """Return the number of parts of a step if it is computed in several."""
+    parts = program.kernels[call.kernel].parts if call.kernel else None
+    return {} if parts is None else {"parts": parts.count}
 
 
 def program_identities(program: Program, report: OffloadReport) -> list[LayerIdentity]:

@@ -19,6 +19,12 @@ from umakit.memory.pools import MemoryPool
 from umakit.program.overlap import Overlap
 from umakit.text.escaping import shown
 
+MOST_PARTS = 64
+"""Maximum number of parts of a kernel, each of which has its own scratch."""
+
+NAMES_OF_PARALLEL = ("parallel", "run_parallel", "run_parts", "run_layers", "run_locked")
+"""Names of C in a library whose layers are computed in parts."""
+
 
 @dataclass(frozen=True)
 class ExportOptions:
@@ -45,6 +51,8 @@ class ExportOptions:
             several with commas between them, of which a compiler chooses one.
         scratch_limit: how many percent above the live-set bound of a library for any CPU the arena
             may be in one for another CPU; 0 for no more than the arena of the former.
+        parallel: maximum number of parts of a kernel that a callback of the caller may compute at
+            the same time; 0 for a library without a function that takes one.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -60,13 +68,14 @@ class ExportOptions:
     choose: Literal["order", "cycles"] = "order"
     cpu: str = GENERIC
     scratch_limit: int = DEFAULT_SCRATCH_LIMIT
+    parallel: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that do not exist.
 
         Raises:
-            LibraryError: there is no such form of the weights, no such overlap, or no such rule
-                to choose by.
+            LibraryError: there is no such form of the weights, no such overlap, no such rule to
+                choose by, or no such number of parts.
             MemoryPlanError: there is no such planner, a pool is not a `MemoryPool`, or the limit is
                 no percentage.
             InputError: there is no such CPU.
@@ -77,6 +86,7 @@ class ExportOptions:
         check_planner(self.planner)
         self._check_cpus()
         check_scratch_limit(self.scratch_limit)
+        check_parallel(self.parallel)
         for pool in self.pools:
             if not isinstance(pool, MemoryPool):
                 raise MemoryPlanError(
@@ -109,8 +119,29 @@ class ExportOptions:
                 "a memory pool cannot be called 'weights' where the weights are a blob",
                 fix="choose another name for it, or --weights c",
             )
+        if self.parallel and any(pool.name in NAMES_OF_PARALLEL for pool in pools):
+            raise MemoryPlanError(
+                f"a memory pool cannot be called {' or '.join(map(repr, NAMES_OF_PARALLEL))} in a "
+                "library with --parallel-for",
+                fix="choose another name for it",
+            )
         names = [name for pool in pools for name in (pool.name, f"{pool.name}_size")]
+        names += NAMES_OF_PARALLEL if self.parallel else []
         return [*names, "weights"] if self.weights == "blob" else names
+
+
+def check_parallel(parts: int) -> None:
+    """Refuse a number of parts that no library has.
+
+    Raises:
+        LibraryError: it is 1, negative or larger than `MOST_PARTS`.
+    """
+    if parts != 0 and not 2 <= parts <= MOST_PARTS:
+        raise LibraryError(
+            f"{parts} parts of a kernel cannot run at the same time",
+            where="--parallel-for",
+            fix=f"choose 2 to {MOST_PARTS}, or 0 for a library without parts",
+        )
 
 
 def parse_weights(form: str) -> Literal["c", "blob"]:

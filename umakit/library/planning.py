@@ -25,6 +25,7 @@ from umakit.memory.validator import validate_plan
 from umakit.partition.partitioner import Partitioned
 from umakit.program.building import build_program
 from umakit.program.overlap import overlap_with_cpu
+from umakit.program.parallel import in_parts
 from umakit.program.program import Program
 from umakit.program.residency import keep_in_scratchpads
 from umakit.registration.backend import Backend
@@ -87,6 +88,7 @@ def plan_program(
         program = in_own_scratchpads(program, scratchpad_names(used_backends))
         program = overlap_with_cpu(program, by_target, options.overlap)
         check_driver_calls(program.kernels, by_target)
+        program = in_parts(program, options.parallel)
         progress("planning memory")
         if options.keep_in_scratchpads:
             program = keep_in_scratchpads(

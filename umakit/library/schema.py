@@ -216,6 +216,7 @@ class LayerView(Section):
 
     Attributes:
         identity: None in a library that was exported before there were identities.
+        parts: the number of parts in which it is computed.
     """
 
     name: Text
@@ -231,6 +232,7 @@ class LayerView(Section):
     constants_bytes: Count
     predicted_cycles: Count | None = None
     identity: IdentityView | None = None
+    parts: Count = 1
 
 
 class OperatorView(Section):
@@ -357,6 +359,8 @@ class Description(Section):
 
     Attributes:
         cpu: the CPU that kernels are scheduled for; None for any.
+        most_parts: the maximum number of parts of a layer; 0 if the library has no function that
+            takes a callback to compute them.
         suffix: of the section of a CPU, see `CpuSection`; empty in a library for one.
         cpus: in a library for several CPUs those, in the order in which a compiler chooses, with
             the last one as the whole section; empty in a library for one.
@@ -377,6 +381,7 @@ class Description(Section):
     notices: list[Text]
     index_checks: bool = False
     cpu: Cpu | None = None
+    most_parts: Count = 0
     suffix: Annotated[str, Field(pattern=r"^[a-z0-9_]*$", max_length=60)] = ""
     cpus: list[CpuSection] = []
     sources: Sources

@@ -21,6 +21,7 @@ from umakit.lower.driver_calls import (
 from umakit.lower.in_place import in_place_inputs
 from umakit.lower.kernel_facts import Facts
 from umakit.lower.parameters import Parameter
+from umakit.lower.parts import Parts
 from umakit.lower.weight_tiles import WeightTiles
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
@@ -72,6 +73,9 @@ class Kernel:
             computes another one.
         ignored: positions of arguments in `main` that are no inputs, because a call that is C text
             has no use for them.
+        allocating_body: of a kernel for the CPU, the body with allocations of scratch where TIR has
+            them; None for another kernel.
+        parts: the ranges of loops that calls of the C function compute one of; None for all.
     """
 
     name: str
@@ -91,6 +95,8 @@ class Kernel:
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
     ignored: tuple[int, ...] = ()
+    allocating_body: tvm_api.Stmt | None = field(default=None, repr=False)
+    parts: Parts | None = None
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -233,6 +239,7 @@ def make_kernel(
         attributes={} if attributes is None else json.loads(str(attributes)),
         packed=facts.packed,
         has_vectors=facts.register_bytes > 0,
+        allocating_body=function.body if backend is None else None,
     )
 
 

@@ -205,6 +205,8 @@ class Program:
         cpu: the CPU that kernels are scheduled for; None for any.
         quantizations: of intermediate tensors with one scale, by name.
         sources: operators of the model file by name.
+        parts: the maximum number of parts of a kernel that may run at the same time; 0 if the
+            library has no function that takes a callback for that.
     """
 
     name: str
@@ -222,6 +224,7 @@ class Program:
     cpu: Cpu | None = None
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
     sources: Mapping[str, SourceOperator] = field(default_factory=dict)
+    parts: int = 0
 
     def quantization_of(self, tensor: Tensor) -> Quantization | None:
         """Return scale and zero point of a tensor if it has one of each."""

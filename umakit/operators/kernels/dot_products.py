@@ -490,7 +490,7 @@ def _depthwise(
 
     extents = [("image", shape[0]), ("row", vertical.outputs), ("column", horizontal.outputs)]
     allocated = [sums] if copy.inside else [sums, windows]
-    body = sequence(*(tirx.AllocBuffer(each) for each in allocated), loops(extents, at))
+    body = sequence(*(tirx.AllocBuffer(each) for each in allocated), loops(extents, at, 1))
     arrays = [packed.reshape(-1), *layer.constants.arrays()[1:]]
     layout = f"HWO{form.depthwise_group}i" if form.depthwise_group > 1 else "HWO"
     return kernel([data, *buffers, output], body), arrays, layout

@@ -33,6 +33,9 @@ INSIDE = "umakit.positions_are_inside"
 """Attribute of a prim func whose author vouches for its positions: they hold for all values of its
 inputs, but by relations between them that intervals do not show."""
 
+INDEPENDENT = "umakit.independent_turns"
+"""Annotation of a loop whose author declares its turns independent; see `loop`."""
+
 TILE = 64
 """Most accumulators that a kernel keeps at once, in a local array of as many int32."""
 
@@ -115,7 +118,10 @@ def sequence(*statements: tvm_api.Stmt) -> tvm_api.Stmt:
 
 
 def loop(
-    name: str, extent: Extent, body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt]
+    name: str,
+    extent: Extent,
+    body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt],
+    independent: int = 0,
 ) -> tvm_api.Stmt:
     """`for name in range(extent)`; a loop of one turn is its body.
 
@@ -123,20 +129,35 @@ def loop(
         name: name of the variable.
         extent: number of turns.
         body: from the variable to statements.
+        independent: 0 for nothing said. Else turns may run at the same time, each range of them
+            with working memory of its own, whatever the loops around them are at: they write
+            different elements of the output, which no other turn reads, and read no working memory
+            that a turn before has written. The last so many turns may write the same elements, with
+            the same values.
     """
     if isinstance(extent, int) and extent == 1:
         return body(int32(0))
     variable = tirx.Var(name, "int32")
     count = int32(extent)
-    return tirx.For(variable, int32(0), count, tirx.ForKind.SERIAL, body(variable))
+    notes = {INDEPENDENT: int32(independent)} if independent else {}
+    return tirx.For(
+        variable, int32(0), count, tirx.ForKind.SERIAL, body(variable), annotations=notes
+    )
 
 
-def loops(extents: Sequence[tuple[str, Extent]], body: Callable[..., tvm_api.Stmt]) -> tvm_api.Stmt:
-    """Nested loops, the first one outermost."""
+def loops(
+    extents: Sequence[tuple[str, Extent]],
+    body: Callable[..., tvm_api.Stmt],
+    independent: int = 0,
+) -> tvm_api.Stmt:
+    """Nested loops, the first one outermost; see `loop`."""
     if not extents:
         return body()
     (name, extent), *rest = extents
-    return loop(name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner)))
+    return loop(
+        name, extent, lambda v: loops(rest, lambda *inner: body(v, *inner), independent),
+        independent,
+    )  # fmt: skip
 
 
 def add_to(
@@ -223,7 +244,8 @@ def blocks(
 
     Args:
         count: number of channels or positions.
-        body: (first element of a block) -> statements.
+        body: (first element of a block) -> statements, which write no other elements of the output
+            and are independent of other blocks, see `loop`.
         size: size of a block.
         name: name of the loop over blocks in C.
     """
@@ -234,7 +256,7 @@ def blocks(
         first = index * int32(size)
         return body(first if count % size == 0 else tirx.min(first, int32(count - size)))
 
-    return loop(name, -(-count // size), block)
+    return loop(name, -(-count // size), block, independent=2 if count % size else 1)
 
 
 def store_rescaled(
