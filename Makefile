@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-integers bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis
+  bench bench-library bench-cpu bench-cpu-integers bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -24,6 +24,7 @@ help:
 	@echo "                soak-tests: comparisons again, with SOAK_EXAMPLES networks each and"
 	@echo "                SOAK_INFERENCES inputs"
 	@echo "make bench      size, speed and cycles beside lower bounds and other compilers, in build/bench;"
+	@echo "                make bench-parallel: layers in parts, two threads compared with one;"
 	@echo "                make bench-compile: time and memory of compiling alone"
 	@echo "                make bench-m3 BASE=REVISION: size, stack and instructions on the Cortex-M3 beside"
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
@@ -197,6 +198,9 @@ bench-library: $(VENV)/installed-bench
 
 bench-cpu: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cpu.py
+
+bench-parallel: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/parallel.py
 
 # $UMAKIT_MODELS names the folder of the trained networks, which are compared with LiteRT.
 bench-cpu-integers: $(VENV)/installed-bench

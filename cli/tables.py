@@ -127,7 +127,7 @@ def scratch_summary(description: Mapping[str, Any]) -> list[str]:
         return []
     lines = []
     arena, generic = memory["arena_bytes"], scratch["generic_arena_bytes"]
-    if arena > generic:
+    if arena > generic and not description.get("most_parts"):  # whose scratch `generic` lacks
         taking = [each for each in description["layers"] if each["where"] == "cpu"]
         taking.sort(key=lambda each: -each["scratch_bytes"])
         named = [_with_scratch(each) for each in taking[:MOST_SCRATCH] if each["scratch_bytes"]]

@@ -267,6 +267,7 @@ def export_program(
     """
     options = options or ExportOptions()
     planned = plan_program(model, partitioned, backends, options, progress)
+    planned = planning.with_parts(planned, backends, options)
     with naming_file_of(model):
         progress("writing the library")
         relax_text = planned.partitioned.module.script(show_meta=False)
@@ -304,6 +305,7 @@ def _export_for_cpus(
         network = partitioned_for.get(text) or partition_network(model, backends, own, progress)
         planned[text] = plan_program(model, network, backends, own, progress, generic)
         generic = planned[text] if cpu.name == GENERIC else generic
+        planned[text] = planning.with_parts(planned[text], backends, own)
     networks = with_common_pools(
         [
             _network_for(choice, planned[texts[choice.cpu.name]])

@@ -88,7 +88,6 @@ def plan_program(
         program = in_own_scratchpads(program, scratchpad_names(used_backends))
         program = overlap_with_cpu(program, by_target, options.overlap)
         check_driver_calls(program.kernels, by_target)
-        program = in_parts(program, options.parallel)
         progress("planning memory")
         if options.keep_in_scratchpads:
             program = keep_in_scratchpads(
@@ -97,6 +96,30 @@ def plan_program(
         plan = plan_memory(program, pools, options.planner)
         validate_plan(program, plan)
     return PlannedProgram(program, plan, by_target, partitioned)
+
+
+def with_parts(
+    planned: PlannedProgram, backends: Sequence[Backend], options: ExportOptions
+) -> PlannedProgram:
+    """Return a planned program whose kernels are cut into parts, if the options ask for parts.
+
+    Which kernels the program has does not depend on parts: neither do results.
+
+    Args:
+        planned: the program.
+        backends, options: as in `umakit.pipeline.export_program`.
+
+    Raises:
+        MemoryPlanError: a memory pool is too small for the scratch of all parts.
+    """
+    if not options.parallel:
+        return planned
+    used = list(planned.backends.values())
+    pools = memory_pools(used, requested_pools(options.pools, backends, used))
+    program = in_parts(planned.program, options.parallel)
+    plan = plan_memory(program, pools, options.planner)
+    validate_plan(program, plan)
+    return replace(planned, program=program, memory=replace(plan, scratch=planned.memory.scratch))
 
 
 def lower_to_kernels(
