@@ -275,6 +275,19 @@ def test_a_callback_that_fails_ends_the_run(tmp_path: Path) -> None:
     assert said.splitlines() == ["-10 parallel_for did not compute all parts of a layer", "0 -2"]
 
 
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "cpus.md").read_text(encoding="utf-8")
+    (text,) = [each for each in re.findall("```c\n(.*?)```", page, re.S) if "run_parallel(" in each]
+    library = umakit.compile_model(DIGITS, [], tmp_path / "l", options=ExportOptions(parallel=4))
+    host = library.path / "codegen/host"
+    (tmp_path / "main.c").write_text(text, encoding="utf-8")
+    sources = map(str, sorted((host / "src").glob("*.c")))
+    command = ["gcc", "-std=c11", *WARNINGS, "-fopenmp", f"-I{host}/include", "main.c", *sources]
+    subprocess.run([*command, "-lm", "-o", "main"], cwd=tmp_path, check=True)
+    said = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout
+    assert said == "ok\n"
+
+
 def test_metadata_says_which_layers_have_parts(tmp_path: Path) -> None:
     options = ExportOptions(parallel=3)
     library = umakit.compile_model(DIGITS, [], tmp_path / "library", options=options)
