@@ -12,8 +12,8 @@ from umakit.lower.independent_loops import IndependentLoops, LoopProofs
 tirx = tvm_api.tirx
 
 LEAST_WORK = 50_000
-"""Fewest stores and calls of functions of a kernel that is cut: an estimate of what takes some times
-as long as to wake a thread and to wait for it."""
+"""Fewest stores and calls of functions of a kernel that is cut: an estimate of what takes some
+times as long as to wake a thread and to wait for it."""
 
 MACS_OF_A_CALL = 16
 """Multiply-accumulates that take as long as a store, of kernels whose C functions hide them."""
