@@ -28,6 +28,7 @@ from umakit.machine.cpu import cpu_names, find_cpu
 
 DEVICES = {
     "x86-64-v3": "host",
+    "x86-64-v4": "host",
     "x86-64-v4-vnni": "host",
     "cortex-a76": "qemu-aarch64",
     "cortex-m4": "qemu-cortex-m4",
