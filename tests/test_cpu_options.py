@@ -256,6 +256,14 @@ def test_c_of_each_choice_is_clean(compiler: str, cpu: str, several: Path) -> No
     assert refused.returncode and "this C is for x86-64-v3: compile it with" in refused.stderr
 
 
+@needs_vectors
+def test_cmake_compiles_for_the_cpu_without_flags_of_the_user(model: Path, tmp_path: Path) -> None:
+    umakit.compile_model(model, [], tmp_path / "lib", options=ExportOptions(cpu=NATIVE.name))
+    cmake, environment = cmake_builds.program(), cmake_builds.environment(quick=True)
+    for words in (["-S", "lib", "-B", "build"], ["--build", "build"]):
+        subprocess.run([cmake, *words], cwd=tmp_path, env=environment, check=True)
+
+
 def test_cmake_builds_it_without_changes(several: Path, model: Path, tmp_path: Path) -> None:
     cmake, environment = cmake_builds.program(), cmake_builds.environment(quick=True)
     for line in (
