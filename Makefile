@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-integers bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis
+  bench bench-library bench-cpu bench-cpu-integers bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -30,6 +30,8 @@ help:
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
 	@echo "                make bench-cmsis: instructions and code on Cortex-M, compared with CMSIS-NN,"
 	@echo "                which \$$CMSIS_NN names"
+	@echo "                make bench-cpu-costs: costs of CPUs, fitted to what emulators count; WRITE=1 writes"
+	@echo "                them into the descriptions, CPUS=\"cortex-m4 ...\" chooses these"
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
@@ -232,6 +234,9 @@ bench-m3: $(VENV)/installed-test
 # $CMSIS_NN names the headers and libraries of CMSIS-NN, $UMAKIT_MODELS as above.
 bench-cmsis: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cmsis.py
+
+bench-cpu-costs: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/cpu_costs.py $(if $(WRITE),--write) $(CPUS)
 
 # The designs in `rtl` are sources: `uma new` takes them from here.
 backends: install

@@ -87,8 +87,8 @@ class ImageNetwork:
         """The mean of the whole image."""
         return self._pool("AVERAGE_POOL_2D", x, max(x.size), max(x.size))
 
-    def finish(self, x: Image, classes: int) -> bytes:
-        """The file, after a fully connected layer."""
+    def finish(self, x: Image, classes: int, *, softmax: bool = False) -> bytes:
+        """The file, after a fully connected layer, and softmax if that is wanted."""
         inputs = math.prod(x.size) * x.channels
         flat = self._file.tensor([1, inputs], scale=SCALE, zero_point=AFTER_RELU)
         shape = self._file.tensor([2], "int32", data=np.array([1, inputs], np.int32))
@@ -98,6 +98,10 @@ class ImageNetwork:
         self._file.operator(
             "FULLY_CONNECTED", [flat, *constants], [output], "FullyConnectedOptions"
         )
+        if softmax:
+            logits = output
+            output = self._file.tensor([1, classes], scale=1 / 256, zero_point=-128, name="shares")
+            self._file.operator("SOFTMAX", [logits], [output], "SoftmaxOptions", Beta=1.0)
         return self._file.finish([self.input.tensor], [output])
 
     def _layer(

@@ -18,10 +18,11 @@ from umakit.codegen.model_source import GeneratedCode, interface_prefix
 from umakit.codegen.statuses import own_statuses
 from umakit.files.npz import npz_bytes
 from umakit.library.schema import MODEL_LIBRARY_FORMAT_VERSION
+from umakit.lower.executed import executed_operations
 from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.scratch_limit import alive_bytes, scratch_bytes
-from umakit.partition.report import OffloadReport
+from umakit.partition.report import CPU, OffloadReport
 from umakit.program.descriptions import tiles_of
 from umakit.program.lifetimes import tensor_lifetimes
 from umakit.program.live_sets import Lifetime, live_set_bound
@@ -109,6 +110,8 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
         view["computing"] = computing
     if energy is not None:
         view["energy"] = energy.model_dump(exclude_none=True)
+    if backend.configuration.accelerator.clock_mhz is not None:
+        view["clock_mhz"] = backend.configuration.accelerator.clock_mhz
     return view
 
 
@@ -256,6 +259,7 @@ def _layers(
             "predicted_cycles": _predicted_cycles(program, call, backends.get(call.target)),
             "identity": identities[step].as_json(),
             **_parts(program, call),
+            **_cpu_prediction(program, call),
         }
         for step, (call, function) in enumerate(zip(program.calls, code.functions, strict=True))
     ]
@@ -292,3 +296,12 @@ def _predicted_cycles(program: Program, call: KernelCall, backend: Backend | Non
     if backend is None or backend.tiling is None or tiles is None:
         return None
     return prediction_of(backend.tiling, tiles).cycles
+
+
+def _cpu_prediction(program: Program, call: KernelCall) -> dict[str, int | None]:
+    """Return what a step on the CPU takes by the costs of the CPU; nothing without costs."""
+    costs = None if program.cpu is None else program.cpu.costs
+    if costs is None or call.target != CPU or not call.kernel:
+        return {}
+    found = costs.of(executed_operations(program.kernels[call.kernel]))
+    return {"cpu_instructions": found.instructions, "cpu_cycles": found.cycles}

@@ -83,7 +83,7 @@ def plan_program(
         program = build_program(model, lowered, partitioned.report, reserved)
         cpu = find_cpu(options.cpu)
         program = replace(
-            program, index_checks=options.index_checks, cpu=cpu if cpu.flags else None
+            program, index_checks=options.index_checks, cpu=cpu if cpu.is_described else None
         )
         program = in_own_scratchpads(program, scratchpad_names(used_backends))
         program = overlap_with_cpu(program, by_target, options.overlap)

@@ -96,6 +96,7 @@ class BackendView(Section):
         computing: names of its engines that compute, as its simulator reports them; empty if the
             backend describes no machine.
         energy: picojoules of events, of its `accel.toml`; None if that has none.
+        clock_mhz: its clock, of its `accel.toml`; None if that does not say it.
     """
 
     name: Identifier
@@ -103,6 +104,7 @@ class BackendView(Section):
     status_base: int = 0
     computing: list[Text] = []
     energy: EnergySection | None = None
+    clock_mhz: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
 
 
 class PlacedTensor(Section):
@@ -215,8 +217,12 @@ class LayerView(Section):
     """A step of the program.
 
     Attributes:
+        predicted_cycles: of the accelerator's clock, by its cost model; None without one, and on
+            the CPU.
         identity: None in a library that was exported before there were identities.
         parts: the number of parts in which it is computed.
+        cpu_instructions, cpu_cycles: of a step on the CPU, by the costs of its description; None if
+            they are not known.
     """
 
     name: Text
@@ -233,6 +239,8 @@ class LayerView(Section):
     predicted_cycles: Count | None = None
     identity: IdentityView | None = None
     parts: Count = 1
+    cpu_instructions: Count | None = None
+    cpu_cycles: Count | None = None
 
 
 class OperatorView(Section):

@@ -62,11 +62,13 @@ class AcceleratorSection(_Section):
     """Name and description of the accelerator.
 
     `kind = "library"` is a library of C functions for the CPU, which has no array and no device.
+    `clock_mhz` is the frequency of its clock, if it is known, to compare times with the CPU.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     description: str = ""
     kind: Literal["", "library"] = ""
+    clock_mhz: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
 
 
 class ArraySection(_Section):

@@ -10,13 +10,15 @@ import os
 import platform
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from umakit.errors import InputError
+from umakit.machine.cpu_costs import CpuCosts
 
 FOLDER = Path(__file__).with_name("cpus")
 
@@ -58,6 +60,7 @@ class Cpu(BaseModel):
         dot_products: instructions with which integer kernels sum products: `smlad` (Arm DSP),
             `mve` (Arm Helium), `sdot` (Arm dot product), `avx2`, `vnni` (AVX-512), `rvv` (RISC-V
             vectors); empty for none.
+        costs: what operations of kernels cost; None if nothing is known.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,6 +75,7 @@ class Cpu(BaseModel):
     vector_registers: Annotated[int, Field(ge=0, le=64)] = 0
     cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
     dot_products: DotProducts = ""
+    costs: CpuCosts | None = None
 
     @model_validator(mode="after")
     def _vectors(self) -> Cpu:
@@ -90,6 +94,11 @@ class Cpu(BaseModel):
     def is_scheduled_for(self) -> bool:
         """Whether kernels are other ones than those for any CPU."""
         return self.has_vectors or bool(self.dot_products)
+
+    @property
+    def is_described(self) -> bool:
+        """Whether a library says what it is for: other flags than any CPU's, or costs."""
+        return bool(self.flags) or self.costs is not None
 
     @property
     def layout(self) -> str:
@@ -181,7 +190,7 @@ def _native() -> Cpu:
 
 def _read(path: Path, text: str) -> Cpu:
     try:
-        return Cpu.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return Cpu.model_validate(_described(path))
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=text) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -191,3 +200,31 @@ def _read(path: Path, text: str) -> Cpu:
         place = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
         raise InputError(f"{place}: {said}" if place else said, where=text) from None
+    except _NoBase as error:
+        fix = f"choose {', '.join(cpu_names())}"
+        raise InputError(f"base: there is no CPU {error.args[0]!r}", where=text, fix=fix) from None
+
+
+class _NoBase(Exception):
+    """A description names another one that does not exist."""
+
+
+def _described(path: Path) -> dict[str, Any]:
+    """Return what a file describes, with what it does not say from the CPU that it names."""
+    own = tomllib.loads(path.read_text(encoding="utf-8"))
+    base = own.pop("base", None)
+    if base is None:
+        return own
+    if base not in cpu_names():
+        raise _NoBase(base)
+    return _merged(tomllib.loads((FOLDER / f"{base}.toml").read_text(encoding="utf-8")), own)
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two tables as one; of what both say, what the second one says."""
+    found = {**base, **own}
+    for name, value in own.items():
+        before = base.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found[name] = _merged(before, value)
+    return found
