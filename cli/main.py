@@ -27,6 +27,7 @@ from umakit.cli.faults import answered
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
+    CpuOption,
     JsonOption,
     KeepLayoutOption,
     ModelArgument,
@@ -88,6 +89,7 @@ def partition(
     rounding: RoundingOption = None,
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
+    cpu: CpuOption = "generic",
     as_json: JsonOption = False,
 ) -> None:
     """Show what an accelerator takes of a network, and why not the rest."""
@@ -102,7 +104,7 @@ def partition(
             find_backends(backend),
             input_shapes=shapes,
             rounding=rounding,
-            options=ExportOptions(keep_layout=keep_layout, choose=parse_choose(choose)),
+            options=ExportOptions(keep_layout=keep_layout, choose=parse_choose(choose), cpu=cpu),
             progress=tell,
         )
     report = partitioned.report

@@ -64,7 +64,7 @@ def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
         style = "" if row.where == CPU else "bold green"
         macs = f"{row.macs:,}" if row.macs else ""
         said = row.reason
-        if row.decision is not None and not said:
+        if row.decision is not None and said in ("", str(row.decision)):
             first = decided.setdefault(row.decision, row.name)
             said = str(row.decision) if first == row.name else f"as {first}"
         table.add_row(row.operator, row.name, macs, row.where, said, style=style)

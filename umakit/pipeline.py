@@ -145,11 +145,12 @@ def partition_network(
 
     def stage(order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
         return partition(
-            model.module, order, keep_layout=options.keep_layout, costs=costs,
-            cpu=find_cpu(options.cpu),
+            model.module, order, keep_layout=options.keep_layout, costs=costs, cpu=cpu
         )  # fmt: skip
 
-    if options.choose == "order" or len({each.target_name for each in backends}) < 2:
+    cpu = find_cpu(options.cpu)
+    fewest = 2 if cpu.costs is None else 1
+    if options.choose == "order" or len({each.target_name for each in backends}) < fewest:
         return stage(backends)
     given = replace(options, choose="order")
     if options.records is not None:
@@ -157,9 +158,13 @@ def partition_network(
         given = replace(given, records=None, tilings={**options.tilings, **tilings})
 
     def export(partitioned: Partitioned, folder: Path) -> Library:
-        return export_program(model, partitioned, backends, folder, given)
+        chosen = given
+        if partitioned.report.offloaded and cpu.missing_here():
+            # Cycles of accelerators do not depend on the CPU, and the library has to run here.
+            chosen = replace(given, cpu=GENERIC)
+        return export_program(model, partitioned, backends, folder, chosen)
 
-    return choose_by_cycles(backends, stage, export, progress)
+    return choose_by_cycles(backends, stage, export, progress, cpu)
 
 
 def compile_model(
@@ -364,5 +369,5 @@ def plan_program(
         return planning.plan_program(model, network, backends, options, progress, generic_rows)
 
     planned, scratch = within_limit(generic, options.scratch_limit, plan)
-    program = replace(planned.program, cpu=cpu if cpu.flags else None)
+    program = replace(planned.program, cpu=cpu if cpu.is_described else None)
     return replace(planned, program=program, memory=replace(planned.memory, scratch=scratch))

@@ -7,23 +7,30 @@ costs the stage `partition` gives each layer that several could take to one of t
 choice changes besides, transposes where layouts meet, and results that no longer stay in a
 scratchpad, is seen only in a run of the whole, so the combination is run too, and the way with the
 least cost of all that were run is taken. Of equal ones it is the order that the user gave.
+
+If the description of the CPU has costs, one of these ways leaves all layers to the CPU, and its
+steps are candidates for layers as accelerators are; their cycles are predicted.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Protocol
 
 from umakit.choosing.layers import Export, Layers, cycles_of_layers
 from umakit.errors import UmakitError
+from umakit.machine.cpu import Cpu
 from umakit.partition.choice import Key, LayerCosts, TakenLayer
 from umakit.partition.comparison import EACH_LAYER, Comparison, Whole
 from umakit.partition.partitioner import Partitioned
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend
+
+CPU_ONLY = "the CPU alone"
+"""Name of the way in which no accelerator takes anything."""
 
 MOST_PERMUTED = 3
 """Maximum number of accelerators whose orders are all run; of more, each is first once."""
@@ -53,6 +60,7 @@ def choose_by_cycles(
     partition: PartitionStage,
     export: Export,
     progress: Callable[[str], None] = lambda stage: None,
+    cpu: Cpu | None = None,
 ) -> Partitioned:
     """Return the network as it takes the fewest cycles, with the comparison in its report.
 
@@ -61,12 +69,22 @@ def choose_by_cycles(
         partition: the stage `partition`.
         export: compiles a partitioned network.
         progress: callback with a description of each run.
+        cpu: the CPU, which is a candidate if it has costs; None for any.
 
     Raises:
         BackendError: a predicate of a backend failed.
     """
     ways = _in_orders(backends, partition, export, progress)
-    costs = LayerCosts(_first_choices(backends, ways), _on_cpu(ways))
+    steps: tuple[TakenLayer, ...] = ()
+    work = _on_cpu(ways)
+    if cpu is not None and cpu.costs is not None:
+        progress(f"predicting {CPU_ONLY}")
+        alone = _run(CPU_ONLY, (), partition(()), export)
+        steps = alone.layers.on_cpu
+        if all(step.cycles is not None for step in steps if work.keys() & {*step.operators}):
+            ways.append(alone)
+    layers = (*_first_choices(backends, ways), *steps)
+    costs = LayerCosts(layers, _predicted(work, steps), _clocks(backends, cpu))
     each = partition(backends, costs)
     same = next((n for n, way in enumerate(ways) if _alike(way.partitioned, each)), None)
     if same is None:
@@ -136,6 +154,28 @@ def _first_choices(backends: Sequence[Backend], ways: Sequence[_Way]) -> tuple[T
     return tuple(found)
 
 
+def _clocks(backends: Sequence[Backend], cpu: Cpu | None) -> dict[str, float]:
+    """Return the clock of each accelerator and of the CPU in MHz, where it is known."""
+    clocks = {each.target_name: each.configuration.accelerator.clock_mhz for each in backends}
+    clocks[CPU] = None if cpu is None or cpu.costs is None else cpu.costs.clock_mhz
+    return {target: clock for target, clock in clocks.items() if clock is not None}
+
+
+def _cycles_at_one_clock(way: _Way, costs: LayerCosts) -> tuple[int, float]:
+    """Return the known cycles of a way's layers, and the factor for those of the CPU.
+
+    They are cycles of the clock of the first accelerator if that of all of them and of the CPU is
+    known; else clocks count as equal.
+    """
+    targets = {each.target for each in costs.layers}
+    layers = [each for each in way.layers.taken if each.cycles is not None]
+    if not targets <= {*costs.clocks} or CPU not in targets:
+        return sum(each.cycles or 0 for each in layers), 1.0
+    first = next(costs.clocks[each.target] for each in costs.layers)
+    cycles = sum((each.cycles or 0) * first / costs.clocks[each.target] for each in layers)
+    return round(cycles), first / costs.clocks[CPU]
+
+
 def _on_cpu(ways: Sequence[_Way]) -> dict[Key, int]:
     """Return what operators are taken to cost on the CPU, of those that an accelerator takes."""
     costs: dict[Key, int] = {}
@@ -145,6 +185,22 @@ def _on_cpu(ways: Sequence[_Way]) -> dict[Key, int]:
             if key is not None and placement.where != CPU:
                 costs[key] = max(1, placement.macs, math.prod(placement.shape))
     return costs
+
+
+def _predicted(work: Mapping[Key, int], steps: Iterable[TakenLayer]) -> dict[Key, int]:
+    """Return what operators cost on the CPU: as predicted, else as they are taken to cost."""
+    costs = dict(work)
+    for step in steps:
+        known = {key: work[key] for key in step.operators if key in work}
+        if step.cycles is not None and known:
+            costs |= _shares(step.cycles, known)
+    return costs
+
+
+def _shares(cycles: int, work: Mapping[Key, int]) -> dict[Key, int]:
+    """Return the cycles of a step by its operators, as much for each as it has work."""
+    total = sum(work.values())
+    return {key: max(1, round(cycles * each / total)) for key, each in work.items()}
 
 
 def _compared(ways: Sequence[_Way], costs: LayerCosts) -> Comparison:
@@ -177,14 +233,15 @@ def _whole(way: _Way, costs: LayerCosts, unknown: set[Key]) -> Whole:
     rows = zip(way.partitioned.report.placements, way.partitioned.keys, strict=True)
     left = [costs.on_cpu.get(key, 0) for row, key in rows if key is not None and row.where == CPU]
     sources = [layer.source for layer in taken]
+    cycles, factor = _cycles_at_one_clock(way, costs)
     return Whole(
         way.name,
-        sum(layer.cycles or 0 for layer in taken),
+        cycles,
         sources.count("measured"),
         sources.count("predicted"),
         sources.count("unknown"),
-        way.partitioned.transposed,
-        sum(left),
+        round(way.partitioned.transposed * factor),
+        round(sum(left) * factor),
         len(unknown - known),
         way.failed or "",
         way.is_each_layer,

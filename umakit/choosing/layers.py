@@ -28,17 +28,21 @@ class Layers:
 
     Attributes:
         taken: the layers with their cycles.
+        on_cpu: the steps on the CPU with their predicted cycles; empty if its description has no
+            costs.
         not_run: why the library could not be run; empty if it was.
     """
 
     taken: tuple[TakenLayer, ...]
+    on_cpu: tuple[TakenLayer, ...] = ()
     not_run: str = ""
 
 
 def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
     """Compile a network and run it once on this machine, with inputs of zeros.
 
-    Cycles are those that simulators count, else those that cost models predict.
+    Cycles are those that simulators count, else those that cost models predict; those of the CPU
+    are predicted.
 
     Args:
         partitioned: the partitioned network.
@@ -61,7 +65,7 @@ def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
                 profiles = run_library(library.path, inputs, profile=True).layers
             except (BuildError, DeviceError) as error:
                 not_run = error.what
-    taken = []
+    taken, on_cpu = [], []
     described = description["layers"]
     for call, profile, layer in zip(
         program.calls, profiles or repeat(None), described, strict=False
@@ -70,7 +74,10 @@ def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
             counted = None if profile is None else profile.clock_cycles
             found = _known(counted, layer.get("predicted_cycles"))
             taken.append(TakenLayer(call.target, _keys(partitioned, call.rows), *found))
-    return Layers(tuple(taken), not_run)
+        elif "cpu_cycles" in layer:
+            found = _known(None, layer["cpu_cycles"])
+            on_cpu.append(TakenLayer(CPU, _keys(partitioned, call.rows), *found))
+    return Layers(tuple(taken), tuple(on_cpu), not_run)
 
 
 def _known(counted: int | None, predicted: int | None) -> tuple[int | None, Source]:

@@ -6,6 +6,10 @@ cycles for the operators that are in question. Accelerators may fuse different o
 question is a set of operators that no accelerator's layer crosses; an operator of it that an
 accelerator leaves to the CPU costs as many cycles as it has multiply-accumulates, or elements of
 its result if these are more. A cost that is not known never wins over one that is.
+
+The CPU is a candidate too if its description has costs: it keeps a layer that takes fewer cycles on
+it, by prediction, than on every accelerator that could take it. Where the clocks of all candidates
+are known, times are compared; else the clocks count as equal.
 """
 
 from __future__ import annotations
@@ -22,15 +26,18 @@ Source = Literal["measured", "predicted", "unknown", ""]
 
 NOT_COMPARED: Source = ""
 
+CPU = "cpu"
+"""What is called like an accelerator and is none."""
+
 
 @dataclass(frozen=True)
 class TakenLayer:
     """A layer that an accelerator takes where it has the first choice.
 
     Attributes:
-        target: the accelerator.
+        target: the accelerator, or `CPU`.
         operators: what the layer computes.
-        cycles: of the accelerator's clock for one inference; None if they are not known.
+        cycles: of the target's clock for one inference; None if they are not known.
         source: where the cycles come from.
     """
 
@@ -47,10 +54,12 @@ class LayerCosts:
     Attributes:
         layers: the layers that each accelerator takes where it has the first choice.
         on_cpu: cycles that an operator is taken to cost on the CPU.
+        clocks: in MHz by target, of those whose clock is known.
     """
 
     layers: tuple[TakenLayer, ...] = ()
     on_cpu: Mapping[Key, int] = field(default_factory=dict)
+    clocks: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -134,27 +143,85 @@ def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
 
 
 def by_cycles(costs: LayerCosts, order: Sequence[str]) -> dict[Key, Decision]:
-    """Return the decision about each operator that several accelerators could take.
+    """Return the decision about each operator that several accelerators, or the CPU, could take.
 
     Args:
         costs: what is known of the layers.
-        order: accelerators in order of priority, for layers that cost the same.
+        order: accelerators in order of priority, for layers that cost the same; the CPU is last.
     """
     decisions: dict[Key, Decision] = {}
     for question in _questions(costs.layers):
         takers = [target for target in order if any(each.target == target for each in question)]
+        if takers and any(each.target == CPU for each in question):
+            takers.append(CPU)
         if len(takers) < 2:
             continue
         operators = tuple(dict.fromkeys(key for each in question for key in each.operators))
         answers = [_answer(target, question, operators, costs) for target in takers]
-        candidates = tuple(candidate for candidate, _ in answers)
-        known = [(cost, place) for place, (_, cost) in enumerate(answers) if cost is not None]
+        compared, said = _compared(answers, costs.clocks)
+        known = [(cost, place) for place, cost in enumerate(compared) if cost is not None]
         best = min(known, default=(0, 0))
         target = takers[best[1]]
-        decision = Decision(candidates, _said([cost for _, cost in answers]), target)
+        decision = Decision(tuple(each.candidate for each in answers), said, target)
         taken = {key for each in question if each.target == target for key in each.operators}
-        decisions.update(dict.fromkeys(taken, decision))
+        offered = {key for each in question if each.target != CPU for key in each.operators}
+        decisions.update(dict.fromkeys(taken & offered, decision))
     return decisions
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a candidate would cost.
+
+    Attributes:
+        candidate: the accelerator, or the CPU.
+        left: cycles of the CPU for what it would not take.
+    """
+
+    candidate: Candidate
+    left: int
+
+    @property
+    def cost(self) -> int | None:
+        """Its cycles and those of what it leaves to the CPU, clocks taken as equal."""
+        cycles = self.candidate.cycles
+        return None if cycles is None else cycles + self.left
+
+    def time(self, clocks: Mapping[str, float]) -> float | None:
+        """Return its microseconds and those of what it leaves to the CPU.
+
+        Args:
+            clocks: in MHz by target.
+        """
+        cycles = self.candidate.cycles
+        if cycles is None:
+            return None
+        return cycles / clocks[self.candidate.target] + self.left / clocks[CPU]
+
+
+def _compared(
+    answers: Sequence[_Answer], clocks: Mapping[str, float]
+) -> tuple[list[float | None], str]:
+    """Return the costs that are compared, those that are not None, and the rule as a clause.
+
+    Args:
+        answers: of accelerators, and of the CPU behind them if it could take the layer too.
+        clocks: in MHz by target.
+    """
+    costs, targets = [each.cost for each in answers], [each.candidate.target for each in answers]
+    if targets[-1] != CPU:
+        return list(costs), _said(costs)
+    *accelerators, own = costs
+    if own is None:
+        return list(costs), f"{_said(accelerators)}; unknown for the CPU"
+    if None in accelerators:  # the CPU has to be better than every one of them
+        return [*accelerators, None], f"{_said(accelerators)}; not compared with the CPU"
+    if not all(target in clocks for target in targets):
+        return list(costs), f"{_said(costs)}, clocks taken as equal"
+    times = [each.time(clocks) for each in answers]
+    equal = ", by order of equal ones" if times.count(min(filter(None, times))) > 1 else ""
+    rates = ", ".join(f"{clocks[target]:g}" for target in targets)
+    return times, f"least time at {rates} MHz{equal}"
 
 
 def _said(costs: Sequence[int | None]) -> str:
@@ -171,19 +238,19 @@ def _said(costs: Sequence[int | None]) -> str:
 
 def _answer(
     target: str, question: Sequence[TakenLayer], operators: Sequence[Key], costs: LayerCosts
-) -> tuple[Candidate, int | None]:
-    """Return an accelerator as a candidate, and its cost with that of what it leaves to the CPU."""
+) -> _Answer:
+    """Return an accelerator, or the CPU, as a candidate, and the cost of what it leaves."""
     own = [each for each in question if each.target == target]
     taken = {key for each in own for key in each.operators}
     left = [key for key in operators if key not in taken]
     known = [each.cycles for each in own if each.cycles is not None]
     names = tuple(dict.fromkeys(name for name, _ in left))
     if len(known) < len(own):
-        return Candidate(target, None, "unknown", names), None
+        return _Answer(Candidate(target, None, "unknown", names), 0)
     sources = {each.source for each in own}
     source: Source = "measured" if sources == {"measured"} else "predicted"
-    cost = sum(known) + sum(costs.on_cpu.get(key, 1) for key in left)
-    return Candidate(target, sum(known), source, names), cost
+    cost = sum(costs.on_cpu.get(key, 1) for key in left)
+    return _Answer(Candidate(target, sum(known), source, names), cost)
 
 
 def _questions(layers: Iterable[TakenLayer]) -> list[list[TakenLayer]]:

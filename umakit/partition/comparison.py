@@ -15,11 +15,13 @@ class Whole:
 
     Attributes:
         name: how layers were given to accelerators, such as `order strawberry, chocolate`.
-        cycles: sum of the known cycles of layers on accelerators.
+        cycles: sum of the known cycles of layers on accelerators, of the first one's clock where
+            all clocks are known and the CPU is a candidate, else clocks count as equal.
         measured, predicted, unknown: numbers of layers by where their cycles come from.
         transposed: elements that transposes move which the model has not; 1 cycle each.
         on_cpu: cycles that operators are taken to cost on the CPU which an accelerator could take:
-            multiply-accumulates, or elements of the result if these are more.
+            as predicted if the CPU has costs, else multiply-accumulates, or elements of the result
+            if these are more.
         uncounted: operators without known cycles of those that have none in any way.
         failed: why it could not be compiled; empty if it could.
         is_each_layer: whether each layer went to the accelerator with the fewest cycles for it.

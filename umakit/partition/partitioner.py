@@ -71,8 +71,8 @@ def partition(
         module: a Relax module with a function `main`.
         backends: backends in order of priority.
         keep_layout: whether no region gets another layout, as `layouts.choose` describes.
-        costs: cycles of layers; each layer that several backends could take goes to the one with
-            the fewest. None for the first one in order.
+        costs: cycles of layers; each layer that several backends, or the CPU, could take goes to
+            the one with the fewest. None for the first one in order.
         cpu: the CPU that computes what no accelerator takes; None for any.
 
     Raises:
@@ -132,7 +132,7 @@ def _partitioned(
     placements = tuple(fitted.noted(_final_placements(operators, where, refusals)))
     decisions = _decided_by_order(module, backends, provenance) | decisions
     report = OffloadReport(
-        tuple(replace(each, decision=decisions.get(n)) for n, each in enumerate(placements))
+        tuple(_decided(each, decisions.get(n)) for n, each in enumerate(placements))
     )
     return Partitioned(
         _finish(fused, backends),
@@ -145,6 +145,13 @@ def _partitioned(
             for row, size in fitted.transposed.items()
         ),
     )
+
+
+def _decided(placement: OperatorPlacement, decision: Decision | None) -> OperatorPlacement:
+    """Return a row with its decision, which is the reason why it stays on a CPU that won."""
+    kept = decision is not None and decision.target == CPU == placement.where
+    reason = str(decision) if kept else placement.reason
+    return replace(placement, decision=decision, reason=reason)
 
 
 def _decided_by_order(

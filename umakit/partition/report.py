@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from umakit.partition.choice import CPU as CPU
 from umakit.partition.choice import Decision
 from umakit.partition.comparison import Comparison
-
-CPU = "cpu"
 
 CONVERSIONS = ("quantize", "dequantize")
 """Operators in Relax that convert between integers and real numbers."""
