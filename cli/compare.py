@@ -112,12 +112,16 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
     compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout")
     running = ("inputs", "seed", "cpu_clock", "size")
     given = {name: f"--{name.replace('_', '-')}" for name in (*compiling, *running)}
-    files = (_path(options, "inputs"), _path(options, "records"), *checks.read)
+    from umakit.machine.cpu import GENERIC, cpu_file
+
+    cpu = options["cpu"]
+    files = (_path(options, "inputs"), _path(options, "records"), cpu_file(cpu), *checks.read)
     return Sides(
         _path(options, "model"),
         names,
         options["backend"],
-        {given[name]: options[name] for name in compiling} | {"--choose": choose != "order"},
+        {given[name]: options[name] for name in compiling}
+        | {"--choose": choose != "order", "--cpu": cpu != GENERIC},
         {given[name]: options[name] for name in running},
         [file for file in files if file is not None],
     )
@@ -146,6 +150,7 @@ def _how(
                 records=records,
                 keep_layout=options["keep_layout"],
                 choose=parse_choose(options["choose"]),
+                cpu=options["cpu"],
             )
         return Measuring(
             backends=backends or [],

@@ -42,11 +42,14 @@ def print_owners(accounting: Accounting) -> None:
 def profile_table(accounting: Accounting, host: Host = ()) -> Table:
     """Return a table of multiply-accumulates, cycles and host times of each layer and step."""
     measured = _host_column(host)
-    names = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else [])]
+    predicts = any(row.predicted_instructions is not None for row in accounting.rows)
+    predicted = ["predicted instructions"] if predicts else []
+    names = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else []), *predicted]
     table = new_table("layer", "where", *names, right=names)
     for number, row in enumerate(shown_rows(accounting)):
         own = _host_cells(host[number : number + 1], measured)
-        cycles = cycles_text(row) if accounting.layers else ""
+        own += [_known(row.predicted_instructions)] if predicts else []
+        cycles = cycles_text(row) if accounting.layers or row.cycles is not None else ""
         table.add_row(row.name, row.where, _count(row.macs), cycles, _rate(row), *own)
     table.add_section()
     table.add_row(
@@ -56,9 +59,20 @@ def profile_table(accounting: Accounting, host: Host = ()) -> Table:
         total_cycles_text(accounting),
         "",  # work of the CPU over cycles of the accelerator
         *_host_cells(host, measured),
+        *([_all_predicted(accounting)] if predicts else []),
         style="bold",
     )
     return table
+
+
+def _known(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _all_predicted(accounting: Accounting) -> str:
+    """Return the predicted instructions of all steps on the CPU; empty if one is unknown."""
+    found = [row.predicted_instructions for row in accounting.cpu_steps]
+    return "" if None in found else f"{sum(each or 0 for each in found):,}"
 
 
 def _count(value: int) -> str:

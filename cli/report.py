@@ -28,6 +28,7 @@ from umakit.cli.options import (
     BackendOption,
     ChooseOption,
     CpuClockOption,
+    CpuOption,
     ForceOption,
     InferencesOption,
     JsonOption,
@@ -106,6 +107,7 @@ def report(
     records: RecordsOption = None,
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
+    cpu: CpuOption = "generic",
     trace: TraceOption = None,
     cpu_clock: CpuClockOption = None,
     compare: CompareOption = None,
@@ -135,6 +137,7 @@ def report(
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.library.options import parse_choose
+        from umakit.machine.cpu import cpu_file
         from umakit.pipeline import ExportOptions
         from umakit.registration.inputs import input_files
         from umakit.tools.page import make_page
@@ -142,7 +145,9 @@ def report(
         from umakit.tools.trace.reported import trace_of_report
 
         found = find_backends(backend)
-        read = input_files(inputs, records, *checks.read, backends=found, model=model_files(model))
+        read = input_files(
+            inputs, records, cpu_file(cpu), *checks.read, backends=found, model=model_files(model)
+        )
         check_written(write_budget, read, force)
         if destination is not None:
             check_file(destination, PAGE, read, force=force)
@@ -164,7 +169,7 @@ def report(
             input_shapes=shapes,
             rounding=rounding,
             options=ExportOptions(
-                records=records, keep_layout=keep_layout, choose=parse_choose(choose)
+                records=records, keep_layout=keep_layout, choose=parse_choose(choose), cpu=cpu
             ),
             cpu_clock=cpu_clock,
             progress=tell,

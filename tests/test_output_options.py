@@ -32,7 +32,7 @@ DECIDED: dict[str, dict[str, str]] = {
          "scratchpad", "simulator", "registers", "update"), NEITHER,
     ),
     "backends": {},
-    "partition": {**MODEL, **CHOICE},
+    "partition": {**MODEL, **CHOICE, "cpu": READ},
     "compile": {
         **MODEL, **CHOICE, "output": WRITTEN, "memory_map": WRITTEN, "records": READ,
         "cpu": READ, "name": NEITHER,
@@ -55,6 +55,7 @@ DECIDED: dict[str, dict[str, str]] = {
     "report": {
         **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
         "compare": NEITHER, "fail_if": NEITHER, "budget": NEITHER, "write_budget": WRITTEN,
+        "cpu": READ,
     },
     # Records that exist are read as well, as those of tune are.
     "sim": {

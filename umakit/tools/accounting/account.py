@@ -11,6 +11,7 @@ from umakit.devices.run import LayerProfile, RunResult
 from umakit.errors import InputError
 from umakit.library.identities import cpu_step_kind, identities_of
 from umakit.text.identities import LayerIdentity
+from umakit.tools.accounting.cpu_cycles import CpuCycles
 from umakit.tools.accounting.owners import Accounting, Parts, Row
 from umakit.tools.accounting.waits import KIT_COMPUTING, waits_of
 
@@ -29,8 +30,8 @@ def account(
         description: section `umakit` of the library's `metadata.json`.
         result: a run of it with a profile; with commands, waits are told by engines.
         cpu_clock: cycles a second of a CPU that takes as long as the host took, on the clock of the
-            accelerators; steps on the CPU are then their host time times this. None: they are
-            unknown.
+            accelerators; steps on the CPU are then their host time times this. None: they are what
+            the costs of the library's CPU say, and unknown without costs.
         designs: names of the backends whose RTL answered in place of their simulators.
 
     Raises:
@@ -44,20 +45,27 @@ def account(
                          fix="leave the clock of the CPU out, or run on host")  # fmt: skip
     machines, sizes = _machines(description, designs), _tensor_sizes(description)
     layers = zip(description["layers"], result.layers, identities_of(description), strict=True)
-    rows = []
+    rows, costs = [], CpuCycles.of(description)
     for layer, profile, identity in layers:
         row = _row(layer, profile, identity, _parts(profile, machines))
         if row.owner == "cpu step":
             read, written = _step_bytes(layer, sizes)
+            cycles, source = costs.cycles(layer, profile)
+            if cpu_clock is not None:
+                cycles, source = _scaled(profile, cpu_clock), "scaled"
             row = replace(
                 row,
                 kind=cpu_step_kind(layer, description["operators"]),
-                cpu_cycles=_scaled(profile, cpu_clock),
+                cpu_cycles=cycles,
+                cpu_source="unknown" if cycles is None else source,
+                predicted_instructions=layer.get("cpu_instructions"),
                 read_bytes=read,
                 written_bytes=written,
             )
         rows.append(row)
-    return _with_total(rows, result, cpu_clock)
+    found = _with_total(rows, result, cpu_clock)
+    predicted = {"counted", "predicted"} & {*found.cpu_sources}
+    return replace(found, clocks=costs.clocks) if predicted and found.layers else found
 
 
 def _row(

@@ -80,10 +80,10 @@ def shown_rows(accounting: Accounting) -> list[Row]:
 
 
 def cycles_text(row: Row) -> str:
-    """Return the cycles of a row as text; scaled ones say so."""
+    """Return the cycles of a row as text; those of the CPU say where they come from."""
     if row.cycles is None:
         return UNKNOWN
-    return f"{row.cycles:,} scaled" if row.source == "scaled" else f"{row.cycles:,}"
+    return f"{row.cycles:,} {row.source}" if row.owner == "cpu step" else f"{row.cycles:,}"
 
 
 def total_cycles_text(accounting: Accounting) -> str:

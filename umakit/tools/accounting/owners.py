@@ -15,8 +15,16 @@ Owner = Literal["layer", "cpu step", "between layers"]
 """What cycles belong to: a layer on an accelerator, a step on the CPU, or the run function, which
 calls one after the other."""
 
-Source = Literal["measured", "scaled", "unknown"]
-"""Where cycles come from: a simulator's clock, host time times `--cpu-clock`, or nowhere."""
+Source = Literal["measured", "scaled", "counted", "predicted", "unknown"]
+"""Where cycles come from: a simulator's clock, host time times `--cpu-clock`, instructions that an
+emulator counted times the cycles of one in the CPU's description, the costs in it, or nowhere."""
+
+CPU_SOURCES: Mapping[Source, str] = {
+    "scaled": "scaled from host time at {:,.0f} Hz",
+    "counted": "of counted instructions",
+    "predicted": "predicted",
+}
+"""What totals say of the cycles of steps on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +103,10 @@ class Row:
         clock_cycles: cycles of the accelerators' clocks that passed in it, the sum of `parts`; on
             the CPU those that passed meanwhile, mostly 0.
         parts: these cycles by the state of the engines.
-        cpu_cycles: of a step on the CPU, its host time times `--cpu-clock`, without
-            `clock_cycles`; None without that option.
+        cpu_cycles: of a step on the CPU, without `clock_cycles`: its host time times `--cpu-clock`,
+            else its counted instructions times the cycles of one, else as the costs of the CPU's
+            description predict; None without any of them.
+        cpu_source: where `cpu_cycles` come from.
         register_reads, register_writes: accesses of the driver to registers, also while engines
             are at work.
         moved_bytes: bytes that the accelerator moved over the bus.
@@ -104,6 +114,7 @@ class Row:
             constants among them, and writes; else None.
         seconds: host time of a step on the CPU.
         instructions: of an emulated CPU, in a step on it.
+        predicted_instructions: of a step on the CPU, by the costs of its description.
     """
 
     owner: Owner
@@ -115,6 +126,7 @@ class Row:
     clock_cycles: int | None
     parts: Parts | None
     cpu_cycles: int | None = None
+    cpu_source: Source = "unknown"
     register_reads: int | None = None
     register_writes: int | None = None
     moved_bytes: int | None = None
@@ -122,10 +134,11 @@ class Row:
     written_bytes: int | None = None
     seconds: float | None = None
     instructions: int | None = None
+    predicted_instructions: int | None = None
 
     @property
     def cycles(self) -> int | None:
-        """All cycles that belong to it; None for a step on the CPU that is not scaled."""
+        """All cycles that belong to it; None for a step on the CPU whose cycles are not known."""
         if self.owner == "cpu step":
             return None if self.cpu_cycles is None else self.cpu_cycles + (self.clock_cycles or 0)
         return self.clock_cycles
@@ -135,7 +148,7 @@ class Row:
         """Where its cycles come from."""
         if self.cycles is None:
             return "unknown"
-        return "scaled" if self.owner == "cpu step" else "measured"
+        return self.cpu_source if self.owner == "cpu step" else "measured"
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name."""
@@ -151,6 +164,7 @@ class Row:
             "clock_cycles": self.clock_cycles,
             "parts": None if self.parts is None else self.parts.as_json(),
             "cpu_cycles": self.cpu_cycles,
+            "cpu_source": self.cpu_source if self.owner == "cpu step" else None,
             "register_reads": self.register_reads,
             "register_writes": self.register_writes,
             "moved_bytes": self.moved_bytes,
@@ -158,6 +172,7 @@ class Row:
             "written_bytes": self.written_bytes,
             "seconds": self.seconds,
             "instructions": self.instructions,
+            "predicted_instructions": self.predicted_instructions,
         }
 
 
@@ -173,6 +188,8 @@ class Accounting:
             of an older version does not say it, that sum. None if nothing was measured.
         is_whole: whether `clock_cycles` was measured from begin to end.
         cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
+        clocks: how the CPU's cycles became those of the accelerators' clock, as a clause; empty
+            where there are none, or they are scaled.
     """
 
     rows: tuple[Row, ...]
@@ -180,6 +197,7 @@ class Accounting:
     clock_cycles: int | None
     is_whole: bool
     cpu_clock: float | None = None
+    clocks: str = ""
 
     @property
     def layers(self) -> tuple[Row, ...]:
@@ -199,9 +217,14 @@ class Accounting:
 
     @property
     def cpu_cycles(self) -> int | None:
-        """The scaled cycles of all steps on the CPU; None if they are not known."""
+        """The cycles of all steps on the CPU; None if they are not known."""
         cycles = [row.cpu_cycles for row in self.cpu_steps]
         return None if None in cycles else sum(each or 0 for each in cycles)
+
+    @property
+    def cpu_sources(self) -> tuple[Source, ...]:
+        """Where the cycles of the steps on the CPU come from, each source once."""
+        return tuple(dict.fromkeys(row.cpu_source for row in self.cpu_steps))
 
     @property
     def unknown_layers(self) -> int:
@@ -254,12 +277,17 @@ class Accounting:
         text = f"total: {known} ({said})"
         if not steps:
             return text
-        if self.cpu_cycles is None or self.cpu_clock is None:
+        if self.cpu_cycles is None:
             return f"{text} + {_counted(steps, 'CPU step')}, unknown"
         whole = "" if self.cycles is None else f"; {self.cycles:,} cycles in all"
-        scaled = f"scaled from host time at {self.cpu_clock:,.0f} Hz"
-        own = f"{self.cpu_cycles:,} of {_counted(steps, 'CPU step')}, {scaled}"
+        own = f"{self.cpu_cycles:,} of {_counted(steps, 'CPU step')}, {self._cpu_text}"
         return f"{text} + {own}{whole}"
+
+    @property
+    def _cpu_text(self) -> str:
+        """Where the cycles of the steps on the CPU come from, as a clause."""
+        said = [CPU_SOURCES[each].format(self.cpu_clock or 0) for each in self.cpu_sources]
+        return ", ".join([" and ".join(said), *([self.clocks] if self.clocks else [])])
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name."""
@@ -271,6 +299,8 @@ class Accounting:
             "cpu_steps": len(self.cpu_steps),
             "cpu_clock_hz": self.cpu_clock,
             "cpu_cycles": self.cpu_cycles,
+            "cpu_sources": list(self.cpu_sources),
+            "clocks": self.clocks,
             "cycles": self.cycles,
             "by_accelerator": self.by_accelerator,
             "headline": self.headline,

@@ -161,7 +161,7 @@ FIGURES: tuple[Figure, ...] = (
     MEASURED,
     PREDICTED,
     Figure("all cycles", "cycles", lambda report: report.accounting.cycles, UNSCALED,
-           same=lambda report: report.accounting.cpu_clock_hz),
+           same=lambda report: (report.accounting.cpu_clock_hz, report.accounting.cpu_sources)),
     _part("computing", lambda parts: parts.computing),
     _part("waits", lambda parts: sum(parts.waits.values())),
     _part("registers", lambda parts: parts.registers),

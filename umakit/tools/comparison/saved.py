@@ -117,6 +117,7 @@ class Accounting:
     cpu_clock_hz: float | None
     cycles: Count | None
     parts: Parts | None
+    cpu_sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

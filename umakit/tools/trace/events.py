@@ -109,7 +109,10 @@ class _Writer:
                 "ph": "C", "name": f"{name} in use", "pid": self._number, "ts": now,
                 "args": {"bytes": used[index]},
             }  # fmt: skip
-        if layer.on_cpu:
+        if layer.on_cpu and layer.cycles is not None:
+            step = Slice(CPU_TRACK, layer.name, 0, layer.cycles, layer.args)
+            yield self._complete(step, now)
+        elif layer.on_cpu:
             in_use = {f"{name}_bytes": each[index] for name, each in self._memory.items()}
             yield {
                 "ph": "i", "s": "t", "name": layer.name, "cat": CPU_TRACK, "pid": self._number,

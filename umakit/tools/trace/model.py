@@ -42,7 +42,8 @@ class TracedLayer:
         number: number of the step in execution order, from 1.
         name: its name, see `layer_name`.
         where: `cpu` or the name of a backend.
-        cycles: how long it takes; None if that is not known, and for steps on the CPU.
+        cycles: how long it takes; None if that is not known, and for steps on the CPU in what was
+            simulated.
         args: figures of it.
         slices: what engines, queues and the driver do in it, in any order; can be used once.
         left_out: number of commands that were not recorded.

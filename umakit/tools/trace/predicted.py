@@ -17,6 +17,7 @@ from umakit.machine.planner import prediction_of
 from umakit.machine.stalls import NEVER, Schedule, awaited_commands
 from umakit.machine.tiles import Tiles
 from umakit.program.program import KernelCall, Program
+from umakit.tools.accounting.cpu_cycles import CpuCycles
 from umakit.tools.trace.model import Arguments, Process, Slice, TracedLayer, layer_name
 from umakit.tools.trace.simulated import command_slices
 
@@ -42,6 +43,7 @@ class Plans:
             raise ValueError("the library was read, not compiled")
         description = library.metadata["umakit"]
         self._layers: Sequence[Mapping[str, Any]] = description["layers"]
+        self._cpu = CpuCycles.of(description)
         places = _places(description["memory"])
         self._plans = [
             _plan(call, library.program, planners, places) for call in library.program.calls
@@ -52,7 +54,7 @@ class Plans:
         return Process(
             "Predicted",
             tuple(
-                _predicted(index, said, plan)
+                _predicted(index, said, plan, self._cpu)
                 for index, (said, plan) in enumerate(zip(self._layers, self._plans, strict=True))
             ),
         )
@@ -157,14 +159,19 @@ def _plan(
     return _Plan(call.target, planner, tiles, prediction_of(planner, tiles), named)
 
 
-def _predicted(index: int, said: Mapping[str, Any], plan: _Plan | None) -> TracedLayer:
+def _predicted(
+    index: int, said: Mapping[str, Any], plan: _Plan | None, cpu: CpuCycles
+) -> TracedLayer:
     args: dict[str, Any] = {"layer": index + 1, "where": said["where"], "macs": said["macs"]}
     if said.get("identity"):
         args["identity"] = said["identity"]
     name, number = layer_name(said["name"]), index + 1
     if said["where"] == "cpu" or plan is None:
-        cycles = None if said["where"] == "cpu" else said.get("predicted_cycles")
+        on_cpu = said["where"] == "cpu"
+        cycles = cpu.predicted(said) if on_cpu else said.get("predicted_cycles")
         args["predicted_cycles"] = cycles
+        if on_cpu and cycles is not None:
+            args |= {"predicted_instructions": said.get("cpu_instructions"), "clocks": cpu.clocks}
         return TracedLayer(number, name, said["where"], cycles, args, iter(()))
     cycles = plan.prediction.cycles
     args |= {"predicted_cycles": cycles, "bound_cycles": plan.prediction.bound.cycles}

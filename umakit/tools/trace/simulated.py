@@ -8,6 +8,7 @@ from typing import Any
 
 from umakit.devices.run import CommandTimes, LayerProfile, RunResult
 from umakit.errors import InputError
+from umakit.tools.accounting.cpu_cycles import CpuCycles
 from umakit.tools.trace.memory import memory_use
 from umakit.tools.trace.model import Arguments, Process, Slice, Trace, TracedLayer, layer_name
 
@@ -76,13 +77,15 @@ def trace_of_run(
 def _process(
     name: str, description: Mapping[str, Any], profiles: Sequence[LayerProfile], details: Details
 ) -> Process:
-    layers = []
+    layers, cpu = [], CpuCycles.of(description)
     for index, (said, profile) in enumerate(zip(description["layers"], profiles, strict=True)):
         figures: dict[str, Any] = {"layer": index + 1, "where": profile.where}
         if said.get("identity"):
             figures["identity"] = said["identity"]
         if profile.where == "cpu":
             figures["host_seconds"] = profile.seconds
+            if said.get("cpu_cycles") is not None:
+                figures["predicted_cycles"] = cpu.predicted(said)
             cycles = None
         else:
             figures |= {each: getattr(profile, each) for each in COUNTERS}
