@@ -360,7 +360,11 @@ def plan_program(
         return planning.plan_program(model, partitioned, backends, options, progress)
     if generic is None:
         for_any = replace(options, cpu=GENERIC)
-        network = partition_network(model, backends, for_any, progress)
+        network = partitioned
+        if (
+            options.choose == "order" or cpu.costs is None
+        ):  # else layers that the CPU won would move
+            network = partition_network(model, backends, for_any, progress)
         generic = planning.plan_program(model, network, backends, for_any, progress)
     in_layout_of_model = generic.partitioned
 
