@@ -46,14 +46,18 @@ SUM_BYTES = 4 * CHANNELS * max(COLUMNS)
 
 
 def schedule_channel_tiles(
-    function: tvm_api.PrimFunc, constants: Collection[int]
+    function: tvm_api.PrimFunc, constants: Collection[int], registers: int = 0
 ) -> tvm_api.PrimFunc | None:
     """Schedule a prim func of fused operators for any CPU; None if there is no rule for it.
 
     Args:
         function: the prim func.
         constants: parameters that are constants in all calls.
+        registers: number of float registers of a CPU without vectors; 0 if unknown. Where they do
+            not hold a tile's sums, sums in memory cost more than the tile saves.
     """
+    if 0 < registers <= CHANNELS * min(COLUMNS):
+        return None
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
         return None  # written as loops, not as blocks

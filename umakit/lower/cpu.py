@@ -135,7 +135,8 @@ def _schedule(
             if cpu is not None and cpu.has_vectors and not is_generic:
                 function = schedule_with_vectors(function, cpu, constant)
             else:
-                tiled = schedule_channel_tiles(function, constant)
+                registers = cpu.float_registers if cpu is not None else 0
+                tiled = schedule_channel_tiles(function, constant, registers)
                 function = schedule_for_cpu(function) if tiled is None else tiled
             scheduled.update_func(variable, function)
     return scheduled

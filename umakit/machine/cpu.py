@@ -56,6 +56,8 @@ class Cpu(BaseModel):
         macros: macros that they then define, which the C checks.
         vector_bytes: width of vector registers in bytes; 0 for none.
         vector_registers: their number.
+        float_registers: number of registers of one float32 each, where they are known to be too few
+            for tiles of sums that suit vectors; 0 otherwise.
         cache_bytes: size of the second cache, or of the only one, in bytes; 0 for none.
         dot_products: instructions with which integer kernels sum products: `smlad` (Arm DSP),
             `mve` (Arm Helium), `sdot` (Arm dot product), `avx2`, `vnni` (AVX-512), `rvv` (RISC-V
@@ -73,6 +75,7 @@ class Cpu(BaseModel):
     macros: tuple[Macro, ...] = ()
     vector_bytes: Annotated[int, Field(ge=0, le=256, multiple_of=4)] = 0
     vector_registers: Annotated[int, Field(ge=0, le=64)] = 0
+    float_registers: Annotated[int, Field(ge=0, le=64)] = 0
     cache_bytes: Annotated[int, Field(ge=0, le=2**40)] = 0
     dot_products: DotProducts = ""
     costs: CpuCosts | None = None
