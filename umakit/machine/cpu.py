@@ -202,6 +202,8 @@ def _read(path: Path, text: str) -> Cpu:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            said = "there is no such key"
         raise InputError(f"{place}: {said}" if place else said, where=text) from None
     except _NoBase as error:
         fix = f"choose {', '.join(cpu_names())}"

@@ -3,7 +3,9 @@
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR riscv64)
 set(CMAKE_C_COMPILER clang-16)
-set(CMAKE_C_FLAGS_INIT "--target=riscv64-linux-gnu -march=rv64gc -mabi=lp64d -ffp-contract=off")
+set(architecture
+  "--target=riscv64-linux-gnu -march=rv64gc -mabi=lp64d -mllvm -vectorize-loops=0 -mllvm -vectorize-slp=0")
+set(CMAKE_C_FLAGS_INIT "${architecture} -ffp-contract=off")
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-static")
 set(CMAKE_CROSSCOMPILING_EMULATOR "qemu-riscv64;-cpu;rv64,v=true,vext_spec=v1.0")
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
