@@ -24,6 +24,7 @@ from umakit.cli.main import run_command
 import umakit.pipeline
 from umakit import PassPhase, compile_model, tvm_api
 from umakit.errors import InputError
+from umakit.library import planning
 from umakit.patterns import Weighted
 from umakit.tools.diff import diff_model
 from umakit.tools.diff.nodes import island_nodes
@@ -136,7 +137,7 @@ def test_an_array_that_is_prepared_wrongly(
 
 def overlapping_plan(monkeypatch: pytest.MonkeyPatch, pick: Callable[[Any], Any]) -> None:
     """The first plan, which is the library's, puts a tensor where another one is still needed."""
-    original, calls = umakit.pipeline.plan_memory, [0]
+    original, calls = planning.plan_memory, [0]
 
     def plan_memory(program: Any, pools: Any, planner: str) -> Any:
         plan = original(program, pools, planner)
@@ -148,8 +149,8 @@ def overlapping_plan(monkeypatch: pytest.MonkeyPatch, pick: Callable[[Any], Any]
         moved = {**pool.offsets, second: pool.offsets[first]}
         return replace(plan, pools=(replace(pool, offsets=moved),))
 
-    monkeypatch.setattr(umakit.pipeline, "plan_memory", plan_memory)
-    monkeypatch.setattr(umakit.pipeline, "validate_plan", lambda program, plan: None)
+    monkeypatch.setattr(planning, "plan_memory", plan_memory)
+    monkeypatch.setattr(planning, "validate_plan", lambda program, plan: None)
 
 
 def test_a_memory_plan_that_overlaps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
