@@ -8,8 +8,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.machine.cpu import Cpu
-from umakit.operators import add, conv2d, dense
-from umakit.operators.kernels.calls import kernel_of_operands, shape_of
+from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import as_operands, constants_of
 from umakit.operators.kernels.dot_forms import DotForm, form_of
 from umakit.operators.kernels.dot_products import DATA, addition, suits, suits_convolution
@@ -17,9 +16,14 @@ from umakit.operators.kernels.dot_products import conv2d as conv2d_of_products
 from umakit.operators.kernels.dot_products import dense as dense_of_products
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import Kernel, Rule, legalizations_with
+from umakit.operators.registry import Kernel, Rule, legalizations_with, operators
 
-usual_addition = kernel_of_operands(add.addition_kernel)
+
+def _usual(name: str) -> Kernel:
+    """Return an operator's kernel for CPUs without instructions that sum products."""
+    (kernel,) = (each.kernel for each in operators() if each.name == name)
+    assert kernel is not None
+    return kernel
 
 
 def rules_for(cpu: Cpu | None, generic_rows: Collection[int] = ()) -> dict[str, Rule]:
@@ -33,11 +37,11 @@ def rules_for(cpu: Cpu | None, generic_rows: Collection[int] = ()) -> dict[str, 
     if form is None:
         return {}
     kernels = {
-        "conv2d": _unless(generic_rows, _convolution(form), conv2d.usual_kernel),
-        "dense": _unless(generic_rows, _dense(form), dense.usual_kernel),
+        "conv2d": _unless(generic_rows, _convolution(form), _usual("conv2d")),
+        "dense": _unless(generic_rows, _dense(form), _usual("dense")),
     }
     if form.adds:
-        kernels["add"] = _unless(generic_rows, _addition(form), usual_addition)
+        kernels["add"] = _unless(generic_rows, _addition(form), _usual("add"))
     return legalizations_with(kernels)
 
 
@@ -53,13 +57,11 @@ def _unless(generic_rows: Collection[int], kernel: Kernel, usual: Kernel) -> Ker
 
 
 def _convolution(form: DotForm) -> Kernel:
-    def kernel(
-        parameters: conv2d.Conv2d, call: tvm_api.Call
-    ) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+    def kernel(parameters: Any, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
         constants, shape = constants_of(call), shape_of(call.args[0])
         dtype = tvm_api.dtype_of(call.args[0])
         if not suits_convolution(form, parameters, shape, dtype, constants):
-            return conv2d.usual_kernel(parameters, call)
+            return _usual("conv2d")(parameters, call)
         made = conv2d_of_products(form, parameters, shape, dtype, constants)
         return _with_constants(call, parameters, *made)
 
@@ -67,13 +69,11 @@ def _convolution(form: DotForm) -> Kernel:
 
 
 def _dense(form: DotForm) -> Kernel:
-    def kernel(
-        parameters: dense.Dense, call: tvm_api.Call
-    ) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+    def kernel(parameters: Any, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
         constants, shape = constants_of(call), shape_of(call.args[0])
         dtype = tvm_api.dtype_of(call.args[0])
         if not suits(parameters, dtype, constants):
-            return dense.usual_kernel(parameters, call)
+            return _usual("dense")(parameters, call)
         made = dense_of_products(form, parameters, shape, dtype, constants)
         return _with_constants(call, parameters, *made)
 
@@ -81,15 +81,13 @@ def _dense(form: DotForm) -> Kernel:
 
 
 def _addition(form: DotForm) -> Kernel:
-    def kernel(
-        parameters: add.Add, call: tvm_api.Call
-    ) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+    def kernel(parameters: Any, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
         shapes = {shape_of(operand) for operand in call.args}
         dtypes = {tvm_api.dtype_of(operand) for operand in call.args} | {parameters.output_dtype}
         if len(shapes) > 1 or len(dtypes) > 1 or dtypes - set(DATA):
-            return usual_addition(parameters, call)
+            return _usual("add")(parameters, call)
         if parameters.arithmetic is not Arithmetic.TFLM:
-            return usual_addition(parameters, call)
+            return _usual("add")(parameters, call)
         function = addition(form, parameters, shapes.pop(), dtypes.pop())
         return function, list(call.args)
 
