@@ -33,6 +33,24 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Parameters of functions that all forms have, described at those in plain C. */
+#define UMAKIT_DEPTHWISE_PARAMETERS(TYPE)                                                          \
+    int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step, int32_t column_step,  \
+        const int8_t *restrict weights, int32_t rows, int32_t columns, int32_t channels
+
+#define UMAKIT_RESULTS_PARAMETERS(TYPE)                                                            \
+    TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                       \
+        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
+        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
+        int32_t highest
+
+#define UMAKIT_ADD_PARAMETERS(TYPE)                                                                \
+    TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right, int32_t count,                 \
+        int32_t left_zero_point, int32_t right_zero_point, int32_t left_shift,                     \
+        int32_t left_multiplier, int32_t left_factor_shift, int32_t right_multiplier,              \
+        int32_t right_factor_shift, int32_t multiplier, int32_t shift, int32_t zero_point,         \
+        int32_t lowest, int32_t highest
+
 /* --- copies of data --------------------------------------------------------------------------- */
 
 /* to[i] = from[i]; as int8_t, 128 is subtracted from uint8_t, and added the other way. */
@@ -112,9 +130,7 @@ UMAKIT_PLAIN_PRODUCTS(int16)
  * zeros. */
 #define UMAKIT_PLAIN_DEPTHWISE(TYPE)                                                               \
     static inline void umakit_plain_depthwise_##TYPE(                                              \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels, int32_t group)                                                           \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE), int32_t group)                                          \
     {                                                                                              \
         int32_t channel;                                                                           \
                                                                                                    \
@@ -146,10 +162,7 @@ UMAKIT_PLAIN_DEPTHWISE(uint8)
  * zero point, limited. */
 #define UMAKIT_PLAIN_RESULTS(ROUNDING, TYPE)                                                       \
     static inline void umakit_plain_results_##ROUNDING##_##TYPE(                                   \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
+        UMAKIT_RESULTS_PARAMETERS(TYPE))                                                           \
     {                                                                                              \
         int32_t i;                                                                                 \
                                                                                                    \
@@ -174,11 +187,7 @@ UMAKIT_PLAIN_RESULTS(ort, uint8)
  * TensorFlow Lite (kernels/internal/reference/add.h). Results may lie where an operand does. */
 #define UMAKIT_PLAIN_ADD(TYPE)                                                                     \
     static inline void umakit_plain_add_tflm_##TYPE(                                               \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+        UMAKIT_ADD_PARAMETERS(TYPE))                                                               \
     {                                                                                              \
         int32_t i;                                                                                 \
                                                                                                    \
@@ -197,5 +206,71 @@ UMAKIT_PLAIN_RESULTS(ort, uint8)
 UMAKIT_PLAIN_ADD(int8)
 UMAKIT_PLAIN_ADD(uint8)
 #undef UMAKIT_PLAIN_ADD
+
+/* --- forms without their instructions --------------------------------------------------------- */
+
+#define UMAKIT_PLAIN_PRODUCTS_OF(FORM, WINDOW, CHANNELS, GROUP, SWAPPED)                           \
+    static inline void umakit_##FORM##_products(                                                   \
+        int32_t *restrict sums, int32_t sums_step, const WINDOW##_t *restrict windows,             \
+        int32_t windows_step, int32_t positions, const int8_t *restrict weights,                   \
+        int32_t elements, int32_t blocks)                                                          \
+    {                                                                                              \
+        int32_t position;                                                                          \
+                                                                                                   \
+        for (position = 0; position < positions; ++position) {                                     \
+            umakit_plain_products_##WINDOW(sums + position * sums_step,                            \
+                                           windows + position * windows_step, weights, elements,   \
+                                           blocks, CHANNELS, GROUP, SWAPPED);                      \
+        }                                                                                          \
+    }
+
+#define UMAKIT_PLAIN_COPY_OF(FORM, WINDOW, TYPE)                                                   \
+    static inline void umakit_##FORM##_copy_##TYPE(WINDOW##_t *restrict to,                        \
+                                                   const TYPE##_t *restrict from, int32_t count)   \
+    {                                                                                              \
+        umakit_plain_copy_##TYPE##_##WINDOW(to, from, count);                                      \
+    }
+
+#define UMAKIT_PLAIN_COPIES_OF(FORM, WINDOW)                                                       \
+    UMAKIT_PLAIN_COPY_OF(FORM, WINDOW, int8)                                                       \
+    UMAKIT_PLAIN_COPY_OF(FORM, WINDOW, uint8)
+
+#define UMAKIT_PLAIN_DEPTHWISE_OF(FORM, TYPE, GROUP)                                               \
+    static inline void umakit_##FORM##_depthwise_##TYPE(UMAKIT_DEPTHWISE_PARAMETERS(TYPE))         \
+    {                                                                                              \
+        umakit_plain_depthwise_##TYPE(sums, data, row_step, column_step, weights, rows, columns,   \
+                                      channels, GROUP);                                            \
+    }
+
+#define UMAKIT_PLAIN_SUMS_OF(FORM, WINDOW, CHANNELS, GROUP, SWAPPED, DEPTHWISE_GROUP)              \
+    UMAKIT_PLAIN_PRODUCTS_OF(FORM, WINDOW, CHANNELS, GROUP, SWAPPED)                               \
+    UMAKIT_PLAIN_COPIES_OF(FORM, WINDOW)                                                           \
+    UMAKIT_PLAIN_DEPTHWISE_OF(FORM, int8, DEPTHWISE_GROUP)                                         \
+    UMAKIT_PLAIN_DEPTHWISE_OF(FORM, uint8, DEPTHWISE_GROUP)
+
+#define UMAKIT_PLAIN_TYPED_RESULTS_OF(FORM, ROUNDING, TYPE)                                        \
+    static inline void umakit_##FORM##_results_##ROUNDING##_##TYPE(                                \
+        UMAKIT_RESULTS_PARAMETERS(TYPE))                                                           \
+    {                                                                                              \
+        umakit_plain_results_##ROUNDING##_##TYPE(results, sums, count, bias, multipliers, shifts,  \
+                                                 step, zero_point, lowest, highest);               \
+    }
+
+#define UMAKIT_PLAIN_RESULTS_OF(FORM, ROUNDING)                                                    \
+    UMAKIT_PLAIN_TYPED_RESULTS_OF(FORM, ROUNDING, int8)                                            \
+    UMAKIT_PLAIN_TYPED_RESULTS_OF(FORM, ROUNDING, uint8)
+
+#define UMAKIT_PLAIN_TYPED_ADD_OF(FORM, TYPE)                                                      \
+    static inline void umakit_##FORM##_add_tflm_##TYPE(UMAKIT_ADD_PARAMETERS(TYPE))                \
+    {                                                                                              \
+        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
+                                     right_zero_point, left_shift, left_multiplier,                \
+                                     left_factor_shift, right_multiplier, right_factor_shift,      \
+                                     multiplier, shift, zero_point, lowest, highest);              \
+    }
+
+#define UMAKIT_PLAIN_ADD_OF(FORM)                                                                  \
+    UMAKIT_PLAIN_TYPED_ADD_OF(FORM, int8)                                                          \
+    UMAKIT_PLAIN_TYPED_ADD_OF(FORM, uint8)
 
 #endif /* UMAKIT_DOT_PRODUCTS_H */

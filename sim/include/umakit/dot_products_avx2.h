@@ -148,9 +148,7 @@ static inline void umakit_avx2_products(int32_t *restrict sums, int32_t sums_ste
 /* 16 channels of two elements of a depthwise window, as pairs of 16-bit integers. */
 #define UMAKIT_AVX2_DEPTHWISE(TYPE, WIDEN)                                                         \
     static inline void umakit_avx2_depthwise_16_##TYPE(                                            \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels)                                                                          \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         const int32_t elements = rows * columns;                                                   \
         const TYPE##_t *row_start = data;                                                          \
@@ -186,9 +184,7 @@ static inline void umakit_avx2_products(int32_t *restrict sums, int32_t sums_ste
     }                                                                                              \
                                                                                                    \
     static inline void umakit_avx2_depthwise_##TYPE(                                               \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels)                                                                          \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         int32_t channel;                                                                           \
                                                                                                    \
@@ -256,10 +252,7 @@ static inline __m256i umakit_avx2_requantize_ort(__m256i sums, __m256i multiplie
 
 #define UMAKIT_AVX2_RESULTS(ROUNDING, TYPE, PACK)                                                  \
     static inline void umakit_avx2_results_##ROUNDING##_##TYPE(                                    \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
+        UMAKIT_RESULTS_PARAMETERS(TYPE))                                                           \
     {                                                                                              \
         const __m256i zero = _mm256_set1_epi32(zero_point);                                        \
         const __m256i low = _mm256_set1_epi32(lowest - zero_point);                                \
@@ -298,11 +291,7 @@ static inline __m256i umakit_avx2_requantize_ort(__m256i sums, __m256i multiplie
 
 #define UMAKIT_AVX2_ADD(TYPE, WIDEN, PACK)                                                         \
     static inline void umakit_avx2_add_tflm_##TYPE(                                                \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+        UMAKIT_ADD_PARAMETERS(TYPE))                                                               \
     {                                                                                              \
         const __m256i left_zero = _mm256_set1_epi32(left_zero_point);                              \
         const __m256i right_zero = _mm256_set1_epi32(right_zero_point);                            \
@@ -345,88 +334,19 @@ UMAKIT_AVX2_ADD(int8, _mm256_cvtepi8_epi32, _mm_packs_epi16)
 UMAKIT_AVX2_ADD(uint8, _mm256_cvtepu8_epi32, _mm_packus_epi16)
 #undef UMAKIT_AVX2_ADD
 
-#else /* no AVX2 */
-
-static inline void umakit_avx2_products(int32_t *restrict sums, int32_t sums_step,
-                                        const int16_t *restrict windows, int32_t windows_step,
-                                        int32_t positions, const int8_t *restrict weights,
-                                        int32_t elements, int32_t blocks)
-{
-    int32_t position;
-
-    for (position = 0; position < positions; ++position) {
-        umakit_plain_products_int16(sums + position * sums_step, windows + position * windows_step,
-                                    weights, elements, blocks, UMAKIT_AVX2_CHANNELS, 2, 0);
-    }
-}
-
-static inline void umakit_avx2_copy_int8(int16_t *restrict to, const int8_t *restrict from,
-                                         int32_t count)
-{
-    umakit_plain_copy_int8_int16(to, from, count);
-}
-
-static inline void umakit_avx2_copy_uint8(int16_t *restrict to, const uint8_t *restrict from,
-                                          int32_t count)
-{
-    umakit_plain_copy_uint8_int16(to, from, count);
-}
-
-static inline void umakit_avx2_depthwise_int8(int32_t *restrict sums, const int8_t *restrict data,
-                                               int32_t row_step, int32_t column_step,
-                                               const int8_t *restrict weights, int32_t rows,
-                                               int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_int8(sums, data, row_step, column_step, weights, rows, columns, channels,
-                                2);
-}
-
-static inline void umakit_avx2_depthwise_uint8(int32_t *restrict sums,
-                                                const uint8_t *restrict data, int32_t row_step,
-                                                int32_t column_step,
-                                                const int8_t *restrict weights, int32_t rows,
-                                                int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_uint8(sums, data, row_step, column_step, weights, rows, columns,
-                                 channels, 2);
-}
-
-#define UMAKIT_AVX2_RESULTS(ROUNDING, TYPE, PACK)                                                  \
-    static inline void umakit_avx2_results_##ROUNDING##_##TYPE(                                    \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
-    {                                                                                              \
-        umakit_plain_results_##ROUNDING##_##TYPE(results, sums, count, bias, multipliers, shifts,  \
-                                                 step, zero_point, lowest, highest);               \
-    }
-
-#define UMAKIT_AVX2_ADD(TYPE)                                                                      \
-    static inline void umakit_avx2_add_tflm_##TYPE(                                                \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
-    {                                                                                              \
-        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
-                                            right_zero_point, left_shift, left_multiplier,         \
-                                            left_factor_shift, right_multiplier,                   \
-                                            right_factor_shift, multiplier, shift, zero_point,     \
-                                            lowest, highest);                                      \
-    }
-
-UMAKIT_AVX2_ADD(int8)
-UMAKIT_AVX2_ADD(uint8)
-#undef UMAKIT_AVX2_ADD
-
-#endif
-
 UMAKIT_AVX2_RESULTS(tflm, int8, _mm_packs_epi16)
 UMAKIT_AVX2_RESULTS(tflm, uint8, _mm_packus_epi16)
 UMAKIT_AVX2_RESULTS(ort, int8, _mm_packs_epi16)
 UMAKIT_AVX2_RESULTS(ort, uint8, _mm_packus_epi16)
 #undef UMAKIT_AVX2_RESULTS
+
+#else /* no AVX2 */
+
+UMAKIT_PLAIN_SUMS_OF(avx2, int16, UMAKIT_AVX2_CHANNELS, 2, 0, 2)
+UMAKIT_PLAIN_RESULTS_OF(avx2, tflm)
+UMAKIT_PLAIN_RESULTS_OF(avx2, ort)
+UMAKIT_PLAIN_ADD_OF(avx2)
+
+#endif
 
 #endif /* UMAKIT_DOT_PRODUCTS_AVX2_H */

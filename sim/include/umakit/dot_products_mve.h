@@ -191,9 +191,7 @@ static inline int32_t umakit_mve_depthwise_whole(int32_t *restrict sums,
 /* Channels of a depthwise window, four at a time. */
 #define UMAKIT_MVE_DEPTHWISE(TYPE, LOAD, FIRST)                                                    \
     static inline void umakit_mve_depthwise_##TYPE(                                                \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels)                                                                          \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         int32_t channel = FIRST;                                                                   \
                                                                                                    \
@@ -303,10 +301,7 @@ static inline void umakit_mve_results(void *results, const int32_t *restrict sum
 
 #define UMAKIT_MVE_RESULTS(TYPE)                                                                   \
     static inline void umakit_mve_results_tflm_##TYPE(                                             \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
+        UMAKIT_RESULTS_PARAMETERS(TYPE))                                                           \
     {                                                                                              \
         umakit_mve_results(results, sums, count, bias, multipliers, shifts, step, zero_point,      \
                            lowest, highest);                                                       \
@@ -320,11 +315,7 @@ UMAKIT_MVE_RESULTS(uint8)
 
 #define UMAKIT_MVE_ADD(TYPE, LOAD, STORE)                                                          \
     static inline void umakit_mve_add_tflm_##TYPE(                                                 \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+        UMAKIT_ADD_PARAMETERS(TYPE))                                                               \
     {                                                                                              \
         const int32x4_t low = vdupq_n_s32(lowest);                                                 \
         const int32x4_t high = vdupq_n_s32(highest);                                               \
@@ -362,83 +353,9 @@ UMAKIT_MVE_ADD(uint8, UMAKIT_MVE_LOAD_UINT8, UMAKIT_MVE_STORE_UINT8)
 
 #else /* no MVE */
 
-static inline void umakit_mve_products(int32_t *restrict sums, int32_t sums_step,
-                                       const int8_t *restrict windows, int32_t windows_step,
-                                       int32_t positions, const int8_t *restrict weights,
-                                       int32_t elements, int32_t blocks)
-{
-    int32_t position;
-
-    for (position = 0; position < positions; ++position) {
-        umakit_plain_products_int8(sums + position * sums_step, windows + position * windows_step,
-                                   weights, elements, blocks, UMAKIT_MVE_CHANNELS, elements, 0);
-    }
-}
-
-static inline void umakit_mve_copy_int8(int8_t *restrict to, const int8_t *restrict from,
-                                         int32_t count)
-{
-    umakit_plain_copy_int8_int8(to, from, count);
-}
-
-static inline void umakit_mve_copy_uint8(int8_t *restrict to, const uint8_t *restrict from,
-                                          int32_t count)
-{
-    umakit_plain_copy_uint8_int8(to, from, count);
-}
-
-static inline void umakit_mve_depthwise_int8(int32_t *restrict sums, const int8_t *restrict data,
-                                               int32_t row_step, int32_t column_step,
-                                               const int8_t *restrict weights, int32_t rows,
-                                               int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_int8(sums, data, row_step, column_step, weights, rows, columns, channels,
-                                1);
-}
-
-static inline void umakit_mve_depthwise_uint8(int32_t *restrict sums,
-                                                const uint8_t *restrict data, int32_t row_step,
-                                                int32_t column_step,
-                                                const int8_t *restrict weights, int32_t rows,
-                                                int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_uint8(sums, data, row_step, column_step, weights, rows, columns,
-                                 channels, 1);
-}
-
-#define UMAKIT_MVE_RESULTS(TYPE)                                                                   \
-    static inline void umakit_mve_results_tflm_##TYPE(                                             \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
-    {                                                                                              \
-        umakit_plain_results_tflm_##TYPE(results, sums, count, bias, multipliers, shifts, step,    \
-                                         zero_point, lowest, highest);                             \
-    }
-
-UMAKIT_MVE_RESULTS(int8)
-UMAKIT_MVE_RESULTS(uint8)
-#undef UMAKIT_MVE_RESULTS
-
-#define UMAKIT_MVE_ADD(TYPE)                                                                       \
-    static inline void umakit_mve_add_tflm_##TYPE(                                                 \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
-    {                                                                                              \
-        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
-                                            right_zero_point, left_shift, left_multiplier,         \
-                                            left_factor_shift, right_multiplier,                   \
-                                            right_factor_shift, multiplier, shift, zero_point,     \
-                                            lowest, highest);                                      \
-    }
-
-UMAKIT_MVE_ADD(int8)
-UMAKIT_MVE_ADD(uint8)
-#undef UMAKIT_MVE_ADD
+UMAKIT_PLAIN_SUMS_OF(mve, int8, UMAKIT_MVE_CHANNELS, elements, 0, 1)
+UMAKIT_PLAIN_RESULTS_OF(mve, tflm)
+UMAKIT_PLAIN_ADD_OF(mve)
 
 #endif
 

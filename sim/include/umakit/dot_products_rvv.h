@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of products with the vector extension of RISC-V, version 1.0, for vector registers of 128
- * bits or more: see dot_products.h. Windows are int8_t; an element is multiplied with the weights of
- * 16 channels, of up to four positions. */
+ * bits or more: see dot_products.h. Windows are int8_t; an element is multiplied with the weights
+ * of 16 channels, of up to four positions. */
 #ifndef UMAKIT_DOT_PRODUCTS_RVV_H
 #define UMAKIT_DOT_PRODUCTS_RVV_H
 
@@ -118,9 +118,7 @@ static inline void umakit_rvv_copy_uint8(int8_t *restrict to, const uint8_t *res
 
 #define UMAKIT_RVV_DEPTHWISE(TYPE, LOAD)                                                           \
     static inline void umakit_rvv_depthwise_##TYPE(                                                \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels)                                                                          \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         int32_t channel = 0;                                                                       \
                                                                                                    \
@@ -195,10 +193,7 @@ static inline vint32m4_t umakit_rvv_limited(vint32m4_t value, int32_t zero_point
 
 #define UMAKIT_RVV_RESULTS(TYPE)                                                                   \
     static inline void umakit_rvv_results_tflm_##TYPE(                                             \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
+        UMAKIT_RESULTS_PARAMETERS(TYPE))                                                           \
     {                                                                                              \
         int32_t i = 0;                                                                             \
                                                                                                    \
@@ -234,11 +229,7 @@ static inline vint32m4_t umakit_rvv_scaled(vint32m4_t value, int32_t multiplier,
 
 #define UMAKIT_RVV_ADD(TYPE, LOAD)                                                                 \
     static inline void umakit_rvv_add_tflm_##TYPE(                                                 \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+        UMAKIT_ADD_PARAMETERS(TYPE))                                                               \
     {                                                                                              \
         while (count > 0) {                                                                        \
             const size_t some = __riscv_vsetvl_e32m4((size_t)count);                               \
@@ -271,83 +262,9 @@ UMAKIT_RVV_ADD(uint8, UMAKIT_RVV_LOAD_UINT8)
 
 #else /* no vectors */
 
-static inline void umakit_rvv_products(int32_t *restrict sums, int32_t sums_step,
-                                       const int8_t *restrict windows, int32_t windows_step,
-                                       int32_t positions, const int8_t *restrict weights,
-                                       int32_t elements, int32_t blocks)
-{
-    int32_t position;
-
-    for (position = 0; position < positions; ++position) {
-        umakit_plain_products_int8(sums + position * sums_step, windows + position * windows_step,
-                                   weights, elements, blocks, UMAKIT_RVV_CHANNELS, 1, 0);
-    }
-}
-
-static inline void umakit_rvv_copy_int8(int8_t *restrict to, const int8_t *restrict from,
-                                         int32_t count)
-{
-    umakit_plain_copy_int8_int8(to, from, count);
-}
-
-static inline void umakit_rvv_copy_uint8(int8_t *restrict to, const uint8_t *restrict from,
-                                          int32_t count)
-{
-    umakit_plain_copy_uint8_int8(to, from, count);
-}
-
-static inline void umakit_rvv_depthwise_int8(int32_t *restrict sums, const int8_t *restrict data,
-                                               int32_t row_step, int32_t column_step,
-                                               const int8_t *restrict weights, int32_t rows,
-                                               int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_int8(sums, data, row_step, column_step, weights, rows, columns, channels,
-                                1);
-}
-
-static inline void umakit_rvv_depthwise_uint8(int32_t *restrict sums,
-                                                const uint8_t *restrict data, int32_t row_step,
-                                                int32_t column_step,
-                                                const int8_t *restrict weights, int32_t rows,
-                                                int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_uint8(sums, data, row_step, column_step, weights, rows, columns,
-                                 channels, 1);
-}
-
-#define UMAKIT_RVV_RESULTS(TYPE)                                                                   \
-    static inline void umakit_rvv_results_tflm_##TYPE(                                             \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
-    {                                                                                              \
-        umakit_plain_results_tflm_##TYPE(results, sums, count, bias, multipliers, shifts, step,    \
-                                         zero_point, lowest, highest);                             \
-    }
-
-UMAKIT_RVV_RESULTS(int8)
-UMAKIT_RVV_RESULTS(uint8)
-#undef UMAKIT_RVV_RESULTS
-
-#define UMAKIT_RVV_ADD(TYPE)                                                                       \
-    static inline void umakit_rvv_add_tflm_##TYPE(                                                 \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
-    {                                                                                              \
-        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
-                                            right_zero_point, left_shift, left_multiplier,         \
-                                            left_factor_shift, right_multiplier,                   \
-                                            right_factor_shift, multiplier, shift, zero_point,     \
-                                            lowest, highest);                                      \
-    }
-
-UMAKIT_RVV_ADD(int8)
-UMAKIT_RVV_ADD(uint8)
-#undef UMAKIT_RVV_ADD
+UMAKIT_PLAIN_SUMS_OF(rvv, int8, UMAKIT_RVV_CHANNELS, 1, 0, 1)
+UMAKIT_PLAIN_RESULTS_OF(rvv, tflm)
+UMAKIT_PLAIN_ADD_OF(rvv)
 
 #endif
 

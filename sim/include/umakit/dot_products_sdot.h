@@ -132,9 +132,7 @@ static inline void umakit_sdot_copy_uint8(int8_t *restrict to, const uint8_t *re
 /* Channels of a depthwise window, eight at a time. */
 #define UMAKIT_SDOT_DEPTHWISE(TYPE, LOAD)                                                          \
     static inline void umakit_sdot_depthwise_##TYPE(                                               \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels)                                                                          \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         int32_t channel;                                                                           \
                                                                                                    \
@@ -204,10 +202,7 @@ static inline int32x4_t umakit_sdot_requantize_ort(int32x4_t sums, int32x4_t mul
 
 #define UMAKIT_SDOT_RESULTS(ROUNDING, TYPE, NARROW)                                                \
     static inline void umakit_sdot_results_##ROUNDING##_##TYPE(                                    \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
+        UMAKIT_RESULTS_PARAMETERS(TYPE))                                                           \
     {                                                                                              \
         const int32x4_t zero = vdupq_n_s32(zero_point);                                            \
         const int32x4_t low = vdupq_n_s32(lowest);                                                 \
@@ -250,11 +245,7 @@ static inline int32x4_t umakit_sdot_requantize_ort(int32x4_t sums, int32x4_t mul
 
 #define UMAKIT_SDOT_ADD(TYPE, LOAD, NARROW)                                                        \
     static inline void umakit_sdot_add_tflm_##TYPE(                                                \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
+        UMAKIT_ADD_PARAMETERS(TYPE))                                                               \
     {                                                                                              \
         const int32x4_t common = vdupq_n_s32(left_shift);                                          \
         const int32_t whole = count / 8 * 8;                                                       \
@@ -302,84 +293,6 @@ UMAKIT_SDOT_ADD(uint8, UMAKIT_SDOT_LOAD_UINT8, UMAKIT_SDOT_NARROW_UINT8)
 #undef UMAKIT_SDOT_LOAD_INT8
 #undef UMAKIT_SDOT_LOAD_UINT8
 
-#else /* no dot product */
-
-static inline void umakit_sdot_products(int32_t *restrict sums, int32_t sums_step,
-                                        const int8_t *restrict windows, int32_t windows_step,
-                                        int32_t positions, const int8_t *restrict weights,
-                                        int32_t elements, int32_t blocks)
-{
-    int32_t position;
-
-    for (position = 0; position < positions; ++position) {
-        umakit_plain_products_int8(sums + position * sums_step, windows + position * windows_step,
-                                   weights, elements, blocks, UMAKIT_SDOT_CHANNELS, 4, 0);
-    }
-}
-
-static inline void umakit_sdot_copy_int8(int8_t *restrict to, const int8_t *restrict from,
-                                         int32_t count)
-{
-    umakit_plain_copy_int8_int8(to, from, count);
-}
-
-static inline void umakit_sdot_copy_uint8(int8_t *restrict to, const uint8_t *restrict from,
-                                          int32_t count)
-{
-    umakit_plain_copy_uint8_int8(to, from, count);
-}
-
-static inline void umakit_sdot_depthwise_int8(int32_t *restrict sums, const int8_t *restrict data,
-                                               int32_t row_step, int32_t column_step,
-                                               const int8_t *restrict weights, int32_t rows,
-                                               int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_int8(sums, data, row_step, column_step, weights, rows, columns, channels,
-                                1);
-}
-
-static inline void umakit_sdot_depthwise_uint8(int32_t *restrict sums,
-                                                const uint8_t *restrict data, int32_t row_step,
-                                                int32_t column_step,
-                                                const int8_t *restrict weights, int32_t rows,
-                                                int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_uint8(sums, data, row_step, column_step, weights, rows, columns,
-                                 channels, 1);
-}
-
-#define UMAKIT_SDOT_RESULTS(ROUNDING, TYPE, NARROW)                                                \
-    static inline void umakit_sdot_results_##ROUNDING##_##TYPE(                                    \
-        TYPE##_t *restrict results, const int32_t *restrict sums, int32_t count,                   \
-        const int32_t *restrict bias, const int32_t *restrict multipliers,                         \
-        const int8_t *restrict shifts, int32_t step, int32_t zero_point, int32_t lowest,           \
-        int32_t highest)                                                                           \
-    {                                                                                              \
-        umakit_plain_results_##ROUNDING##_##TYPE(results, sums, count, bias, multipliers, shifts,  \
-                                                 step, zero_point, lowest, highest);               \
-    }
-
-#define UMAKIT_SDOT_ADD(TYPE)                                                                      \
-    static inline void umakit_sdot_add_tflm_##TYPE(                                                \
-        TYPE##_t *results, const TYPE##_t *left, const TYPE##_t *right,                            \
-        int32_t count, int32_t left_zero_point,                    \
-        int32_t right_zero_point, int32_t left_shift, int32_t left_multiplier,                     \
-        int32_t left_factor_shift, int32_t right_multiplier, int32_t right_factor_shift,           \
-        int32_t multiplier, int32_t shift, int32_t zero_point, int32_t lowest, int32_t highest)    \
-    {                                                                                              \
-        umakit_plain_add_tflm_##TYPE(results, left, right, count, left_zero_point,                 \
-                                            right_zero_point, left_shift, left_multiplier,         \
-                                            left_factor_shift, right_multiplier,                   \
-                                            right_factor_shift, multiplier, shift, zero_point,     \
-                                            lowest, highest);                                      \
-    }
-
-UMAKIT_SDOT_ADD(int8)
-UMAKIT_SDOT_ADD(uint8)
-#undef UMAKIT_SDOT_ADD
-
-#endif
-
 UMAKIT_SDOT_RESULTS(tflm, int8, UMAKIT_SDOT_NARROW_INT8)
 UMAKIT_SDOT_RESULTS(tflm, uint8, UMAKIT_SDOT_NARROW_UINT8)
 UMAKIT_SDOT_RESULTS(ort, int8, UMAKIT_SDOT_NARROW_INT8)
@@ -387,5 +300,14 @@ UMAKIT_SDOT_RESULTS(ort, uint8, UMAKIT_SDOT_NARROW_UINT8)
 #undef UMAKIT_SDOT_RESULTS
 #undef UMAKIT_SDOT_NARROW_INT8
 #undef UMAKIT_SDOT_NARROW_UINT8
+
+#else /* no dot product */
+
+UMAKIT_PLAIN_SUMS_OF(sdot, int8, UMAKIT_SDOT_CHANNELS, 4, 0, 1)
+UMAKIT_PLAIN_RESULTS_OF(sdot, tflm)
+UMAKIT_PLAIN_RESULTS_OF(sdot, ort)
+UMAKIT_PLAIN_ADD_OF(sdot)
+
+#endif
 
 #endif /* UMAKIT_DOT_PRODUCTS_SDOT_H */

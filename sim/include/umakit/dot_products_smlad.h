@@ -159,8 +159,8 @@ static inline void umakit_smlad_products(int32_t *restrict sums, int32_t sums_st
 
 /* Copies of data as 16-bit integers, four at a time. */
 #define UMAKIT_SMLAD_COPY(TYPE, EXTEND)                                                            \
-    static inline void umakit_smlad_copy_##TYPE(int16_t *restrict to, const TYPE##_t *restrict from, \
-                                                int32_t count)                                     \
+    static inline void umakit_smlad_copy_##TYPE(                                                   \
+        int16_t *restrict to, const TYPE##_t *restrict from, int32_t count)                        \
     {                                                                                              \
         for (; count >= 4; count -= 4) {                                                           \
             const uint32_t bytes = umakit_smlad_word(from);                                        \
@@ -185,9 +185,7 @@ UMAKIT_SMLAD_COPY(uint8, "uxtb16")
 /* Channels of a depthwise window, four at a time: SMLABB and SMLATT multiply halves of words. */
 #define UMAKIT_SMLAD_DEPTHWISE(TYPE, EXTEND)                                                       \
     static inline void umakit_smlad_depthwise_##TYPE(                                              \
-        int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step,                   \
-        int32_t column_step, const int8_t *restrict weights, int32_t rows, int32_t columns,        \
-        int32_t channels)                                                                          \
+        UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         int32_t channel;                                                                           \
                                                                                                    \
@@ -237,49 +235,7 @@ UMAKIT_SMLAD_DEPTHWISE(uint8, "uxtb16")
 
 #else /* no DSP extension */
 
-static inline void umakit_smlad_products(int32_t *restrict sums, int32_t sums_step,
-                                         const int16_t *restrict windows, int32_t windows_step,
-                                         int32_t positions, const int8_t *restrict weights,
-                                         int32_t elements, int32_t blocks)
-{
-    int32_t position;
-
-    for (position = 0; position < positions; ++position) {
-        umakit_plain_products_int16(sums + position * sums_step, windows + position * windows_step,
-                                    weights, elements, blocks, UMAKIT_SMLAD_CHANNELS, 4, 1);
-    }
-}
-
-static inline void umakit_smlad_copy_int8(int16_t *restrict to, const int8_t *restrict from,
-                                         int32_t count)
-{
-    umakit_plain_copy_int8_int16(to, from, count);
-}
-
-static inline void umakit_smlad_copy_uint8(int16_t *restrict to, const uint8_t *restrict from,
-                                          int32_t count)
-{
-    umakit_plain_copy_uint8_int16(to, from, count);
-}
-
-static inline void umakit_smlad_depthwise_int8(int32_t *restrict sums, const int8_t *restrict data,
-                                               int32_t row_step, int32_t column_step,
-                                               const int8_t *restrict weights, int32_t rows,
-                                               int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_int8(sums, data, row_step, column_step, weights, rows, columns, channels,
-                                1);
-}
-
-static inline void umakit_smlad_depthwise_uint8(int32_t *restrict sums,
-                                                const uint8_t *restrict data, int32_t row_step,
-                                                int32_t column_step,
-                                                const int8_t *restrict weights, int32_t rows,
-                                                int32_t columns, int32_t channels)
-{
-    umakit_plain_depthwise_uint8(sums, data, row_step, column_step, weights, rows, columns,
-                                 channels, 1);
-}
+UMAKIT_PLAIN_SUMS_OF(smlad, int16, UMAKIT_SMLAD_CHANNELS, 4, 1, 1)
 
 #endif
 

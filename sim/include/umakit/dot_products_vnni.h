@@ -108,32 +108,11 @@ static inline void umakit_vnni_products(int32_t *restrict sums, int32_t sums_ste
 
 #else /* no VNNI */
 
-static inline void umakit_vnni_products(int32_t *restrict sums, int32_t sums_step,
-                                        const uint8_t *restrict windows, int32_t windows_step,
-                                        int32_t positions, const int8_t *restrict weights,
-                                        int32_t elements, int32_t blocks)
-{
-    int32_t position;
-
-    for (position = 0; position < positions; ++position) {
-        umakit_plain_products_uint8(sums + position * sums_step, windows + position * windows_step,
-                                    weights, elements, blocks, UMAKIT_VNNI_CHANNELS, 4, 0);
-    }
-}
+UMAKIT_PLAIN_PRODUCTS_OF(vnni, uint8, UMAKIT_VNNI_CHANNELS, 4, 0)
 
 #endif
 
-/* Copies of data; 128 is added to int8_t. */
-static inline void umakit_vnni_copy_int8(uint8_t *restrict to, const int8_t *restrict from,
-                                         int32_t count)
-{
-    umakit_plain_copy_int8_uint8(to, from, count);
-}
-
-static inline void umakit_vnni_copy_uint8(uint8_t *restrict to, const uint8_t *restrict from,
-                                          int32_t count)
-{
-    umakit_plain_copy_uint8_uint8(to, from, count);
-}
+/* 128 is added to int8_t. */
+UMAKIT_PLAIN_COPIES_OF(vnni, uint8)
 
 #endif /* UMAKIT_DOT_PRODUCTS_VNNI_H */
