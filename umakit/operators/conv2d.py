@@ -50,9 +50,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     return convolution_call(Conv2d, RELAX, island)
 
 
-def usual_kernel(
-    parameters: Conv2d, call: tvm_api.Call
-) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
     """Return the fastest suitable kernel (data, weights, bias, multipliers, shifts, output)."""
     constants, data = constants_of(call), call.args[0]
     shape, dtype = shape_of(data), tvm_api.dtype_of(data)
@@ -184,7 +182,7 @@ register(
     IntegerOperator(
         name="conv2d",
         parameters=Conv2d,
-        kernel=usual_kernel,
+        kernel=_kernel,
         recognitions=(
             Recognition(RELAX, _derive),
             Recognition(("add",), _derive, order=Order.SPECIAL),

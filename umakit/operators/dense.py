@@ -112,10 +112,7 @@ def _layer(island: Island, layer: Layer) -> tvm_api.Call:
     return tvm_api.make_call(reshape(island.emit(call), result.shape), span=result.span)
 
 
-def usual_kernel(
-    parameters: Dense, call: tvm_api.Call
-) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
-    """Return the kernel for CPUs without instructions that sum products."""
+def _kernel(parameters: Dense, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
     data = call.args[0]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
@@ -237,7 +234,7 @@ register(
     IntegerOperator(
         name="dense",
         parameters=Dense,
-        kernel=usual_kernel,
+        kernel=_kernel,
         recognitions=(
             Recognition(("matmul",), _derive_with_weights, (Arithmetic.TFLM,), Order.SPECIAL),
             Recognition(("matmul",), _derive_biased, (Arithmetic.ORT,)),
