@@ -34,6 +34,11 @@
 #include <string.h>
 
 /* Parameters of functions that all forms have, described at those in plain C. */
+#define UMAKIT_PRODUCTS_PARAMETERS(WINDOW)                                                         \
+    int32_t *restrict sums, int32_t sums_step, const WINDOW##_t *restrict windows,                 \
+        int32_t windows_step, int32_t positions, const int8_t *restrict weights,                   \
+        int32_t elements, int32_t blocks
+
 #define UMAKIT_DEPTHWISE_PARAMETERS(TYPE)                                                          \
     int32_t *restrict sums, const TYPE##_t *restrict data, int32_t row_step, int32_t column_step,  \
         const int8_t *restrict weights, int32_t rows, int32_t columns, int32_t channels
@@ -207,13 +212,32 @@ UMAKIT_PLAIN_ADD(int8)
 UMAKIT_PLAIN_ADD(uint8)
 #undef UMAKIT_PLAIN_ADD
 
+/* Blocks of weights with all windows at once if these are four, else with each by itself. */
+#define UMAKIT_PRODUCTS_BY_FOUR(FORM, WINDOW, CHANNELS)                                            \
+    static inline void umakit_##FORM##_products(UMAKIT_PRODUCTS_PARAMETERS(WINDOW))                \
+    {                                                                                              \
+        int32_t block;                                                                             \
+                                                                                                   \
+        for (block = 0; block < blocks; ++block) {                                                 \
+            if (positions == 4) {                                                                  \
+                umakit_##FORM##_four(sums, sums_step, windows, windows_step, weights, elements);   \
+            } else {                                                                               \
+                int32_t position;                                                                  \
+                                                                                                   \
+                for (position = 0; position < positions; ++position) {                             \
+                    umakit_##FORM##_one(sums + position * sums_step,                               \
+                                        windows + position * windows_step, weights, elements);     \
+                }                                                                                  \
+            }                                                                                      \
+            sums += CHANNELS;                                                                      \
+            weights += elements * CHANNELS;                                                        \
+        }                                                                                          \
+    }
+
 /* --- forms without their instructions --------------------------------------------------------- */
 
 #define UMAKIT_PLAIN_PRODUCTS_OF(FORM, WINDOW, CHANNELS, GROUP, SWAPPED)                           \
-    static inline void umakit_##FORM##_products(                                                   \
-        int32_t *restrict sums, int32_t sums_step, const WINDOW##_t *restrict windows,             \
-        int32_t windows_step, int32_t positions, const int8_t *restrict weights,                   \
-        int32_t elements, int32_t blocks)                                                          \
+    static inline void umakit_##FORM##_products(UMAKIT_PRODUCTS_PARAMETERS(WINDOW))                \
     {                                                                                              \
         int32_t position;                                                                          \
                                                                                                    \

@@ -121,29 +121,7 @@ static inline void umakit_avx2_one(int32_t *restrict sums, const int16_t *restri
     umakit_avx2_store(sums, _mm256_add_epi32(a0, b0), _mm256_add_epi32(a1, b1));
 }
 
-static inline void umakit_avx2_products(int32_t *restrict sums, int32_t sums_step,
-                                        const int16_t *restrict windows, int32_t windows_step,
-                                        int32_t positions, const int8_t *restrict weights,
-                                        int32_t elements, int32_t blocks)
-{
-    int32_t block;
-
-    for (block = 0; block < blocks; ++block) {
-        int32_t *const to = sums + block * UMAKIT_AVX2_CHANNELS;
-        const int8_t *const from = weights + block * UMAKIT_AVX2_CHANNELS * elements;
-
-        if (positions == 4) {
-            umakit_avx2_four(to, sums_step, windows, windows_step, from, elements);
-        } else {
-            int32_t position;
-
-            for (position = 0; position < positions; ++position) {
-                umakit_avx2_one(to + position * sums_step, windows + position * windows_step,
-                                from, elements);
-            }
-        }
-    }
-}
+UMAKIT_PRODUCTS_BY_FOUR(avx2, int16, UMAKIT_AVX2_CHANNELS)
 
 /* 16 channels of two elements of a depthwise window, as pairs of 16-bit integers. */
 #define UMAKIT_AVX2_DEPTHWISE(TYPE, WIDEN)                                                         \

@@ -59,28 +59,7 @@ static inline void umakit_rvv_one(int32_t *restrict sums, const int8_t *restrict
     __riscv_vse32_v_i32m4(sums, sum, UMAKIT_RVV_CHANNELS);
 }
 
-static inline void umakit_rvv_products(int32_t *restrict sums, int32_t sums_step,
-                                       const int8_t *restrict windows, int32_t windows_step,
-                                       int32_t positions, const int8_t *restrict weights,
-                                       int32_t elements, int32_t blocks)
-{
-    int32_t block;
-
-    for (block = 0; block < blocks; ++block) {
-        if (positions == 4) {
-            umakit_rvv_four(sums, sums_step, windows, windows_step, weights, elements);
-        } else {
-            int32_t position;
-
-            for (position = 0; position < positions; ++position) {
-                umakit_rvv_one(sums + position * sums_step, windows + position * windows_step,
-                               weights, elements);
-            }
-        }
-        sums += UMAKIT_RVV_CHANNELS;
-        weights += elements * UMAKIT_RVV_CHANNELS;
-    }
-}
+UMAKIT_PRODUCTS_BY_FOUR(rvv, int8, UMAKIT_RVV_CHANNELS)
 
 static inline void umakit_rvv_copy_int8(int8_t *restrict to, const int8_t *restrict from,
                                         int32_t count)

@@ -83,28 +83,7 @@ static inline void umakit_vnni_one(int32_t *restrict sums, const uint8_t *restri
     umakit_vnni_store(sums, a0, a1);
 }
 
-static inline void umakit_vnni_products(int32_t *restrict sums, int32_t sums_step,
-                                        const uint8_t *restrict windows, int32_t windows_step,
-                                        int32_t positions, const int8_t *restrict weights,
-                                        int32_t elements, int32_t blocks)
-{
-    int32_t block;
-
-    for (block = 0; block < blocks; ++block) {
-        if (positions == 4) {
-            umakit_vnni_four(sums, sums_step, windows, windows_step, weights, elements);
-        } else {
-            int32_t position;
-
-            for (position = 0; position < positions; ++position) {
-                umakit_vnni_one(sums + position * sums_step, windows + position * windows_step,
-                                weights, elements);
-            }
-        }
-        sums += UMAKIT_VNNI_CHANNELS;
-        weights += elements * UMAKIT_VNNI_CHANNELS;
-    }
-}
+UMAKIT_PRODUCTS_BY_FOUR(vnni, uint8, UMAKIT_VNNI_CHANNELS)
 
 #else /* no VNNI */
 
