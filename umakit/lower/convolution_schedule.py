@@ -203,14 +203,20 @@ def _tile_pointwise(convolution: Convolution, tile: Tile, cpu: Cpu, packing: Pac
     schedule.decompose_reduction(block, inner[0])
 
 
+def _rows_at_once(convolution: Convolution) -> int:
+    """Return the rows whose padding is computed at a time; 1 without padding."""
+    if not convolution.padding:
+        return 1
+    most = convolution.scratch_bytes
+    return next(n for n in _block_sizes(convolution.rows) if convolution.padded_bytes(n) <= most)
+
+
 def _tile_rows(convolution: Convolution, tile: Tile) -> None:
     """Tile a convolution; padding is computed for some rows at a time."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
-    most = convolution.scratch_bytes
-    sizes = [n for n in _block_sizes(convolution.rows) if convolution.padded_bytes(n) <= most]
     result = result_of(schedule, block)
-    blocks, row = schedule.split(row, [None, sizes[0] if convolution.padding else 1])
+    blocks, row = schedule.split(row, [None, _rows_at_once(convolution)])
     columns, position = tiles_of(schedule, column, tile.positions)
     channels, lane = schedule.split(channel, [None, tile.channels])
     order = [image, blocks, channels, row, columns]
@@ -265,10 +271,8 @@ def _tile_depthwise(convolution: Convolution, tile: Tile) -> None:
     """Tile a depthwise convolution; the columns of its kernel are unrolled."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
-    most = convolution.scratch_bytes
-    sizes = [n for n in _block_sizes(convolution.rows) if convolution.padded_bytes(n) <= most]
     result = result_of(schedule, block)
-    blocks, row = schedule.split(row, [None, sizes[0] if convolution.padding else 1])
+    blocks, row = schedule.split(row, [None, _rows_at_once(convolution)])
     columns, position = tiles_of(schedule, column, tile.positions)
     channels, lane = schedule.split(channel, [None, tile.channels])
     schedule.reorder(image, blocks, row, columns, channels, *inner, position, lane)
