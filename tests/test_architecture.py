@@ -126,7 +126,7 @@ def test_no_simulator_is_known_by_its_name() -> None:
         for folder in folders
         if folder.name not in TUTORIALS
         for path in folder.rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
+        if path.is_file() and path.parent.name != "__pycache__"
     }
     assert len(files) > 300
     kinds = re.compile("|".join(sim.KINDS), re.IGNORECASE)
