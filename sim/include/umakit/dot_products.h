@@ -212,9 +212,17 @@ UMAKIT_PLAIN_ADD(int8)
 UMAKIT_PLAIN_ADD(uint8)
 #undef UMAKIT_PLAIN_ADD
 
+/* A function that is not inlined: what a kernel keeps in registers for its results would otherwise
+ * take registers from sums. */
+#if defined(__GNUC__) || defined(__clang__)
+#define UMAKIT_OWN_REGISTERS static __attribute__((noinline, unused))
+#else
+#define UMAKIT_OWN_REGISTERS static inline
+#endif
+
 /* Blocks of weights with all windows at once if these are four, else with each by itself. */
 #define UMAKIT_PRODUCTS_BY_FOUR(FORM, WINDOW, CHANNELS)                                            \
-    static inline void umakit_##FORM##_products(UMAKIT_PRODUCTS_PARAMETERS(WINDOW))                \
+    UMAKIT_OWN_REGISTERS void umakit_##FORM##_products(UMAKIT_PRODUCTS_PARAMETERS(WINDOW))         \
     {                                                                                              \
         int32_t block;                                                                             \
                                                                                                    \
