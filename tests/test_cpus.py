@@ -222,8 +222,16 @@ def test_a_library_for_another_machine_says_so(
         ('name = "x"\nvector_bytes = 24\nvector_registers = 4', "is no power of two"),
         ('name = "x"\nvector_bytes = 32', "go together"),
         ('name = "x"\nflags = ["-o/etc/passwd"]', "flags.0"),
-        ('name = "x"\nwidth = 3', "width"),
-        ("name = ", "is no TOML"),
+        (
+            'name = "x"\nvector_byte = 3',
+            "toml:2: vector_byte: there is no such key; remove it, or wr",
+        ),
+        (
+            'name = "x"\nvector_bytes = "16"\nvector_registers = 8',
+            "toml:2: vector_bytes: .* integer",
+        ),
+        ('base = "cortex-m4"\n[costs.operations]\nload = true', "toml:3: costs.operations.load: "),
+        ("name = ", "mine.toml: is no TOML"),
     ],
 )
 def test_mistakes_in_descriptions(text: str, message: str, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of an `accel.toml` with their lines, and the keys that misspelt ones may stand for."""
+"""Faults of an `accel.toml` or of the file of a CPU with their lines, and corrected spellings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ ANY_SECTION = re.compile(r"\s*\[+\s*[\w.-]+\s*\]+\s*(#.*)?$")
 
 
 def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorConfigError:
-    """Return the error of an `accel.toml` with file, line and what to do.
+    """Return the error of an `accel.toml` with file, line and what to do, see `described_fault`."""
+    what, where, fix = described_fault(path, what, model)
+    return AcceleratorConfigError(what, where=where, fix=fix)
+
+
+def described_fault(path: Path, what: str, model: type[BaseModel]) -> tuple[str, str, str]:
+    """Return what is wrong with a TOML file, where (file and line) and what to do.
 
     Args:
         path: the file.
@@ -29,7 +35,7 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return AcceleratorConfigError(what, where=str(path))
+        return what, str(path), ""
     parts, fix = what.partition(":")[0].split("."), ""
     number = _line_of_key(lines, parts)
     in_toml = re.search(r"at line (\d+)", what)
@@ -46,8 +52,7 @@ def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorC
         fix = f"write {parts[-1]} instead of {close}" if close else f"set {parts[-1]}"
     elif "Input should be '" in what:
         number, fix = _wrong_value(lines, parts, re.findall(r"'(\w*)'", what))
-    where = f"{path}:{number}" if number else str(path)
-    return AcceleratorConfigError(what, where=where, fix=fix)
+    return what, f"{path}:{number}" if number else str(path), fix
 
 
 def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:

@@ -6,6 +6,7 @@ Each description is a TOML file, one of umakit's in `umakit/machine/cpus` or one
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -18,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from umakit.errors import InputError
+from umakit.machine.config_faults import described_fault
 from umakit.machine.cpu_costs import CpuCosts
 
 FOLDER = Path(__file__).with_name("cpus")
@@ -193,18 +195,19 @@ def _native() -> Cpu:
 
 def _read(path: Path, text: str) -> Cpu:
     try:
-        return Cpu.model_validate(_described(path))
+        # As JSON, because strict validation takes no list, which TOML has, for a tuple.
+        return Cpu.model_validate_json(json.dumps(_described(path), default=str), strict=True)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=text) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"is no TOML: {error}", where=text) from None
+        what, where, fix = described_fault(path, f"is no TOML: {error}", Cpu)
+        raise InputError(what, where=where, fix=fix) from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            said = "there is no such key"
-        raise InputError(f"{place}: {said}" if place else said, where=text) from None
+        what, where, fix = described_fault(path, f"{place}: {said}" if place else said, Cpu)
+        raise InputError(what, where=where, fix=fix) from None
     except _NoBase as error:
         fix = f"choose {', '.join(cpu_names())}"
         raise InputError(f"base: there is no CPU {error.args[0]!r}", where=text, fix=fix) from None
