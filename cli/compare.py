@@ -122,7 +122,8 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
         options["backend"],
         {given[name]: options[name] for name in compiling}
         | {"--choose": choose != "order", "--cpu": cpu != GENERIC},
-        {given[name]: options[name] for name in running},
+        {given[name]: options[name] for name in running}
+        | {"--device": options["device"] != "host"},
         [file for file in files if file is not None],
     )
 
@@ -158,6 +159,7 @@ def _how(
             inputs_name="" if inputs is None else inputs.name,
             seed=options["seed"],
             cpu_clock=options["cpu_clock"],
+            device=options["device"],
             input_shapes=shapes,
             rounding=options["rounding"],
             options=exported,

@@ -29,6 +29,7 @@ from umakit.cli.options import (
     ChooseOption,
     CpuClockOption,
     CpuOption,
+    DeviceOption,
     ForceOption,
     InferencesOption,
     JsonOption,
@@ -52,16 +53,20 @@ if TYPE_CHECKING:
 
 HELP = """Write a page about a network on an accelerator: cycles, bounds, timeline, memory.
 
-The network is compiled and run on this machine, accelerators are simulated. The page is one HTML
-file that loads nothing: what was offloaded and why not the rest, cycles of each layer as predicted
-and simulated against their lower bound and what holds them, bounds of the whole network and what
-each layer loses to what, a timeline of DMA and array, a roofline and a memory map."""
+The network is compiled and run on this machine or an emulated device, accelerators are simulated.
+The page is one HTML file that loads nothing: what was offloaded and why not the rest, cycles of
+each layer as predicted and simulated against their lower bound and what holds them, bounds of the
+whole network and what each layer loses to what, a timeline of DMA and array, a roofline and a
+memory map."""
 
 EPILOG = """Examples:  uma report digits_int8.onnx --backend strawberry_accelerator -o digits.html
 
            uma report digits_int8.onnx --backend strawberry_accelerator --trace trace.json
 
-           uma report digits_int8.onnx --backend chocolate_accelerator --inferences 10"""
+           uma report digits_int8.onnx --backend chocolate_accelerator --inferences 10
+
+           uma report digits_int8.onnx --backend strawberry_accelerator --cpu cortex-m4
+           --device qemu-cortex-m4"""
 DEFAULT_OUTPUT = Path("report.html")
 
 OptionalModelArgument = Annotated[
@@ -108,6 +113,7 @@ def report(
     keep_layout: KeepLayoutOption = False,
     choose: ChooseOption = "order",
     cpu: CpuOption = "generic",
+    device: DeviceOption = "host",
     trace: TraceOption = None,
     cpu_clock: CpuClockOption = None,
     compare: CompareOption = None,
@@ -175,6 +181,7 @@ def report(
             progress=tell,
             observe=observe,
             inferences=inferences,
+            device=device,
         )
         figures = page.as_json() | sizes
         checks.check_limits(figures)

@@ -318,3 +318,26 @@ def test_the_table_and_the_trace_name_predictions(
     events = json.loads(trace.read_text())["traceEvents"]
     steps = [e for e in events if "predicted_cycles" in e.get("args", {}) and e["ph"] == "i"]
     assert steps and all(step["args"]["predicted_cycles"] > 0 for step in steps)
+
+
+def test_reports_run_on_a_device_what_this_machine_does_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cpu = own_cpu(tmp_path, base="cortex-m4", cycles_per_instruction=2)
+    inputs, path = {"image": np.zeros((1, 1, 8, 8), "float32")}, tmp_path / "in.npz"
+    np.savez(path, **inputs)
+    line = ["report", str(DIGITS), "-b", CHOCOLATE, "-i", str(path), "--cpu", cpu, "--json"]
+    assert run_command(line) == 2
+    assert "run it with --device qemu-cortex-m4" in " ".join(capsys.readouterr().err.split())
+    assert run_command([*line, "--device", "qemu-cortex-m4"]) == 0
+    page = json.loads(capsys.readouterr().out)
+    library = library_of(cpu, CHOCOLATE, tmp_path)
+    ran = run_library(library, inputs, profile=True, device="qemu-cortex-m4")
+    on_host = library_of("generic", CHOCOLATE, tmp_path)
+    simulated = run_library(on_host, inputs, profile=True)
+    steps = page["accounting"]["rows"][: len(ran.layers)]  # behind them, what no layer owns
+    for row, counted, clocked in zip(steps, ran.layers, simulated.layers, strict=True):
+        if row["where"] == "cpu":
+            assert row["cpu_cycles"] == pytest.approx(2 * counted.instructions, rel=0.05)
+        else:
+            assert row["clock_cycles"] == clocked.clock_cycles

@@ -55,7 +55,7 @@ DECIDED: dict[str, dict[str, str]] = {
     "report": {
         **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
         "compare": NEITHER, "fail_if": NEITHER, "budget": NEITHER, "write_budget": WRITTEN,
-        "cpu": READ,
+        "cpu": READ, "device": NEITHER,
     },
     # Records that exist are read as well, as those of tune are.
     "sim": {

@@ -50,6 +50,9 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 MOST_COMMANDS = 65_536
 """Maximum number of commands per layer that are recorded."""
 
+MOST_EMULATED_COMMANDS = 1024
+"""The same on an emulated device, in whose memory the records are."""
+
 
 @dataclass(frozen=True)
 class RunResult:
@@ -140,7 +143,7 @@ def run_library(
         profile: whether each layer is measured.
         record_commands: whether the times of the commands of each layer are recorded if its
             accelerator is simulated and reports them; needs `profile`. A number is the maximum for
-            each layer, for devices with little memory.
+            each layer, which else depends on the device.
         device: name of the device in `umakit.devices.DEVICES`.
         timeout: time limit in seconds; default: 600 under emulation, and on the
             host 600 for each inference of a library with an accelerator.
@@ -172,7 +175,9 @@ def run_library(
         check_memory(_memory_of(description))
     check_designs(rtl, description, machine)
     asked = None if wave is None else wave_of(description, rtl, wave.layer)
-    most_commands = MOST_COMMANDS if record_commands is True else int(record_commands)
+    most_commands = int(record_commands)
+    if record_commands is True:
+        most_commands = MOST_COMMANDS if machine.is_host else MOST_EMULATED_COMMANDS
     most_commands = most_commands if profile else 0
     if timeout is None:
         timeout = default_limit(machine, description, count * repeat)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.devices import HOST
+from umakit.devices import HOST, find_device
 from umakit.devices.cpus import description_for
 from umakit.devices.run import run_library, select_inputs
 from umakit.tools.accounting import account
@@ -33,10 +33,11 @@ def library_report(
     inputs_name: str = "",
     seed: int = 0,
     cpu_clock: float | None = None,
+    device: str = HOST.name,
     with_size: bool = False,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Report:
-    """Run a library on this machine, accelerators simulated, and return its report.
+    """Run a library on a device, accelerators simulated, and return its report.
 
     Args:
         library: what `uma compile` wrote, a folder or a tar file.
@@ -45,6 +46,7 @@ def library_report(
         inputs_name: description of the inputs.
         seed: seed of the random numbers.
         cpu_clock: cycles a second of the CPU, as in `umakit.tools.accounting.account`.
+        device: name of the device in `umakit.devices.DEVICES`.
         with_size: whether its code is compiled to measure it.
         progress: callback with a description of each stage.
 
@@ -54,13 +56,13 @@ def library_report(
         DeviceError: the run failed.
         BuildError: a compiler is missing or refused the sources.
     """
-    description = description_for(library, HOST)
+    description = description_for(library, find_device(device))
     progress("building and running")
     if inputs is None:
         arrays, inputs_name = random_arrays(description["inputs"], seed), f"random, seed {seed}"
     else:
         arrays = select_inputs(library, inputs)
-    result = run_library(library, arrays, profile=True, record_commands=True)
+    result = run_library(library, arrays, profile=True, record_commands=True, device=device)
     layers = description["layers"]
     view = {
         "format": FORMAT,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from umakit.devices import HOST
 from umakit.errors import InputError, short_path
 from umakit.library.tar_files import SUFFIX
 from umakit.tools.comparison.measured import Arrays, library_report, size_view
@@ -27,7 +28,7 @@ class Measuring:
 
     Attributes:
         backends: accelerators of models, in order of priority.
-        inputs, inputs_name, seed, cpu_clock: as in `umakit.tools.page.make_page`.
+        inputs, inputs_name, seed, cpu_clock, device: as in `umakit.tools.page.make_page`.
         input_shapes, rounding, options: the same, for models.
         with_size: whether code is compiled to measure it.
     """
@@ -37,6 +38,7 @@ class Measuring:
     inputs_name: str = ""
     seed: int = 0
     cpu_clock: float | None = None
+    device: str = HOST.name
     input_shapes: Mapping[str, Sequence[int]] | None = None
     rounding: str | None = None
     options: ExportOptions | None = None
@@ -71,7 +73,8 @@ def open_report(
     if kind == "library":
         return library_report(
             path, inputs=how.inputs, inputs_name=how.inputs_name, seed=how.seed,
-            cpu_clock=how.cpu_clock, with_size=how.with_size, progress=progress,
+            cpu_clock=how.cpu_clock, device=how.device, with_size=how.with_size,
+            progress=progress,
         )  # fmt: skip
     return model_report(path, how, progress)
 
@@ -95,7 +98,7 @@ def model_report(
     page = make_page(
         model, how.backends, inputs=how.inputs, inputs_name=how.inputs_name, seed=how.seed,
         input_shapes=how.input_shapes, rounding=how.rounding, options=how.options,
-        cpu_clock=how.cpu_clock, progress=progress, observe=measure,
+        cpu_clock=how.cpu_clock, device=how.device, progress=progress, observe=measure,
     )  # fmt: skip
     return report_of(page.as_json() | ({"size": sizes[0]} if sizes else {}))
 

@@ -59,6 +59,7 @@ def make_page(
     progress: Callable[[str], None] = lambda stage: None,
     observe: Callable[[Path, Library, Arrays, RunResult], None] = lambda *run: None,
     inferences: int | None = None,
+    device: str = HOST.name,
 ) -> Page:
     """Compile a network, run it on simulated accelerators, and collect its figures.
 
@@ -75,8 +76,11 @@ def make_page(
             their cycles are unknown.
         inferences: number of inferences, one after the other, of which the first is told apart from
             all later ones; without inputs, each with random numbers of its own.
+        device: name of the device in `umakit.devices.DEVICES` that runs the network; it must run
+            the code of `options.cpu`.
 
     Raises:
+        BuildError: the device does not run the code of the CPU, or a program is missing.
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: its subclass says which other stage refused and why.
     """
@@ -96,11 +100,11 @@ def make_page(
             arrays = first_inferences(expected, arrays, inferences)
         try:
             result = run_library(
-                folder, arrays, profile=True, record_commands=True,
+                folder, arrays, profile=True, record_commands=True, device=device,
                 each_inference=inferences is not None,
             )  # fmt: skip
         except DeviceError as error:
-            raise with_layer(error, folder, arrays, HOST.name, None) from None
+            raise with_layer(error, folder, arrays, device, None) from None
         observe(folder, library, arrays, result)
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
