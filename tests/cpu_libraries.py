@@ -16,8 +16,10 @@ import umakit
 from umakit.devices import HOST
 from umakit.devices.build import compile_c, library_sources
 from umakit.devices.cpus import cpu_flags
+from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
 from umakit.machine.cpu import find_cpu
+from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.memory.limits import LARGEST_SCRATCH_LIMIT as MOST_SCRATCH
 
 NATIVE = find_cpu("native")
@@ -28,12 +30,21 @@ needs_vectors = pytest.mark.skipif(
 
 def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
     """A library whose workspace the caller gives, and whose kernels are all those for the CPU."""
+    return export_with(model, cpu, folder, {}).path
+
+
+def export_with(
+    model: onnx.ModelProto, cpu: str, folder: Path, choices: Mapping[KernelKey, Choice]
+) -> Library:
+    """The same with choices for kernels."""
     folder.mkdir(exist_ok=True)
     onnx.save(model, str(folder / "net.onnx"))
     pools = (umakit.MemoryPool("sram"),)
-    options = umakit.ExportOptions(cpu=cpu, pools=pools, scratch_limit=MOST_SCRATCH)
+    options = umakit.ExportOptions(
+        cpu=cpu, pools=pools, scratch_limit=MOST_SCRATCH, choices=choices
+    )
     out = folder / f"library_{Path(cpu).stem}"
-    return Path(umakit.compile_model(folder / "net.onnx", [], out, options=options).path)
+    return umakit.compile_model(folder / "net.onnx", [], out, options=options)
 
 
 def run_on_garbage(library: Path, inputs: Mapping[str, Array]) -> dict[str, Array]:

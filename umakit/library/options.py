@@ -12,6 +12,7 @@ from umakit.errors import LibraryError, MemoryPlanError
 from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import GENERIC, Cpu
 from umakit.machine.cpu_choice import cpu_texts, find_cpus
+from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, check_scratch_limit
 from umakit.memory.planners import DEFAULT_PLANNER
 from umakit.memory.planning import check_planner
@@ -39,8 +40,11 @@ class ExportOptions:
         overlap: when the CPU runs in parallel with accelerators, see `umakit.program.overlap`.
         index_checks: whether the library checks indices that are computed at run time; without,
             an index out of range reads or writes outside of its tensor.
-        records: a file of `uma tune`, whose tilings are used; None for the default ones.
+        records: a file of `uma tune`, whose tilings, or choices for kernels on the CPU, are used;
+            None for the default ones.
         tilings: tilings by target and layer that take precedence over records and defaults.
+        choices: choices for kernels on the CPU that take precedence over the rules' own; records
+            take precedence over them.
         force: whether files of the output folder that were changed since umakit wrote them, or a
             tar file that umakit did not write, are replaced too; inputs never are.
         keep_layout: whether all tensors keep the model's layout; else regions get that of the
@@ -62,6 +66,7 @@ class ExportOptions:
     overlap: Overlap = "free"
     records: str | os.PathLike[str] | None = None
     tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
+    choices: Mapping[KernelKey, Choice] = field(default_factory=dict)
     force: bool = False
     index_checks: bool = True
     keep_layout: bool = False

@@ -129,7 +129,7 @@ def lower_to_kernels(
     options: ExportOptions,
     generic_rows: Collection[int] = (),
 ) -> Lowered:
-    """Run the stage `lower` with the tilings and records of the options.
+    """Run the stage `lower` with the tilings, choices and records of the options.
 
     Args:
         model, partitioned, backends, options: as in `umakit.pipeline.export_program`.
@@ -143,7 +143,7 @@ def lower_to_kernels(
     tilings = {} if records is None else read_tilings(records, model, backends)
     lowered = lower(
         partitioned, backends, options.index_checks, {**options.tilings, **tilings},
-        find_cpu(options.cpu), generic_rows,
+        find_cpu(options.cpu), generic_rows, options.choices,
     )  # fmt: skip
     if records is not None:
         for target in tilings:

@@ -23,6 +23,7 @@ from umakit.lower.phases import lower_prim_func
 from umakit.lower.regions import dissolve_regions
 from umakit.machine import Layer, Tiling
 from umakit.machine.cpu import Cpu
+from umakit.machine.kernel_choices import KEY, Choice, KernelChoices, KernelKey, choosing
 from umakit.machine.tilings import PlannedLayers, planning
 from umakit.partition.constant_roles import ConstantRoles
 from umakit.partition.partitioner import Partitioned, run_passes
@@ -45,12 +46,14 @@ class Lowered:
         planned: by target, the layers that the backend's planner cut into tiles; only for backends
             that have a planner.
         roles: what constants are for the operators that read them.
+        choices: what the rules for kernels on the CPU chose.
     """
 
     main: Any
     kernels: dict[str, Kernel]
     planned: dict[str, PlannedLayers]
     roles: ConstantRoles = field(default_factory=ConstantRoles)
+    choices: KernelChoices = field(default_factory=KernelChoices)
 
 
 def lower(
@@ -60,6 +63,7 @@ def lower(
     tilings: Mapping[str, Mapping[Layer, Tiling]] | None = None,
     cpu: Cpu | None = None,
     generic_rows: Collection[int] = (),
+    choices: Mapping[KernelKey, Choice] | None = None,
 ) -> Lowered:
     """Lower a partitioned network to kernels.
 
@@ -71,6 +75,7 @@ def lower(
         cpu: the CPU that kernels are scheduled for; None for any.
         generic_rows: rows of the offload report whose kernels are scheduled as for any CPU all the
             same.
+        choices: choices for kernels on the CPU that replace those of the rules.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
@@ -81,9 +86,13 @@ def lower(
         for target, planner in planners.items()
         if planner is not None
     }
-    with planning({planners[target]: layers for target, layers in planned.items()}):
-        main, kernels = _lowered(partitioned, backends, check_indices, cpu, generic_rows)
-    return Lowered(main, kernels, planned, partitioned.roles)
+    made = KernelChoices(choices or {})
+    with (
+        planning({planners[target]: layers for target, layers in planned.items()}),
+        choosing(made),
+    ):
+        main, kernels = _lowered(partitioned, backends, check_indices, cpu, generic_rows, made)
+    return Lowered(main, kernels, planned, partitioned.roles, made)
 
 
 def _lowered(
@@ -92,6 +101,7 @@ def _lowered(
     check_indices: bool,
     cpu: Cpu | None,
     generic_rows: Collection[int],
+    choices: KernelChoices,
 ) -> tuple[Any, dict[str, Kernel]]:
     by_target = {backend.target_name: backend for backend in backends}
     module = accelerator_kernels(partitioned, backends)
@@ -105,6 +115,7 @@ def _lowered(
         if name not in results:
             continue
         target = str(tvm_api.function_attribute(function, "umakit.target") or CPU)
+        choices.note_kernel(name, tvm_api.function_attribute(function, KEY))
         checks = index_checks(constants.get(name, []), nodes[name], check_indices)
         backend = by_target.get(target)
         lowered = lower_prim_func(name, function, backend, checks)

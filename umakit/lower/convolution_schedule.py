@@ -30,11 +30,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.lower.register_tiles import Tile, choose_tile, depthwise_tile, fused_tile
+from umakit.lower.choice_candidates import ConvolutionSizes, convolution_candidates
+from umakit.lower.kernel_keys import key_of_convolution
+from umakit.lower.register_tiles import vector_lanes
 from umakit.lower.schedule import is_padding
 from umakit.lower.vector_loops import (
     extent,
-    largest_divisor,
     place_padding,
     result_of,
     tiles_of,
@@ -43,22 +44,7 @@ from umakit.lower.vector_loops import (
 )
 from umakit.lower.weight_tiles import Packing, WeightTiles
 from umakit.machine.cpu import Cpu
-
-FIRST_CACHE_WEIGHTS = 24576
-"""Bytes of weights that stay in the first cache, which mostly has 32 KiB, next to data."""
-
-CHANNEL_GROUP = 64
-"""Channels for which padded rows of a block of input channels are used, about."""
-
-MOST_ROWS = 8
-"""Rows of a block: with more of them, padding takes hardly less time."""
-
-SCRATCH_SHARE = 8
-"""Padded rows and sums may take more than the rows of one kernel window by the bytes of data and
-result divided by it."""
-
-FEWEST_INPUTS = 16
-"""Input channels of a block, at least: with fewer, sums are loaded and stored too often."""
+from umakit.machine.kernel_choices import Choice, KernelKey, choose
 
 
 @dataclass
@@ -87,45 +73,27 @@ class Convolution:
         paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
         return cls(schedule, block, outer, inner, paddings[0] if len(paddings) == 1 else None)
 
-    def sizes(self, loops: list[Any]) -> list[int]:
-        """Return how often loops run."""
-        return [extent(self.schedule, loop) for loop in loops]
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether each channel has a window of its own."""
+        return "group_conv2d" in str(self.schedule.get(self.block).name_hint)
 
     @property
-    def stride(self) -> int:
-        """Rows of the padded data between those of neighbouring results, at least."""
-        if self.padding is None:
-            return 1
-        (padded,) = self.schedule.get(self.padding).writes
-        rows = tvm_api.buffer_shape(padded.source)[1]
-        return max(1, (rows - extent(self.schedule, self.inner[0])) // max(1, self.rows - 1))
-
-    @property
-    def rows(self) -> int:
-        """Rows of the result."""
-        return extent(self.schedule, self.outer[1])
-
-    def padded_bytes(self, rows: int, inputs: int | None = None) -> int:
-        """Return the size of the padded data that some rows of the result need.
-
-        Args:
-            rows: of the result.
-            inputs: of the input channels; None for all.
-        """
-        if self.padding is None:
-            return 0
-        (padded,) = self.schedule.get(self.padding).writes
-        _, _, width, channels = tvm_api.buffer_shape(padded.source)
-        height = (rows - 1) * self.stride + extent(self.schedule, self.inner[0])
-        return 4 * height * width * (channels if inputs is None else inputs)
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of scratch that it may use."""
-        tensors = [*self.schedule.get(self.block).reads, *self.schedule.get(self.block).writes]
-        sizes = [tvm_api.buffer_bytes(each.source) for each in tensors]
-        data_and_result = sizes[0] + sizes[-1]
-        return self.padded_bytes(1) + data_and_result // SCRATCH_SHARE
+    def sizes(self) -> ConvolutionSizes:
+        """What its rule depends on."""
+        schedule, body = self.schedule, self.schedule.get(self.block)
+        rows, row, channels = (extent(schedule, loop) for loop in self.outer[1:])
+        window = [extent(schedule, loop) for loop in self.inner]
+        padded = None
+        if self.padding is not None:
+            padded = tvm_api.buffer_shape(schedule.get(self.padding).writes[0].source)
+        read, written = body.reads[0].source, body.writes[0].source
+        read_bytes = tvm_api.buffer_bytes(read) + tvm_api.buffer_bytes(written)
+        inputs = window[2] if len(window) > 2 else 1
+        kernel = window[0], window[1]
+        return ConvolutionSizes(
+            rows, row, channels, inputs, kernel, padded, read_bytes, self.is_depthwise
+        )
 
 
 def tile_convolution(
@@ -135,8 +103,9 @@ def tile_convolution(
     inner: list[Any],
     cpu: Cpu,
     packing: Packing,
-) -> bool:
-    """Tile a convolution; whether its channels fill vectors.
+    follows: tuple[str, ...] = (),
+) -> KernelKey | None:
+    """Tile a convolution and return its key; None if its channels fill no vector.
 
     Args:
         schedule: of the kernel.
@@ -145,141 +114,113 @@ def tile_convolution(
         inner: loops over rows and columns of the kernel, and input channels.
         cpu: the CPU.
         packing: is told which weights are read tile by tile.
+        follows: element by element operators that are computed with it, by their names.
     """
     convolution = Convolution.of(schedule, block, outer, inner)
-    _, height, width, channels = convolution.sizes(outer)
-    if "group_conv2d" in str(schedule.get(block).name_hint):
-        tile = depthwise_tile(cpu, width, channels, *convolution.sizes(inner[1:2]))
-        if tile.lanes == 1:
-            return False
-        _tile_depthwise(convolution, tile)
-        return True
-    tile = choose_tile(cpu, width, channels)
-    if tile.lanes == 1:
-        return False
-    rows, columns, inputs = convolution.sizes(inner)
-    if convolution.padding is None and rows * columns == 1:
-        _tile_pointwise(convolution, fused_tile(cpu, tile, height, width, channels), cpu, packing)
-        return True
-    size = largest_divisor(inputs, FIRST_CACHE_WEIGHTS // (4 * rows * columns * tile.channels))
-    if size < inputs and size >= FEWEST_INPUTS:
-        group = largest_divisor(channels, CHANNEL_GROUP, tile.channels)
-        for block_rows in _block_sizes(height):
-            scratch = convolution.padded_bytes(block_rows, size) + 4 * block_rows * width * group
-            if scratch <= convolution.scratch_bytes:
-                packing.pack(schedule, block, WeightTiles("HWIO", tile.channels, size))
-                _tile_in_blocks(convolution, tile, block_rows, size, group)
-                return True
-    packing.pack(schedule, block, WeightTiles("HWIO", tile.channels))
-    _tile_rows(convolution, tile)
-    return True
+    sizes = convolution.sizes
+    candidates = convolution_candidates(sizes, cpu)
+    if not candidates:
+        return None
+    operator = "depthwise conv2d" if sizes.is_depthwise else "conv2d"
+    key = key_of_convolution(schedule, block, convolution.padding, operator, follows)
+    choice = choose(key, candidates)
+    if sizes.is_depthwise:
+        _tile_depthwise(convolution, choice, cpu)
+    elif sizes.is_pointwise:
+        packing.pack(schedule, block, WeightTiles("HWIO", choice.channels))
+        _tile_pointwise(convolution, choice, cpu)
+    else:
+        packing.pack(schedule, block, WeightTiles("HWIO", choice.channels, choice.inputs))
+        tile = _tile_in_blocks if choice.inputs else _tile_rows
+        tile(convolution, choice, cpu)
+    return key
 
 
-def _block_sizes(rows: int) -> list[int]:
-    """Return how many rows a block may have, the most first."""
-    return [n for n in range(min(rows, MOST_ROWS), 0, -1) if rows % n == 0]
-
-
-def _tile_pointwise(convolution: Convolution, tile: Tile, cpu: Cpu, packing: Packing) -> None:
+def _tile_pointwise(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
     """Tile a convolution of single positions without padding, a product of matrices."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
-    _, _, width, all_channels = convolution.sizes(convolution.outer)
-    large = 4 * all_channels * convolution.sizes(inner)[2] > cpu.cache_bytes // 2
-    packing.pack(schedule, block, WeightTiles("HWIO", tile.channels))
+    lanes = vector_lanes(cpu, extent(schedule, channel))
+    width = extent(schedule, column)
     result = result_of(schedule, block)
     around = [image]
-    if tile.positions % width == 0 or width % tile.positions == 0:
+    if choice.positions % width == 0 or width % choice.positions == 0:
         column = schedule.fuse(row, column)  # a tile lies in a row or takes whole rows
     else:
         around.append(row)
-    columns, position = tiles_of(schedule, column, tile.positions)
-    channels, lane = schedule.split(channel, [None, tile.channels])
-    order = [channels, *around, columns] if large else [*around, columns, channels]
+    columns, position = tiles_of(schedule, column, choice.positions)
+    channels, lane = schedule.split(channel, [None, choice.channels])
+    is_outermost = choice.weights_outermost
+    order = [channels, *around, columns] if is_outermost else [*around, columns, channels]
     schedule.reorder(*order, *inner, position, lane)
     schedule.reverse_compute_at(result, order[-1])
-    vectorize_result(schedule, result, tile.lanes)
-    use_registers(schedule, position, lane, tile.lanes)
+    vectorize_result(schedule, result, lanes)
+    use_registers(schedule, position, lane, lanes)
     schedule.decompose_reduction(block, inner[0])
 
 
-def _rows_at_once(convolution: Convolution) -> int:
-    """Return the rows whose padding is computed at a time; 1 without padding."""
-    if not convolution.padding:
-        return 1
-    most = convolution.scratch_bytes
-    return next(n for n in _block_sizes(convolution.rows) if convolution.padded_bytes(n) <= most)
-
-
-def _tile_rows(convolution: Convolution, tile: Tile) -> None:
+def _tile_rows(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
     """Tile a convolution; padding is computed for some rows at a time."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
+    lanes = vector_lanes(cpu, extent(schedule, channel))
     result = result_of(schedule, block)
-    blocks, row = schedule.split(row, [None, _rows_at_once(convolution)])
-    columns, position = tiles_of(schedule, column, tile.positions)
-    channels, lane = schedule.split(channel, [None, tile.channels])
+    blocks, row = schedule.split(row, [None, choice.rows])
+    columns, position = tiles_of(schedule, column, choice.positions)
+    channels, lane = schedule.split(channel, [None, choice.channels])
     order = [image, blocks, channels, row, columns]
     schedule.reorder(*order, *inner, position, lane)
     if convolution.padding is not None:
         place_padding(schedule, convolution.padding, blocks)
     schedule.reverse_compute_at(result, columns)
-    vectorize_result(schedule, result, tile.lanes)
+    vectorize_result(schedule, result, lanes)
     if extent(schedule, inner[1]) > 1:
         schedule.fuse(*inner[1:])  # columns of the data with all channels lie next to each other
-    use_registers(schedule, position, lane, tile.lanes)
+    use_registers(schedule, position, lane, lanes)
     schedule.decompose_reduction(block, inner[0])
 
 
-def _tile_in_blocks(
-    convolution: Convolution, tile: Tile, block_rows: int, inputs: int, group: int
-) -> None:
-    """Tile a convolution and cut its input channels into blocks.
-
-    Args:
-        convolution: the convolution.
-        tile: its tile.
-        block_rows: rows whose sums are in memory meanwhile, a divisor of all.
-        inputs: input channels of a block, a divisor of all.
-        group: channels whose sums are in memory meanwhile: some tiles.
-    """
+def _tile_in_blocks(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
+    """Tile a convolution and cut its input channels into blocks."""
     schedule, block, padding = convolution.schedule, convolution.block, convolution.padding
+    lanes = vector_lanes(cpu, extent(schedule, convolution.outer[3]))
     result = result_of(schedule, block)
-    input_blocks, _ = schedule.split(convolution.inner[2], [None, inputs])
+    input_blocks, _ = schedule.split(convolution.inner[2], [None, choice.inputs])
     partial = schedule.rfactor(input_blocks, 0)
     image, row, column, channel, input_blocks = schedule.get_loops(block)
-    blocks, row = schedule.split(row, [None, block_rows])
-    parts = [None, group // tile.channels, tile.channels]
+    blocks, row = schedule.split(row, [None, choice.rows])
+    parts = [None, choice.group // choice.channels, choice.channels]
     groups, channels, lane = schedule.split(channel, parts)
     schedule.reorder(image, blocks, groups, input_blocks, channels, row, column, lane)
-    use_registers(schedule, None, lane, tile.lanes)
+    use_registers(schedule, None, lane, lanes)
     schedule.decompose_reduction(block, input_blocks)
-    columns, position = tiles_of(schedule, column, tile.positions)
+    columns, position = tiles_of(schedule, column, choice.positions)
     schedule.unroll(position)
     schedule.compute_at(partial, columns, preserve_unit_loops=True)
     if padding is not None:
         place_padding(schedule, padding, input_blocks, whole=False)
     schedule.reverse_compute_at(result, groups)
-    vectorize_result(schedule, result, tile.lanes)
+    vectorize_result(schedule, result, lanes)
     _, _, _, of_position, of_lane, *inner = schedule.get_loops(partial)[-8:]
     schedule.reorder(*inner, of_position, of_lane)
-    use_registers(schedule, of_position, of_lane, tile.lanes)
+    use_registers(schedule, of_position, of_lane, lanes)
     schedule.decompose_reduction(partial, inner[0])
 
 
-def _tile_depthwise(convolution: Convolution, tile: Tile) -> None:
+def _tile_depthwise(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
     """Tile a depthwise convolution; the columns of its kernel are unrolled."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
+    lanes = vector_lanes(cpu, extent(schedule, channel))
     result = result_of(schedule, block)
-    blocks, row = schedule.split(row, [None, _rows_at_once(convolution)])
-    columns, position = tiles_of(schedule, column, tile.positions)
-    channels, lane = schedule.split(channel, [None, tile.channels])
+    blocks, row = schedule.split(row, [None, choice.rows])
+    columns, position = tiles_of(schedule, column, choice.positions)
+    channels, lane = schedule.split(channel, [None, choice.channels])
     schedule.reorder(image, blocks, row, columns, channels, *inner, position, lane)
     if convolution.padding is not None:
         place_padding(schedule, convolution.padding, blocks)
     schedule.reverse_compute_at(result, channels)
-    vectorize_result(schedule, result, tile.lanes)
-    use_registers(schedule, position, lane, tile.lanes)
+    vectorize_result(schedule, result, lanes)
+    use_registers(schedule, position, lane, lanes)
     schedule.decompose_reduction(block, inner[0])
     schedule.unroll(inner[1])

@@ -3,21 +3,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import Any
 
 from umakit import tvm_api
 from umakit.machine.cpu import Cpu
+from umakit.machine.kernel_choices import KEY, Choice, KernelKey, choose
 from umakit.operators.kernels.calls import shape_of
-from umakit.operators.kernels.convolution import as_operands, constants_of
+from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, is_depthwise
 from umakit.operators.kernels.dot_forms import DotForm, form_of
 from umakit.operators.kernels.dot_products import (
     DATA,
+    MOST_SUMS,
     addition,
     conv2d,
     dense,
     suits,
     suits_convolution,
+    sums_at_once,
 )
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.numeric.fixed_point import Arithmetic
@@ -66,15 +70,26 @@ def _convolution(form: DotForm, parameters: Any, call: tvm_api.Call) -> Made | N
     dtype = tvm_api.dtype_of(call.args[0])
     if not suits_convolution(form, parameters, shape, dtype, constants):
         return None
-    return _with_constants(call, parameters, *conv2d(form, parameters, shape, dtype, constants))
+    if is_depthwise(parameters, shape):
+        made = conv2d(form, parameters, shape, dtype, constants)
+        return _with_constants(call, parameters, *made)
+    key = _key_of_convolution(parameters, shape, dtype, constants)
+    outputs = len(constants.bias) // parameters.groups
+    choice = choose(key, dot_candidates(form, math.prod(parameters.output_shape[:3]), outputs))
+    made = conv2d(form, parameters, shape, dtype, constants, choice.positions, choice.channels)
+    return _with_constants(call, parameters, *made, key)
 
 
 def _dense(form: DotForm, parameters: Any, call: tvm_api.Call) -> Made | None:
-    constants, dtype = constants_of(call), tvm_api.dtype_of(call.args[0])
+    constants, shape = constants_of(call), shape_of(call.args[0])
+    dtype = tvm_api.dtype_of(call.args[0])
     if not suits(parameters, dtype, constants):
         return None
-    made = dense(form, parameters, shape_of(call.args[0]), dtype, constants)
-    return _with_constants(call, parameters, *made)
+    weights = constants.weights.shape
+    key = KernelKey("matmul", dtype, shape, weights, tuple(parameters.output_shape))
+    choice = choose(key, dot_candidates(form, shape[0], len(constants.bias)))
+    made = dense(form, parameters, shape, dtype, constants, choice.positions, choice.channels)
+    return _with_constants(call, parameters, *made, key)
 
 
 def _addition(form: DotForm, parameters: Any, call: tvm_api.Call) -> Made | None:
@@ -87,10 +102,46 @@ def _addition(form: DotForm, parameters: Any, call: tvm_api.Call) -> Made | None
     return addition(form, parameters, shapes.pop(), dtypes.pop()), list(call.args)
 
 
+def _key_of_convolution(
+    parameters: Any, shape: tuple[int, ...], dtype: str, constants: Constants
+) -> KernelKey:
+    top, left, bottom, right = parameters.padding
+    vertical, horizontal = parameters.strides
+    down, across = parameters.dilation
+    return KernelKey(
+        "conv2d", dtype, shape, constants.weights.shape, tuple(parameters.output_shape),
+        (top + bottom, left + right), (vertical, horizontal), (down, across), parameters.groups,
+    )  # fmt: skip
+
+
+def dot_candidates(form: DotForm, positions: int, outputs: int) -> list[Choice]:
+    """Return the choices that a kernel of sums of products can have, the rule's own first.
+
+    None needs more scratch than the rule's own.
+
+    Args:
+        form: the instructions.
+        positions: positions of the result.
+        outputs: output channels of a group.
+    """
+    most = min(form.positions, positions)
+    sums = [sums_at_once(form, outputs, MOST_SUMS // part) for part in (1, 2, 4, 8)]
+    choices = [Choice(most, size) for size in sums]
+    choices += [Choice(n, sums[0]) for n in range(most - 1, 0, -1)]
+    return list(dict.fromkeys(choices))
+
+
 def _with_constants(
-    call: tvm_api.Call, parameters: Any, function: tvm_api.PrimFunc, arrays: list[Any], layout: str
+    call: tvm_api.Call,
+    parameters: Any,
+    function: tvm_api.PrimFunc,
+    arrays: list[Any],
+    layout: str,
+    key: KernelKey | None = None,
 ) -> Made:
     function = function.with_attr(WEIGHTS_LAYOUT, layout)
+    if key is not None:
+        function = function.with_attr(KEY, key.text)
     if parameters.input_zero_point != 0:
         function = function.with_attr(BIAS_HAS_ZERO_POINT, "yes")
     return function, [call.args[0], *as_operands(arrays)]

@@ -19,12 +19,6 @@ def extent(schedule: tvm_api.Schedule, loop: Any) -> int:
     return tvm_api.integer_value(schedule.get(loop).extent) or 0
 
 
-def largest_divisor(number: int, most: int, multiple: int = 1) -> int:
-    """Return the largest divisor that is a multiple and at most some number; `multiple` if none."""
-    divisors = range(multiple, min(number, most) + 1, multiple)
-    return max((n for n in divisors if number % n == 0), default=multiple)
-
-
 def tiles_of(schedule: tvm_api.Schedule, loop: Any, size: int) -> tuple[Any, Any]:
     """Cut a loop into tiles, the last of which may be smaller.
 

@@ -12,9 +12,11 @@ from collections.abc import Collection
 from typing import Any
 
 from umakit import tvm_api
+from umakit.lower.choice_candidates import product_candidates
 from umakit.lower.convolution_schedule import tile_convolution
 from umakit.lower.kernel_facts import FACTS, Facts
-from umakit.lower.register_tiles import choose_tile
+from umakit.lower.kernel_keys import key_of_product, names_of_elementwise
+from umakit.lower.register_tiles import vector_lanes
 from umakit.lower.schedule import (
     attempt,
     inline_elementwise,
@@ -24,7 +26,6 @@ from umakit.lower.schedule import (
 )
 from umakit.lower.vector_loops import (
     extent,
-    largest_divisor,
     result_of,
     tiles_of,
     use_registers,
@@ -32,9 +33,7 @@ from umakit.lower.vector_loops import (
 )
 from umakit.lower.weight_tiles import Packing
 from umakit.machine.cpu import Cpu
-
-LARGEST_ROW = 128
-"""Channels of a matrix product's tile: enough for a cache line of each row of weights."""
+from umakit.machine.kernel_choices import KEY, KernelKey, choose
 
 
 def schedule_with_vectors(
@@ -54,40 +53,47 @@ def schedule_with_vectors(
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
         return function  # written as loops, not as blocks
+    follows = names_of_elementwise(schedule)
     inline_elementwise(schedule)
     reductions = reductions_of(schedule)
     packing = Packing(function, constants)
-    is_tiled = len(reductions) == 1 and _tile_reduction(schedule, reductions[0], cpu, packing)
-    if not is_tiled:
+    key = None
+    if len(reductions) == 1:
+        key = _tile_reduction(schedule, reductions[0], cpu, packing, follows)
+    if key is None:
         for reduction in reductions:
             schedule_reduction(schedule, reduction)
     scheduled = schedule.mod["main"]
     scheduled = scheduled.with_attrs(dict(attributes)) if attributes else scheduled
+    if key is None:
+        return scheduled
     facts = Facts(cpu.register_bytes, packing.packed)
-    return scheduled.with_attr(FACTS, facts.text) if is_tiled else scheduled
+    return scheduled.with_attr(FACTS, facts.text).with_attr(KEY, key.text)
 
 
-def _tile_reduction(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Packing) -> bool:
-    """Tile a convolution or a matrix product; whether it is one."""
+def _tile_reduction(
+    schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Packing, follows: tuple[str, ...]
+) -> KernelKey | None:
+    """Tile a convolution or a matrix product and return its key; None if it is neither."""
     name = str(schedule.get(block).name_hint)
     if "float32" not in str(tvm_api.buffer_dtype(schedule.get(block).writes[0].source)):
-        return False
+        return None
     loops = schedule.get_loops(block)
     axes = schedule.get(block).iter_vars
     if len(loops) != len(axes):
-        return False
+        return None
     outer = [n for n, axis in zip(loops, axes, strict=True) if int(axis.iter_type) == 0]
     inner = [n for n, axis in zip(loops, axes, strict=True) if int(axis.iter_type) != 0]
     consumers = list(schedule.get_consumers(block))
     if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
-        return False
+        return None
     if not outer or not _is_contiguous(schedule, block, axes[len(outer) - 1].var):
-        return False
+        return None
     if "conv2d_nhwc" in name and len(outer) == 4:
-        return tile_convolution(schedule, block, outer, inner, cpu, packing)
+        return tile_convolution(schedule, block, outer, inner, cpu, packing, follows)
     if "matmul" in name and len(inner) == 1:
-        return _tile_product(schedule, block, outer, inner, cpu)
-    return False
+        return _tile_product(schedule, block, outer, inner, cpu, follows)
+    return None
 
 
 def _is_contiguous(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool:
@@ -107,29 +113,33 @@ def _is_contiguous(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool
 
 
 def _tile_product(
-    schedule: tvm_api.Schedule, block: Any, outer: list[Any], inner: list[Any], cpu: Cpu
-) -> bool:
+    schedule: tvm_api.Schedule,
+    block: Any,
+    outer: list[Any],
+    inner: list[Any],
+    cpu: Cpu,
+    follows: tuple[str, ...],
+) -> KernelKey | None:
     *around, channel = outer
     channels_count = extent(schedule, channel)
     positions = extent(schedule, around[-1]) if around else 1
-    tile = choose_tile(cpu, positions, channels_count)
-    if tile.lanes == 1:
-        return False
+    candidates = product_candidates(positions, channels_count, cpu)
+    if not candidates:
+        return None
+    key = key_of_product(schedule, block, follows)
+    choice = choose(key, candidates)
+    lanes = vector_lanes(cpu, channels_count)
     result = result_of(schedule, block)
     position = None
-    if around and positions > 1:
-        last, position = tiles_of(schedule, around[-1], tile.positions)
+    if positions > 1:
+        last, position = tiles_of(schedule, around[-1], choice.positions)
         around = [*around[:-1], last]
-        size = tile.channels
-    else:
-        most = min(LARGEST_ROW, (cpu.vector_registers - 2) * tile.lanes)
-        size = largest_divisor(channels_count, most, tile.lanes)
-    channels, lane = schedule.split(channel, [None, size])
+    channels, lane = schedule.split(channel, [None, choice.channels])
     order = [*around, channels]
     between = [] if position is None else [position]
     schedule.reorder(*order, *inner, *between, lane)
     schedule.reverse_compute_at(result, order[-1])
-    vectorize_result(schedule, result, tile.lanes)
-    use_registers(schedule, position, lane, tile.lanes)
+    vectorize_result(schedule, result, lanes)
+    use_registers(schedule, position, lane, lanes)
     schedule.decompose_reduction(block, inner[0])
-    return True
+    return key

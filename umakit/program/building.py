@@ -95,6 +95,7 @@ class _Builder:
             notices=self._model.notices,
             quantizations=self._quantizations,
             sources=self._model.sources,
+            choices=self._lowered.choices,
         )
 
     def _layer_names(self) -> Iterable[str]:

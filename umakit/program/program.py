@@ -16,6 +16,7 @@ from umakit.frontend.model import Quantization, WeightsQuantization
 from umakit.lower import Kernel
 from umakit.lower.driver_calls import DriverCall
 from umakit.machine.cpu import Cpu
+from umakit.machine.kernel_choices import KernelChoices
 from umakit.machine.tilings import PlannedLayers
 from umakit.text.identities import SourceOperator
 
@@ -207,6 +208,7 @@ class Program:
         sources: operators of the model file by name.
         parts: the maximum number of parts of a kernel that may run at the same time; 0 if the
             library has no function that takes a callback for that.
+        choices: what the rules for kernels on the CPU chose.
     """
 
     name: str
@@ -225,6 +227,7 @@ class Program:
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
     sources: Mapping[str, SourceOperator] = field(default_factory=dict)
     parts: int = 0
+    choices: KernelChoices = field(default_factory=KernelChoices)
 
     def quantization_of(self, tensor: Tensor) -> Quantization | None:
         """Return scale and zero point of a tensor if it has one of each."""

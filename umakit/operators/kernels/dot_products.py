@@ -42,7 +42,7 @@ from umakit.operators.tensors import Array
 tirx = tvm_api.tirx
 
 MOST_SUMS = 256
-"""Sums of a position that are kept at once."""
+"""Sums of a position that are kept at once, unless fewer are asked for."""
 
 DATA = ("int8", "uint8")
 
@@ -186,11 +186,23 @@ class _Windows:
     results: Callable[[tvm_api.PrimExpr, Extent], tvm_api.PrimExpr]
 
 
+def sums_at_once(form: DotForm, outputs: int, most: int) -> int:
+    """Return how many sums of a position are kept at once.
+
+    Args:
+        form: the instructions.
+        outputs: output channels of a group.
+        most: a number of sums that blocks of weights fill.
+    """
+    return min(most, form.blocks(outputs) * form.channels)
+
+
 def _multiply(
     layer: _Layer,
     constants: Sequence[tvm_api.Buffer],
     windows: _Windows,
     outputs: int,
+    most_sums: int,
     group: Extent = 0,
 ) -> tvm_api.Stmt:
     """Return statements that multiply windows with the weights of all channels of a group.
@@ -200,10 +212,11 @@ def _multiply(
         constants: buffers of packed weights, bias, multipliers and shifts.
         windows: the windows.
         outputs: output channels of a group.
+        most_sums: sums of a position that are kept at once.
         group: number of the group.
     """
     form, (weights, *others) = layer.form, constants
-    width = min(MOST_SUMS, form.blocks(outputs) * form.channels)
+    width = sums_at_once(form, outputs, most_sums)
     sums = tirx.decl_buffer([windows.count * width], "int32", "sums", scope="local")
     whole = form.blocks(outputs) * form.channels * windows.elements
     group_start, group_channel = int32(group) * int32(whole), int32(group) * int32(outputs)
@@ -231,7 +244,13 @@ def _multiply(
 
 
 def dense(
-    form: DotForm, parameters: Parameters, shape: tuple[int, ...], dtype: str, constants: Constants
+    form: DotForm,
+    parameters: Parameters,
+    shape: tuple[int, ...],
+    dtype: str,
+    constants: Constants,
+    positions: int = 0,
+    most_sums: int = MOST_SUMS,
 ) -> Function:
     """Return the kernel of a matrix product.
 
@@ -241,6 +260,8 @@ def dense(
         shape: [rows, inputs] of the data.
         dtype: dtype of the data.
         constants: weights int8[O, I].
+        positions: rows that are multiplied at once; 0 for as many as the instructions allow.
+        most_sums: sums of a row that are kept at once.
     """
     rows, inputs = shape
     layer = _Layer.of(form, parameters, dtype, constants, form.window)
@@ -249,7 +270,7 @@ def dense(
     data = buffer("data", shape, dtype)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     outputs, elements = len(constants.bias), form.filled(inputs)
-    count = min(form.positions, rows)
+    count = min(positions or form.positions, rows)
     copies = not _lie_as_copied(form, dtype, inputs)
     windows = tirx.decl_buffer([count * elements], form.window, "windows", scope="local")
 
@@ -263,7 +284,9 @@ def dense(
             elements, count, elements,
             lambda p, channel: address(output, first + p, channel),
         )  # fmt: skip
-        return sequence(*([copy] if copies else []), _multiply(layer, buffers, here, outputs))
+        return sequence(
+            *([copy] if copies else []), _multiply(layer, buffers, here, outputs, most_sums)
+        )
 
     body = blocks(rows, at_rows, count, "row_block")
     if copies:
@@ -293,6 +316,8 @@ def conv2d(
     shape: tuple[int, ...],
     dtype: str,
     constants: Constants,
+    at_once: int = 0,
+    most_sums: int = MOST_SUMS,
 ) -> Function:
     """Return the kernel of a convolution in NHWC, of any number of groups.
 
@@ -302,6 +327,8 @@ def conv2d(
         shape: [N, H, W, C] of the data.
         dtype: dtype of the data.
         constants: weights int8[O, KH, KW, I / groups].
+        at_once: positions that are multiplied at once; 0 for as many as the instructions allow.
+        most_sums: sums of a position that are kept at once.
     """
     if is_depthwise(parameters, shape):
         return _depthwise(form, parameters, shape, dtype, constants)
@@ -317,7 +344,7 @@ def conv2d(
     axes = window_axes(parameters, shape, constants)
     positions = (shape[0], axes[0].outputs, axes[1].outputs)
     total = math.prod(positions)
-    count = min(form.positions, total)
+    count = min(at_once or form.positions, total)
     elements = flat.shape[1]
     filled = form.filled(elements)
     copies = not (_is_pointwise(parameters, axes) and _lie_as_copied(form, dtype, elements))
@@ -336,7 +363,8 @@ def conv2d(
             unflatten(first + p, positions), p * int32(filled), channel
         ))  # fmt: skip
         return sequence(
-            *([copied] if copies else []), _multiply(layer, buffers, here, outputs, group)
+            *([copied] if copies else []),
+            _multiply(layer, buffers, here, outputs, most_sums, group),
         )
 
     body = loop("group", parameters.groups, lambda group: blocks(

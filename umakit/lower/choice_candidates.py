@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choices that kernels for CPUs with vectors of float32 can have: the rule's own, then others.
+
+Others differ from the rule's own in one respect, or are other tiles. The most promising come first:
+those whose cost by the estimate of `umakit.lower.register_tiles` is least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from umakit.lower.register_tiles import (
+    MOST_POSITIONS,
+    MOST_VECTORS,
+    Tile,
+    choose_tile,
+    depthwise_tile,
+    fused_tile,
+    row_cost,
+    vector_lanes,
+)
+from umakit.machine.cpu import Cpu
+from umakit.machine.kernel_choices import Choice
+
+FIRST_CACHE_WEIGHTS = 24576
+"""Bytes of weights that stay in the first cache, which mostly has 32 KiB, next to data."""
+
+CHANNEL_GROUP = 64
+"""Channels for which padded rows of a block of input channels are used, about."""
+
+MOST_ROWS = 8
+"""Rows of a block: with more of them, padding takes hardly less time."""
+
+SCRATCH_SHARE = 8
+"""Padded rows and sums may take more than the rows of one kernel window by the bytes of data and
+result divided by it."""
+
+FEWEST_INPUTS = 16
+"""Input channels of a block, at least: with fewer, sums are loaded and stored too often."""
+
+LARGEST_ROW = 128
+"""Channels of a matrix product's tile: enough for a cache line of each row of weights."""
+
+MOST_COST = 1.5
+"""Tiles are no candidates whose estimated cost is more than this times that of the rule's own."""
+
+OTHER_TILES = 8
+"""Most other tiles for a kernel."""
+
+
+@dataclass(frozen=True)
+class ConvolutionSizes:
+    """Sizes of a convolution in NHWC of float32, on which its rule depends.
+
+    Attributes:
+        rows, row, channels: rows, columns and channels of the result.
+        inputs: input channels of a group.
+        kernel: rows and columns of a window.
+        padded: shape [N, H, W, C] of the padded data; None without padding.
+        data_bytes: bytes of what is read, and of the result.
+        is_depthwise: whether each channel has a window of its own.
+    """
+
+    rows: int
+    row: int
+    channels: int
+    inputs: int
+    kernel: tuple[int, int]
+    padded: tuple[int, ...] | None
+    data_bytes: int
+    is_depthwise: bool = False
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether it is a product of matrices."""
+        return self.padded is None and self.kernel == (1, 1) and not self.is_depthwise
+
+    @property
+    def stride(self) -> int:
+        """Rows of the padded data between those of neighbouring results, at least."""
+        if self.padded is None:
+            return 1
+        return max(1, (self.padded[1] - self.kernel[0]) // max(1, self.rows - 1))
+
+    def padded_bytes(self, rows: int, inputs: int | None = None) -> int:
+        """Return the size of the padded data that some rows of the result need.
+
+        Args:
+            rows: of the result.
+            inputs: of the input channels; None for all.
+        """
+        if self.padded is None:
+            return 0
+        _, _, width, channels = self.padded
+        height = (rows - 1) * self.stride + self.kernel[0]
+        return 4 * height * width * (channels if inputs is None else inputs)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch that it may use."""
+        return self.padded_bytes(1) + self.data_bytes // SCRATCH_SHARE
+
+    def row_blocks(self) -> list[int]:
+        """Return how many rows may be computed with a tile of weights before the next one.
+
+        The most first, whose padded data fit the scratch; one first without padding.
+        """
+        if self.padded is None:
+            return list(dict.fromkeys([1, *block_sizes(self.rows)]))
+        most = self.scratch_bytes
+        return [n for n in block_sizes(self.rows) if self.padded_bytes(n) <= most]
+
+    def weight_blocks(self, channels: int, inputs: int, group: int) -> list[int]:
+        """Return how many rows may be computed with a block of weights, the most first."""
+        return [
+            rows
+            for rows in block_sizes(self.rows)
+            if self.padded_bytes(rows, inputs) + 4 * rows * self.row * group <= self.scratch_bytes
+        ]
+
+
+def block_sizes(rows: int) -> list[int]:
+    """Return how many rows a block may have, the most first."""
+    return [n for n in range(min(rows, MOST_ROWS), 0, -1) if rows % n == 0]
+
+
+def largest_divisor(number: int, most: int, multiple: int = 1) -> int:
+    """Return the largest divisor that is a multiple and at most some number; `multiple` if none."""
+    return max((n for n in divisors(number, multiple) if n <= most), default=multiple)
+
+
+def divisors(number: int, multiple: int = 1) -> list[int]:
+    """Return the divisors of a number that are multiples of another one, in ascending order."""
+    return [n for n in range(multiple, number + 1, multiple) if number % n == 0]
+
+
+def convolution_candidates(sizes: ConvolutionSizes, cpu: Cpu) -> list[Choice]:
+    """Return the choices that a convolution can have, the rule's own first.
+
+    Args:
+        sizes: of the convolution.
+        cpu: a CPU with vectors.
+
+    Returns:
+        None of them if the channels fill no vector.
+    """
+    if vector_lanes(cpu, sizes.channels) == 1:
+        return []
+    if sizes.is_depthwise:
+        return _distinct(_depthwise(sizes, cpu))
+    if sizes.is_pointwise:
+        return _distinct(_pointwise(sizes, cpu))
+    return _distinct(_windows(sizes, cpu))
+
+
+def product_candidates(positions: int, channels: int, cpu: Cpu) -> list[Choice]:
+    """Return the choices that a matrix product can have, the rule's own first.
+
+    Args:
+        positions: rows of the result.
+        channels: columns of the result.
+        cpu: a CPU with vectors.
+
+    Returns:
+        None of them if the channels fill no vector.
+    """
+    tile = choose_tile(cpu, positions, channels)
+    if tile.lanes == 1:
+        return []
+    if positions > 1:
+        tiles = [tile, *_other_tiles(cpu, tile, positions, channels)]
+        return _distinct(Choice(each.positions, each.channels) for each in tiles)
+    most = min(LARGEST_ROW, (cpu.vector_registers - 2) * tile.lanes)
+    own = largest_divisor(channels, most, tile.lanes)
+    others = [n for n in divisors(channels, tile.lanes) if n <= most]
+    return _distinct(Choice(1, size) for size in [own, *reversed(others)])
+
+
+def _distinct(choices: Iterable[Choice]) -> list[Choice]:
+    return list(dict.fromkeys(choices))
+
+
+def _other_tiles(cpu: Cpu, own: Tile, row: int, channels: int) -> list[Tile]:
+    """Return other tiles whose estimated cost is near that of the rule's own, the cheapest first.
+
+    Args:
+        cpu: the CPU.
+        own: the rule's own tile.
+        row: positions that are cut into tiles, the last of which may be smaller.
+        channels: output channels, of which a tile takes a divisor.
+    """
+    lanes = own.lanes
+    tiles = {
+        Tile(positions, vectors * lanes, lanes): row_cost(row, positions, vectors)
+        for vectors in range(1, MOST_VECTORS + 1)
+        if channels % (vectors * lanes) == 0
+        for positions in range(1, min(row, MOST_POSITIONS) + 1)
+        if positions * vectors + vectors + 1 <= cpu.vector_registers
+    }
+    least = row_cost(row, own.positions, own.channels // lanes)
+    near = [each for each, cost in tiles.items() if cost <= MOST_COST * least and each != own]
+    return sorted(near, key=lambda each: tiles[each])[:OTHER_TILES]
+
+
+def _depthwise(sizes: ConvolutionSizes, cpu: Cpu) -> Iterator[Choice]:
+    tile = depthwise_tile(cpu, sizes.row, sizes.channels, sizes.kernel[1])
+    rows = sizes.row_blocks()
+    own = Choice(tile.positions, tile.channels, rows[0])
+    yield own
+    wide = 2 * tile.lanes
+    for channels in (tile.channels, *([wide] if sizes.channels % wide == 0 else [])):
+        vectors = channels // tile.lanes
+        most = min(sizes.row, (cpu.vector_registers - sizes.kernel[1] - 2) // vectors)
+        for positions in (2, 3, 4, 1, 5, 6, 7, 8):
+            if positions <= most:
+                yield replace(own, positions=positions, channels=channels)
+    for each in rows[1:]:
+        yield replace(own, rows=each)
+
+
+def _pointwise(sizes: ConvolutionSizes, cpu: Cpu) -> Iterator[Choice]:
+    rows, row, channels = sizes.rows, sizes.row, sizes.channels
+    tile = fused_tile(cpu, choose_tile(cpu, row, channels), rows, row, channels)
+    is_large = 4 * channels * sizes.inputs > cpu.cache_bytes // 2
+    own = Choice(tile.positions, tile.channels, weights_outermost=is_large)
+    yield own
+    yield replace(own, weights_outermost=not is_large)
+    # A tile lies in a row or takes whole rows.
+    whole = _other_tiles(cpu, tile, rows * row, channels)
+    fused = [n for n in whole if n.positions % row == 0 and rows * row % n.positions == 0]
+    for each in [*fused, *_other_tiles(cpu, tile, row, channels)]:
+        yield replace(own, positions=each.positions, channels=each.channels)
+
+
+def _windows(sizes: ConvolutionSizes, cpu: Cpu) -> Iterator[Choice]:
+    tile = choose_tile(cpu, sizes.row, sizes.channels)
+    others = _other_tiles(cpu, tile, sizes.row, sizes.channels)
+    in_blocks = _weight_blocks(sizes, tile)
+    in_rows = [Choice(tile.positions, tile.channels, rows) for rows in sizes.row_blocks()]
+    own = in_blocks[0] if _has_blocks(sizes, tile, in_blocks) else in_rows[0]
+    yield own
+    if own.inputs:
+        yield in_rows[0]
+        yield from in_blocks[1:4]
+    for each in others:
+        if not own.inputs or own.group % each.channels == 0:
+            yield replace(own, positions=each.positions, channels=each.channels)
+    yield from in_rows[1:]
+    yield from in_blocks
+
+
+def _has_blocks(sizes: ConvolutionSizes, tile: Tile, in_blocks: list[Choice]) -> bool:
+    """Whether the rule cuts weights into blocks: where the first cache does not hold a tile's."""
+    usual = _inputs_of_block(sizes, tile.channels), _group(sizes, tile.channels)
+    return bool(in_blocks) and (in_blocks[0].inputs, in_blocks[0].group) == usual
+
+
+def _inputs_of_block(sizes: ConvolutionSizes, channels: int) -> int:
+    """Return the input channels whose weights for a tile stay in the first cache."""
+    rows, columns = sizes.kernel
+    return largest_divisor(sizes.inputs, FIRST_CACHE_WEIGHTS // (4 * rows * columns * channels))
+
+
+def _group(sizes: ConvolutionSizes, channels: int) -> int:
+    return largest_divisor(sizes.channels, CHANNEL_GROUP, channels)
+
+
+def _weight_blocks(sizes: ConvolutionSizes, tile: Tile) -> list[Choice]:
+    """Return choices with blocks of weights, that of the rule first if it has one."""
+    usual = _inputs_of_block(sizes, tile.channels)
+    group = _group(sizes, tile.channels)
+    near = [n for n in divisors(sizes.inputs) if FEWEST_INPUTS <= n < sizes.inputs]
+    near.sort(key=lambda n: max(n, usual) / min(n, usual))
+    groups = [n for n in divisors(sizes.channels, tile.channels) if n <= 4 * CHANNEL_GROUP]
+    groups.sort(key=lambda n: max(n, group) / min(n, group))
+    found = []
+    for number, inputs in enumerate(near):
+        for size in groups if number == 0 else groups[:1]:
+            rows = sizes.weight_blocks(tile.channels, inputs, size)
+            for each in rows if (number, size) == (0, group) else rows[:1]:
+                found.append(Choice(tile.positions, tile.channels, each, inputs, size))
+    return found

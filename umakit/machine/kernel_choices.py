@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the rules for kernels on a CPU choose, and choices that replace theirs.
+
+A rule lists the choices that a kernel can have, its own first. Which one is taken is decided by
+`choose`: that of tuning records, else the rule's own. Rules are called deep inside TVM's passes,
+so what a compilation was given lies in a context variable, as tilings of accelerators do (see
+`umakit.machine.tilings`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+KEY = "umakit.kernel_key"
+"""Attribute of a prim func for which a choice was made: the text of its `KernelKey`."""
+
+
+@dataclass(frozen=True)
+class KernelKey:
+    """What determines how fast the choices for a kernel are, on one CPU.
+
+    Attributes:
+        operator: `conv2d`, `depthwise conv2d` or `matmul`.
+        dtype: dtype of the data.
+        data: shape of the data without padding.
+        weights: shape of the weights: [KH, KW, I, O] of float32, [O, KH, KW, I] of integers,
+            [I, O] of a matrix product.
+        result: shape of the result.
+        padding: rows and columns that padding adds to the data.
+        strides: of the rows and columns of a window; (1, 1) of a matrix product.
+        dilation: of the rows and columns of a window; (1, 1) of a matrix product.
+        groups: of a convolution.
+        follows: element by element operators that are computed with it, by their names in TVM.
+    """
+
+    operator: str
+    dtype: str
+    data: tuple[int, ...]
+    weights: tuple[int, ...]
+    result: tuple[int, ...]
+    padding: tuple[int, int] = (0, 0)
+    strides: tuple[int, int] = (1, 1)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    follows: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The key on one line, different for different keys."""
+        shapes = ["x".join(map(str, each)) for each in (self.data, self.weights, self.result)]
+        text = f"{self.operator} {self.dtype} {shapes[0]} by {shapes[1]} to {shapes[2]}"
+        for name in ("padding", "strides", "dilation"):
+            rows, columns = getattr(self, name)
+            text += f", {name} {rows}x{columns}" if (rows, columns) != _USUAL[name] else ""
+        text += f", {self.groups} groups" if self.groups != 1 else ""
+        return text + (f", then {' '.join(self.follows)}" if self.follows else "")
+
+
+_USUAL = {"padding": (0, 0), "strides": (1, 1), "dilation": (1, 1)}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The parameters of a rule for one kernel.
+
+    Attributes:
+        positions: positions of the result that are computed at once.
+        channels: channels of each of them: of float32 those whose sums are in registers, of
+            integers those whose sums are kept before they become results.
+        rows: rows of the result for which padded data are computed at a time.
+        inputs: input channels of a block of weights; 0 if there are no blocks.
+        group: channels whose sums are in memory while blocks of weights are used; 0 without blocks.
+        weights_outermost: whether all positions are computed with a tile of weights before the
+            next one.
+    """
+
+    positions: int
+    channels: int
+    rows: int = 1
+    inputs: int = 0
+    group: int = 0
+    weights_outermost: bool = False
+
+    @property
+    def text(self) -> str:
+        """The choice for readers."""
+        text = f"{self.positions}x{self.channels}"
+        text += f", {self.rows} rows" if self.rows > 1 else ""
+        text += f", {self.inputs} inputs by {self.group}" if self.inputs else ""
+        return text + (", weights outermost" if self.weights_outermost else "")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The choice for a kernel.
+
+    Attributes:
+        key: what it was made for.
+        choice: what was chosen.
+        candidates: what could be chosen, the rule's own choice first.
+    """
+
+    key: KernelKey
+    choice: Choice
+    candidates: tuple[Choice, ...]
+
+
+@dataclass
+class KernelChoices:
+    """The choices of one compilation.
+
+    Attributes:
+        given: choices that replace those of the rules.
+        made: what was chosen, by key.
+        kernels: keys by the name of the kernel.
+    """
+
+    given: Mapping[KernelKey, Choice] = field(default_factory=dict)
+    made: dict[KernelKey, Chosen] = field(default_factory=dict)
+    kernels: dict[str, KernelKey] = field(default_factory=dict)
+
+    @property
+    def unknown(self) -> list[KernelKey]:
+        """Keys of given choices that no kernel of the network has."""
+        return [key for key in self.given if key not in self.made]
+
+    @property
+    def refused(self) -> list[KernelKey]:
+        """Keys of kernels that cannot have the choice that was given."""
+        return [
+            key
+            for key, chosen in self.made.items()
+            if key in self.given and self.given[key] != chosen.choice
+        ]
+
+    @property
+    def tuned(self) -> list[KernelKey]:
+        """Keys of kernels whose choice is a given one and not the rule's own."""
+        return [key for key, chosen in self.made.items() if chosen.choice != chosen.candidates[0]]
+
+    def note_kernel(self, name: str, text: object) -> None:
+        """Note the key of a kernel.
+
+        Args:
+            name: name of the kernel.
+            text: value of the attribute `KEY`; None for a kernel without a choice.
+        """
+        key = next((key for key in self.made if key.text == str(text)), None)
+        if text is not None and key is not None:
+            self.kernels[name] = key
+
+
+_current: ContextVar[KernelChoices | None] = ContextVar("umakit_kernel_choices", default=None)
+
+
+@contextmanager
+def choosing(choices: KernelChoices) -> Iterator[None]:
+    """Let rules that run in this block take and note choices; the lowering stage does this."""
+    token = _current.set(choices)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def choose(key: KernelKey, candidates: Sequence[Choice]) -> Choice:
+    """Return the choice for a kernel: the given one, else the rule's own.
+
+    Args:
+        key: what determines the kernel's speed.
+        candidates: at least one choice, the rule's own first. A given one that is not among them
+            is not taken; `KernelChoices.refused` lists it.
+    """
+    own = candidates[0]
+    current = _current.get()
+    if current is None:
+        return own
+    given = current.given.get(key, own)
+    choice = given if given in candidates else own
+    current.made[key] = Chosen(key, choice, tuple(candidates))
+    return choice
