@@ -144,7 +144,12 @@ def compile_(
     for line in tables.cpu_summary(library.metadata["umakit"]):
         say_wrapped(line)
     if records is not None:
-        say_wrapped(tables.tilings_summary(library.metadata["umakit"]["tilings"]))
+        found_tilings = library.metadata["umakit"]["tilings"]
+        found_choices = library.metadata["umakit"].get("choices")
+        if found_tilings is not None:
+            say_wrapped(tables.tilings_summary(found_tilings))
+        if found_choices is not None:
+            say_wrapped(tables.choices_summary(found_choices))
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")

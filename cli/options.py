@@ -76,7 +76,8 @@ RecordsOption = Annotated[
     Path | None,
     typer.Option(
         "--records",
-        help="Tilings that `uma tune` found for this model; default: each layer's own choice.",
+        help="Tilings, or choices for kernels on the CPU, that `uma tune` found for this model; "
+        "default: each layer's own choice.",
         show_default=False,
     ),
 ]

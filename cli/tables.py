@@ -155,6 +155,12 @@ def tilings_summary(tilings: Mapping[str, int]) -> str:
     return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
 
 
+def choices_summary(choices: Mapping[str, int]) -> str:
+    """Return a line about the number of kernels on the CPU that records choose otherwise for."""
+    kernels, tuned = choices["kernels"], choices["tuned"]
+    return f"tuned choices for {tuned} of {kernels} kernels, the rules' own for the rest"
+
+
 def _traffic_summary(traffic: Mapping[str, Any]) -> str:
     """Return a line about the bytes that move to and from scratchpads, and that are saved."""
     saved = sum(kept["saved"] for kept in traffic["kept"])

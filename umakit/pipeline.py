@@ -34,6 +34,7 @@ from umakit.library.options import ExportOptions as ExportOptions
 from umakit.library.planning import PlannedProgram as PlannedProgram
 from umakit.library.planning import Progress, naming_file_of
 from umakit.library.several_cpus import NetworkForCpu, with_common_pools
+from umakit.lower.choice_records import check_choices, is_of_another, read_choices
 from umakit.lower.tiling_records import read_tilings
 from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
 from umakit.machine.cpu_choice import CpuChoice, choices_of, cpu_texts
@@ -155,7 +156,11 @@ def partition_network(
     given = replace(options, choose="order")
     if options.records is not None:
         tilings = read_tilings(Path(options.records), model, backends)
-        given = replace(given, records=None, tilings={**options.tilings, **tilings})
+        choices = read_choices(Path(options.records), model, find_cpu(options.cpu))
+        given = replace(
+            given, records=None, tilings={**options.tilings, **tilings},
+            choices={**options.choices, **choices},
+        )  # fmt: skip
 
     def export(partitioned: Partitioned, folder: Path) -> Library:
         chosen = given
@@ -307,6 +312,10 @@ def _export_for_cpus(
     for text, cpu in sorted(options.cpus.items(), key=lambda item: item[1].name != GENERIC):
         progress(f"compiling for {cpu.name}")
         own = replace(options, cpu=text)
+        if options.records is not None:
+            names = [each.name for each in options.cpus.values()]
+            if is_of_another(Path(options.records), cpu, names):
+                own = replace(own, records=None)
         network = partitioned_for.get(text) or partition_network(model, backends, own, progress)
         planned[text] = plan_program(model, network, backends, own, progress, generic)
         generic = planned[text] if cpu.name == GENERIC else generic
@@ -356,10 +365,13 @@ def plan_program(
         UmakitError: its subclass says which stage refused and why.
     """
     cpu = find_cpu(options.cpu)
+    records = None if options.records is None else Path(options.records)
+    choices = {} if records is None else read_choices(records, model, cpu)
+    options = replace(options, choices={**options.choices, **choices})
     if not cpu.is_scheduled_for:
         return planning.plan_program(model, partitioned, backends, options, progress)
     if generic is None:
-        for_any = replace(options, cpu=GENERIC)
+        for_any = replace(options, cpu=GENERIC, choices={})
         network = partitioned
         if (
             options.choose == "order" or cpu.costs is None
@@ -370,7 +382,10 @@ def plan_program(
 
     def plan(generic_rows: frozenset[int], keeps_layout: bool) -> PlannedProgram:
         network = in_layout_of_model if keeps_layout else partitioned
-        return planning.plan_program(model, network, backends, options, progress, generic_rows)
+        found = planning.plan_program(model, network, backends, options, progress, generic_rows)
+        if records is not None and choices and not generic_rows and not keeps_layout:
+            check_choices(records, choices, found.program.choices, cpu, bool(backends))
+        return found
 
     planned, scratch = within_limit(generic, options.scratch_limit, plan)
     program = replace(planned.program, cpu=cpu if cpu.is_described else None)

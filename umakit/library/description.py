@@ -76,6 +76,7 @@ def describe(
             "index_checks": program.index_checks,
             **({"most_parts": program.parts} if program.parts else {}),
             **cpu,
+            **_choices(program),
         },
     }
 
@@ -89,6 +90,15 @@ def _tilings(program: Program) -> dict[str, int] | None:
         "layers": sum(len(planned.layers) for planned in given),
         "tuned": sum(len(planned.tuned) for planned in given),
     }
+
+
+def _choices(program: Program) -> dict[str, dict[str, int]]:
+    """Return how many kernels on the CPU have another choice than their rule's own, if choices were
+    given."""
+    choices = program.choices
+    if not choices.given:
+        return {}
+    return {"choices": {"kernels": len(choices.made), "tuned": len(choices.tuned)}}
 
 
 def constants_size(program: Program) -> int:

@@ -194,6 +194,14 @@ class TilingsView(Section):
     tuned: Count
 
 
+class ChoicesView(Section):
+    """The number of kernels on the CPU whose rule has a choice, and of those where tuning records
+    replace it by another one."""
+
+    kernels: Count
+    tuned: Count
+
+
 class SourceOperatorView(Section):
     """An operator of the model, as in `umakit.text.identities.SourceOperator`."""
 
@@ -392,6 +400,7 @@ class Description(Section):
     most_parts: Count = 0
     suffix: Annotated[str, Field(pattern=r"^[a-z0-9_]*$", max_length=60)] = ""
     cpus: list[CpuSection] = []
+    choices: ChoicesView | None = None
     sources: Sources
 
     @model_validator(mode="after")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tuning records are valid for: a model, a backend's hardware, a version of the cost model."""
+"""What tuning records are valid for: a model, and a backend's hardware and a version of the cost
+model, or a CPU."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pydantic import (
 from umakit.errors import RecordsError
 from umakit.frontend import Model
 from umakit.machine import COST_MODEL, DriverCosts, Hardware, TilePlanner
+from umakit.machine.cpu import Cpu
 from umakit.machine.figures import Figure
 
 AGAIN = "tune again, into another file"
@@ -61,16 +63,69 @@ class BackendView:
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
+class CpuView:
+    """Identity of a CPU: its name and what kernels are scheduled and compiled by."""
+
+    name: str
+    vector_bytes: int
+    vector_registers: int
+    cache_bytes: int
+    dot_products: str
+    flags: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cpu: Cpu) -> CpuView:
+        """Return the identity of a CPU."""
+        return cls(**{field.name: getattr(cpu, field.name) for field in fields(cls)})
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
 class Owner:
-    """Model, backend and cost model that records are valid for.
+    """Model, backend and cost model, or model and CPU, that records are valid for.
 
     Attributes:
+        backend: None for records of kernels for a CPU.
         cost_model: version of the default tilings and of the cost model.
+        cpu: None for records of tilings.
     """
 
     model: ModelView
-    backend: BackendView
+    backend: BackendView | None = None
     cost_model: int = COST_MODEL
+    cpu: CpuView | None = None
+
+    @model_validator(mode="after")
+    def _has_one(self) -> Self:
+        if (self.backend is None) == (self.cpu is None):
+            raise ValueError("needs either backend or cpu")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _of_one_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        view: dict[str, Any] = handler(self)
+        left_out = ("cpu",) if self.cpu is None else ("backend", "cost_model")
+        return {name: each for name, each in view.items() if name not in left_out}
+
+    @property
+    def name(self) -> str:
+        """The name of the backend or of the CPU."""
+        return self.cpu.name if self.backend is None and self.cpu else self._backend.name
+
+    @property
+    def hardware(self) -> Hardware | None:
+        """The systolic array of the backend; None for another machine or a CPU."""
+        return None if self.backend is None else self.backend.hardware
+
+    @property
+    def _backend(self) -> BackendView:
+        assert self.backend is not None  # as `_has_one` says
+        return self.backend
+
+    @classmethod
+    def of_cpu(cls, model: Model, cpu: Cpu) -> Owner:
+        """Return the owner of the records of a model's kernels for a CPU."""
+        return cls(ModelView(model.name, model.fingerprint), cpu=CpuView.of(cpu))
 
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
@@ -92,33 +147,37 @@ def check_same_owner(mine: Owner, owner: Owner, where: str) -> None:
         where: their file.
 
     Raises:
-        RecordsError: the model, backend, hardware parameters or cost model differ.
+        RecordsError: the model, backend, hardware parameters, cost model or CPU differ.
     """
-    if mine.backend.name != owner.backend.name:
+    if mine.name != owner.name or (mine.cpu is None) != (owner.cpu is None):
+        kind = "backend" if owner.cpu is None else "CPU"
         raise RecordsError(
-            f"records are of {mine.backend.name}, not of {owner.backend.name}",
+            f"records are of {mine.name}, not of {owner.name}",
             where=where,
-            fix="tune for this backend, into another file",
+            fix=f"tune for this {kind}, into another file",
         )
-    measured = [(each.backend.machine or {}).get("calibration", "none") for each in (mine, owner)]
+    measured = [
+        ((each.backend and each.backend.machine) or {}).get("calibration", "none")
+        for each in (mine, owner)
+    ]
     if measured[0] != measured[1]:
         raise RecordsError(
-            f"records are for costs of calibration {measured[0]}, {owner.backend.name} has "
-            f"{measured[1]}",
+            f"records are for costs of calibration {measured[0]}, {owner.name} has {measured[1]}",
             where=where,
             fix=AGAIN,
         )
-    for kind in ("hardware", "machine", "driver"):
-        old, new = (_figures(getattr(each.backend, kind)) for each in (mine, owner))
+    for kind in ("hardware", "machine", "driver", "cpu"):
+        old, new = (_figures(_part(each, kind)) for each in (mine, owner))
         for name in dict.fromkeys((*new, *old)):
             was, now = old.get(name, "none"), new.get(name, "none")
             if was != now:
                 raise RecordsError(
-                    f"records are for {kind} with {name} {was}, {owner.backend.name} has {now}",
+                    f"records are for {_SHOWN.get(kind, kind)} with {name} {was}, {owner.name} "
+                    f"has {now}",
                     where=where,
                     fix=AGAIN,
                 )
-    if mine.cost_model != owner.cost_model:
+    if owner.cpu is None and mine.cost_model != owner.cost_model:
         raise RecordsError(
             f"records are of version {mine.cost_model} of the cost model, this is "
             f"{owner.cost_model}",
@@ -132,6 +191,14 @@ def check_same_owner(mine: Owner, owner: Owner, where: str) -> None:
             where=where,
             fix="tune this model, into another file",
         )
+
+
+_SHOWN = {"cpu": "a CPU"}
+
+
+def _part(owner: Owner, kind: str) -> Any:
+    """Return one kind of figures of an owner; None if it is absent."""
+    return owner.cpu if kind == "cpu" else getattr(owner.backend, kind, None)
 
 
 def _figures(value: Any) -> dict[str, str]:

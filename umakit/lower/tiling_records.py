@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning records: a file with the tilings found for one model on one backend.
+"""Tuning records: a file with the tilings found for one model on one backend, or with the choices
+found for its kernels on one CPU.
 
-Records are valid only for the model, the hardware parameters and the version of the cost model that
-they were made with, and are refused for others.
+Records are valid only for the model, the hardware parameters and the version of the cost model, or
+the CPU, that they were made with, and are refused for others.
 """
 
 from __future__ import annotations
@@ -12,15 +13,24 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+    model_validator,
+    with_config,
+)
 
 from umakit.errors import OutputError, RecordsError, short_path
 from umakit.files.documents import Document
 from umakit.files.outputs import FileKind, check_file
 from umakit.files.staging import write_file
 from umakit.frontend import Model
+from umakit.lower.kernel_records import KernelRecord, Origin
 from umakit.lower.record_owners import AGAIN, Owner, check_same_owner
 from umakit.machine import Layer, TileMachine, Tiling
 from umakit.machine.space import invalid
@@ -35,7 +45,7 @@ VERSION = 1
 Cycles = Annotated[int, Field(gt=0)]
 """A positive number of cycles; unknown cycles are None."""
 
-TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one"
+TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one, with --cpu CPU for a CPU"
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -95,12 +105,35 @@ class Record:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Records:
-    """All records of a model on a backend."""
+    """All records of a model on a backend, or for a CPU.
+
+    Attributes:
+        owner: what they are valid for.
+        layers: layers on a backend.
+        kernels: kernels for a CPU.
+        origin: where the figures of kernels come from; None without kernels.
+    """
 
     owner: Owner
     layers: tuple[Record, ...] = ()
     format: str = FORMAT
     version: int = VERSION
+    kernels: tuple[KernelRecord, ...] = ()
+    origin: Origin | None = None
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Self:
+        if self.owner.cpu is None and (self.kernels or self.origin):
+            raise ValueError("records of a backend have no kernels")
+        if self.owner.cpu is not None and (self.layers or self.origin is None):
+            raise ValueError("records of a CPU have an origin and no layers")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _of_one_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        view: dict[str, Any] = handler(self)
+        left_out = ("kernels", "origin") if self.owner.cpu is None else ("layers",)
+        return {name: each for name, each in view.items() if name not in left_out}
 
     @property
     def tilings(self) -> Mapping[Layer, Tiling]:
@@ -127,7 +160,7 @@ class Records:
         Raises:
             RecordsError: the file must not be replaced, or cannot be written.
         """
-        _write(path, self.content(), inputs)
+        write_records(path, self.content(), inputs)
 
     def content(self) -> bytes:
         """Return the content of the file."""
@@ -158,7 +191,17 @@ def _one_line(text: str) -> str:
     return re.sub(r"\s*\n\s*", " ", text)
 
 
-def _write(path: Path, content: bytes | Callable[[], bytes], inputs: Iterable[Path]) -> None:
+def write_records(path: Path, content: bytes | Callable[[], bytes], inputs: Iterable[Path]) -> None:
+    """Write a file of records.
+
+    Args:
+        path: path of the file.
+        content: what to write, or a function that is called under a lock against other processes.
+        inputs: files that were read and must not be overwritten.
+
+    Raises:
+        RecordsError: the file must not be replaced, or cannot be written.
+    """
     try:
         write_file(path, content, RECORDS, inputs)
     except OutputError as error:
@@ -201,7 +244,7 @@ def add_record(
             merged = merged.with_record(record)
         return merged.content()
 
-    _write(path, content, inputs)
+    write_records(path, content, inputs)
     return merged
 
 
@@ -228,13 +271,16 @@ def read_tilings(
     Args:
         path: path of the records.
         model: the model that is compiled.
-        backends: backends, one of which must be that of the records.
+        backends: backends, one of which must be that of the records; there are no tilings in
+            records of kernels for a CPU.
 
     Raises:
         RecordsError: the records cannot be read, or are for another model, backend or version.
     """
     records = read_records(path)
-    name = records.owner.backend.name
+    if records.owner.backend is None:
+        return {}  # of kernels, see `choice_records`
+    name = records.owner.name
     tiled = {each.target_name: each.tiling for each in backends if each.tiling is not None}
     if not tiled:
         raise RecordsError(
@@ -308,7 +354,7 @@ def check_owner(
     """
     where = short_path(path)
     check_same_owner(records.owner, owner, where)
-    taken = machine or owner.backend.hardware
+    taken = machine or owner.hardware
     if taken is not None:
         _check_tilings(records, where, taken)
 

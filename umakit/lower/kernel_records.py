@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tuning records hold of kernels for a CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, with_config
+
+from umakit.machine.kernel_choices import Choice, KernelKey
+
+Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Instructions = Annotated[int, Field(gt=0)]
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Times:
+    """Processor times of a kernel over those with the rule's own choice in the same rounds.
+
+    Attributes:
+        low, median, high: the quartiles of all rounds.
+    """
+
+    low: Ratio
+    median: Ratio
+    high: Ratio
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class KernelRecord:
+    """The result of the search for one kernel.
+
+    Attributes:
+        kernel: what determines its speed.
+        operators: names of the model's operators that it computes, for each occurrence.
+        choice: the best choice.
+        own: the rule's own choice.
+        trials: number of other choices that were tried.
+        times: of the best choice; None if it is the rule's own, or if instructions are counted.
+        instructions: of all occurrences with the best choice in an inference; None if times are
+            measured.
+        own_instructions: the same with the rule's own choice.
+    """
+
+    kernel: KernelKey
+    operators: tuple[str, ...]
+    choice: Choice
+    own: Choice
+    trials: Annotated[int, Field(ge=0)]
+    times: Times | None = None
+    instructions: Instructions | None = None
+    own_instructions: Instructions | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The figure of the best choice over that of the rule's own; None if it is the same."""
+        if self.choice == self.own:
+            return None
+        if self.instructions is not None and self.own_instructions is not None:
+            return self.instructions / self.own_instructions
+        return None if self.times is None else self.times.median
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True)
+class Origin:
+    """Where figures of kernels come from.
+
+    Attributes:
+        figures: `times` that were measured, or `instructions` that were counted.
+        device: name of the device.
+        machine: the processor of the host, or the emulator; empty if unknown.
+        compiler: the C compiler and its version.
+    """
+
+    figures: Literal["times", "instructions"]
+    device: str
+    machine: str
+    compiler: str
