@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma tune`: searches the best tiling for each layer."""
+"""`uma tune`: searches the best tiling for each layer, or good choices for kernels on a CPU."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli.console import console, print_json, print_whole, progress, say
 from umakit.cli.options import (
+    DeviceOption,
     JsonOption,
     KeepLayoutOption,
     ModelArgument,
@@ -22,14 +23,18 @@ from umakit.cli.options import (
     parse_shapes,
 )
 from umakit.cli.tables import new_table
+from umakit.cli.tune_cpu import CpuCall, tune_for_cpu
 
+from umakit.devices import HOST
+from umakit.errors import InputError
 from umakit.text.escaping import shell_word, shown
 
 if TYPE_CHECKING:
     from umakit.machine import Layer, Tiling
     from umakit.tools.tuning import LayerProgress, TunedLayer, Workers
 
-HELP = """Find the best tiling for each layer, and write it down for `uma compile --records`.
+HELP = """Find the best tiling for each layer, or better choices for kernels on a CPU, and write \
+them down for `uma compile --records`.
 
 A layer larger than the scratchpad is cut into tiles. Without records the backend chooses at once \
 how, by an estimate; here all sizes of tiles, dataflows, orders of loops and numbers of buffers \
@@ -50,19 +55,49 @@ A tiling such as "os, 4x16x32 by 8, channels > rows, x4" is output stationary, w
 rows, 16 columns and 32 output channels, in steps over 8 input channels; the loop over channels \
 is outside of that over rows, and there are 4 buffers instead of 2.
 
+With --cpu instead of --backend, kernels are tuned for a CPU. Their rules choose at once how many \
+results are computed together, and in which order; here up to --trials other choices of each \
+kernel run in turns with the rule's own, on this machine by processor time, on a --device by \
+counted instructions. A choice is kept if it is faster by 2 % in the median of 15 rounds, and in \
+three quarters of them at all, twice and in the end together with all others; of instructions, if \
+they are fewer.
+
 Exit code: 0 if all layers are tuned, 130 after Ctrl-C, 2 for a mistake of the call, 1 if a run in \
 the simulator failed."""
 
-EPILOG = "Example:  uma tune net.tflite --backend my_npu --records net.json --workers 4"
+EPILOG = """Examples:  uma tune net.tflite --backend my_npu --records net.json --workers 4
+
+uma tune net.onnx --cpu native --records net.json"""
 
 TunedBackendOption = Annotated[
-    str,
+    str | None,
     typer.Option("--backend", "-b", help="Name or folder of the accelerator.", show_default=False),
+]
+TunedCpuOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cpu",
+        help="CPU whose kernels are tuned, in place of --backend: native (this machine), another "
+        "name that `uma compile --cpu` takes, or a TOML file.",
+        show_default=False,
+    ),
+]
+TrialsOption = Annotated[
+    int, typer.Option(min=1, max=1000, help="With --cpu: other choices of a kernel to try.")
+]
+SecondsOption = Annotated[
+    float,
+    typer.Option(min=1, max=1e7, help="With --cpu: no trial begins after this time."),
 ]
 RecordsOption = Annotated[
     Path,
     typer.Option(
-        "--records", "-r", help="The file to write, or to go on with.", show_default=False
+        "--records",
+        "-r",
+        "--output",
+        "-o",
+        help="The file to write, or to go on with.",
+        show_default=False,
     ),
 ]
 ClockOption = Annotated[
@@ -87,14 +122,24 @@ AgainOption = Annotated[
 ]
 
 
+OF_BACKENDS = ("clock", "simulate", "workers", "scheduler")
+OF_CPUS = ("device", "trials", "seconds")
+"""Options that are for accelerators alone, and for CPUs alone."""
+
+
 def tune(
+    context: typer.Context,
     model: ModelArgument,
-    backend: TunedBackendOption,
     records: RecordsOption,
+    backend: TunedBackendOption = None,
+    cpu: TunedCpuOption = None,
     clock: ClockOption = 64,
     simulate: SimulateOption = 3,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
+    device: DeviceOption = HOST.name,
+    trials: TrialsOption = 12,
+    seconds: SecondsOption = 900.0,
     again: AgainOption = False,
     input_shapes: ShapesOption = None,
     rounding: RoundingOption = None,
@@ -103,6 +148,15 @@ def tune(
 ) -> int:
     """Registered with the help text above."""
     shapes = parse_shapes(input_shapes)
+    _check_kind(context, backend, cpu)
+    if cpu is not None:
+        return tune_for_cpu(
+            CpuCall(
+                model, cpu, records, device, trials, seconds, again, shapes, rounding,
+                keep_layout, as_json,
+            )
+        )  # fmt: skip
+    assert backend is not None  # as `_check_kind` says
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
@@ -152,6 +206,22 @@ def tune(
     options += " --keep-layout" if keep_layout else ""
     say(f"Next: uma compile {shell_word(str(model))} {options} -o LIBRARY")
     return 0
+
+
+def _check_kind(context: typer.Context, backend: str | None, cpu: str | None) -> None:
+    """Refuse a call for an accelerator and a CPU, or for none, or with options of the other.
+
+    Raises:
+        InputError: names the options.
+    """
+    if (backend is None) == (cpu is None):
+        given = "both --backend and --cpu" if cpu else "neither --backend nor --cpu"
+        raise InputError(f"there is {given}", fix="give one of them")
+    kind, others = ("--cpu", OF_BACKENDS) if cpu else ("--backend", OF_CPUS)
+    for name in others:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InputError(f"--{name} has no meaning with {kind}", fix="leave it out")
 
 
 def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Workers]:

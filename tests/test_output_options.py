@@ -63,7 +63,7 @@ DECIDED: dict[str, dict[str, str]] = {
         "cost": NEITHER, "scheduler": NEITHER, "gemm": NEITHER, "dataflow": NEITHER,
     },
     # Records that exist are read as well, and replaced by more of them.
-    "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER},
+    "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER, "cpu": READ, "device": NEITHER},
     "size": {"library": READ, "device": NEITHER, "cpu": READ},
     "doctor": {"backend": READ, "device": NEITHER},
     "check": {
@@ -167,6 +167,8 @@ def inputs_of(command: str, place: Path) -> dict[str, Path]:
     given = {name: files[name] for name, kind in DECIDED[command].items() if kind is READ}
     if command == "diff":
         del given["backend"], given["cpu"]  # the library is compiled already
+    if command == "tune":
+        del given["cpu"]  # in place of which there is a backend
     if "model" in given:
         given["data of the model"] = place / DATA
     if "cpu" in given:

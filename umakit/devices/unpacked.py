@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,54 +29,162 @@ BLOB_ALIGNMENT = 16
 """Alignment of a weights blob in memory, in bytes."""
 
 
+@dataclass(frozen=True)
+class Placed:
+    """The memory of an inference.
+
+    Attributes:
+        pointers: addresses of the arguments of `_run_unpacked`.
+        outputs: arrays by output name, which a call writes.
+        kept: all memory that the arguments point to.
+    """
+
+    pointers: tuple[int, ...]
+    outputs: dict[str, npt.NDArray[Any]]
+    kept: list[npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class UnpackedLibrary:
+    """A library that is loaded in this process, with the inputs of an inference.
+
+    Attributes:
+        binary: the library.
+        description: section `umakit` of its metadata.
+        inputs: an array for each input.
+        weights: content of its weights blob; None for a library without one.
+        name: what messages call the weights blob.
+    """
+
+    binary: ctypes.CDLL
+    description: Mapping[str, Any]
+    inputs: tuple[npt.NDArray[Any], ...]
+    weights: npt.NDArray[np.uint8] | None
+    name: str
+
+    def place(self, offset: Callable[[], int] = lambda: 0) -> Placed:
+        """Return new memory for an inference.
+
+        The workspace is filled with a pattern, which exposes reads of uninitialized memory.
+
+        Args:
+            offset: called for each tensor and pool: bytes by which it lies behind the first address
+                with its alignment, a multiple of 64.
+
+        Raises:
+            DeviceError: the weights were refused.
+        """
+
+        def empty(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
+            alignment = max(16, tensor.get("alignment_bytes", 1))
+            memory = _aligned_memory(tensor["size_bytes"], alignment, offset())
+            array: npt.NDArray[Any] = memory.view(tensor["dtype"]).reshape(tensor["shape"])
+            return array
+
+        inputs = [empty(item) for item in self.description["inputs"]]
+        for array, values in zip(inputs, self.inputs, strict=True):
+            array[...] = values
+        outputs = {item["name"]: empty(item) for item in self.description["outputs"]}
+        pools = [
+            _aligned_memory(pool["used_bytes"], pool["alignment_bytes"], offset())
+            for pool in self.description["memory"]["pools"]
+        ]
+        pointers = [array.ctypes.data for array in (*inputs, *outputs.values())]
+        kept = [*inputs, *pools]
+        if self.weights is not None:
+            blob = _aligned_memory(self.weights.size, BLOB_ALIGNMENT, offset())
+            blob[:] = self.weights
+            kept.append(blob)
+            pointers.append(self._open_weights(blob))
+        pointers += [pool.ctypes.data for pool in pools]
+        return Placed(tuple(pointers), outputs, kept)
+
+    def check(self, status: int) -> None:
+        """Raise the error of a status.
+
+        Raises:
+            DeviceError: the status is not 0.
+        """
+        interface = self.description["interface"]
+        text = _status_text(self.binary, interface, status)
+        if status != 0:
+            sentence, own = stopped(self.description, status, text)
+            raise DeviceError(sentence, where=interface, fix=stop_hint(status, text), status=own)
+
+    def _open_weights(self, blob: npt.NDArray[np.uint8]) -> int:
+        """Open a weights blob and return the address of its data."""
+        opened = ctypes.c_void_p()
+        function = getattr(self.binary, f"{self.description['interface']}_open_weights")
+        function.restype = ctypes.c_int32
+        status = function(
+            ctypes.c_void_p(blob.ctypes.data), ctypes.c_size_t(blob.size), ctypes.byref(opened)
+        )
+        if status != 0:
+            raise DeviceError(
+                f"the weights were refused with status {status}", where=self.name, status=status
+            )
+        return opened.value or 0
+
+
+def load_unpacked(
+    library: Path,
+    inputs: Mapping[str, npt.NDArray[Any]],
+    folder: Path,
+    sources: Sequence[Path] = (),
+    flags: Sequence[str] = (),
+) -> UnpackedLibrary:
+    """Compile a library and load it into this process.
+
+    Args:
+        library: an exported library.
+        inputs: arrays by input name; a single-input model accepts any name.
+        folder: a folder for the shared library, which has to stay while it is used.
+        sources: other C files that are linked with it.
+        flags: other flags of the compiler.
+
+    Raises:
+        InputError: an array has a wrong name, shape or dtype, or there is more than one inference.
+        BuildError: the C compiler is missing or reported an error.
+    """
+    description = description_for(library, HOST)
+    count, _, batches = check_inputs(description["inputs"], inputs)
+    if count != 1:
+        raise InputError(f"the inputs hold {count} inferences, this interface runs one")
+    shared = folder / "library.so"
+    compile_c(
+        [*library_sources(library), *sources],
+        shared,
+        ["-shared", "-fPIC", *flags, *cpu_flags(library, HOST)],
+        simulators=simulators_of(library),
+        libraries=libraries_of(library),
+    )
+    has_blob = description["weights"] == "blob"
+    weights = np.frombuffer(read_weights(library), np.uint8) if has_blob else None
+    name = str(library / weights_path(description["name"]))
+    arrays = tuple(batch[0] for batch in batches)
+    return UnpackedLibrary(ctypes.CDLL(str(shared)), description, arrays, weights, name)
+
+
 def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:
     """Run one inference through the interface with plain pointers.
 
     The workspace is filled with a pattern first, which exposes reads of uninitialized memory.
 
     Args:
-        library: an exported library.
-        inputs: arrays by input name; a single-input model accepts any name.
+        library, inputs: as of `load_unpacked`.
 
     Raises:
         InputError: an array has a wrong name, shape or dtype, or there is more than one inference.
         DeviceError: the run returned an error status.
         BuildError: the C compiler is missing or reported an error.
     """
-    description = description_for(library, HOST)
-    interface, memory = description["interface"], description["memory"]
-    count, _, batches = check_inputs(description["inputs"], inputs)
-    if count != 1:
-        raise InputError(f"the inputs hold {count} inferences, this interface runs one")
-    arrays = [
-        _copied(batch[0], item) for item, batch in zip(description["inputs"], batches, strict=True)
-    ]
     with temporary_folder("umakit-unpacked-") as temporary:
-        shared = temporary / "library.so"
-        sources = library_sources(library)
-        flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
-        compile_c(
-            sources,
-            shared,
-            flags,
-            simulators=simulators_of(library),
-            libraries=libraries_of(library),
-        )
-        binary = ctypes.CDLL(str(shared))
-        function = getattr(binary, run_unpacked_symbol(description))
+        loaded = load_unpacked(library, inputs, temporary)
+        placed = loaded.place()
+        function = getattr(loaded.binary, run_unpacked_symbol(loaded.description))
         function.restype = ctypes.c_int32
-        outputs = {item["name"]: _empty(item) for item in description["outputs"]}
-        kept = [_aligned_memory(p["used_bytes"], p["alignment_bytes"]) for p in memory["pools"]]
-        pointers = [array.ctypes.data for array in (*arrays, *outputs.values())]
-        if description["weights"] == "blob":
-            pointers.append(_open_weights(binary, library, description, kept))
-        pointers += [pool.ctypes.data for pool in kept[: len(memory["pools"])]]
-        status = function(*map(ctypes.c_void_p, pointers))
-        text = _status_text(binary, interface, status)
-    if status != 0:
-        sentence, own = stopped(description, status, text)
-        raise DeviceError(sentence, where=interface, fix=stop_hint(status, text), status=own)
-    return outputs
+        loaded.check(function(*map(ctypes.c_void_p, placed.pointers)))
+    return placed.outputs
 
 
 def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
@@ -86,48 +195,15 @@ def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
     return text.decode("utf-8")
 
 
-def _empty(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Return an array for a tensor of the interface, at a multiple of its alignment."""
-    memory = _aligned_memory(tensor["size_bytes"], max(16, tensor.get("alignment_bytes", 1)))
-    array: npt.NDArray[Any] = memory.view(tensor["dtype"]).reshape(tensor["shape"])
-    return array
+def _aligned_memory(size: int, alignment: int, offset: int = 0) -> npt.NDArray[np.uint8]:
+    """Return aligned memory that is filled with a pattern.
 
-
-def _copied(array: npt.NDArray[Any], tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Return a copy of an input at a multiple of its alignment."""
-    copy = _empty(tensor)
-    copy[...] = array
-    return copy
-
-
-def _aligned_memory(size: int, alignment: int) -> npt.NDArray[np.uint8]:
-    """Return aligned memory that is filled with a pattern."""
-    raw = np.full(size + alignment, 0xA5, dtype=np.uint8)
-    start = -raw.ctypes.data % alignment
+    Args:
+        size: bytes.
+        alignment: of its address.
+        offset: bytes by which it lies behind the first such address; rounded up to one.
+    """
+    behind = -(-offset // alignment) * alignment
+    raw = np.full(size + alignment + behind, 0xA5, dtype=np.uint8)
+    start = -raw.ctypes.data % alignment + behind
     return raw[start : start + size]
-
-
-def _open_weights(
-    binary: ctypes.CDLL,
-    library: Path,
-    description: Mapping[str, Any],
-    kept: list[npt.NDArray[np.uint8]],
-) -> int:
-    """Open a weights blob and return the address of its data; its memory is appended to `kept`."""
-    data = np.frombuffer(read_weights(library), np.uint8)
-    blob = _aligned_memory(data.size, BLOB_ALIGNMENT)
-    blob[:] = data
-    kept.append(blob)
-    opened = ctypes.c_void_p()
-    function = getattr(binary, f"{description['interface']}_open_weights")
-    function.restype = ctypes.c_int32
-    status = function(
-        ctypes.c_void_p(blob.ctypes.data), ctypes.c_size_t(blob.size), ctypes.byref(opened)
-    )
-    if status != 0:
-        raise DeviceError(
-            f"the weights were refused with status {status}",
-            where=str(library / weights_path(description["name"])),
-            status=status,
-        )
-    return opened.value or 0

@@ -6,9 +6,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
-import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
@@ -19,6 +17,7 @@ from packaging.specifiers import SpecifierSet
 from umakit.devices import DEVICES, HOST, Device
 from umakit.devices.build import compile_c
 from umakit.devices.execution import execute
+from umakit.devices.versions import version_line
 from umakit.errors import UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME, user_cache
@@ -142,7 +141,7 @@ def device_check(device: Device) -> Check:
     if ended.returncode:
         message = f"a first program that {compiler[0]} compiled ends with {ended.returncode}"
         return failed(name, message, mend=_package_mend(device))
-    text = f"{_first_line(compiler[0])} compiles, links and runs a program"
+    text = f"{version_line(compiler[0])} compiles, links and runs a program"
     return ok(name, text if device is HOST else f"{text} on {device.emulator[0]}")
 
 
@@ -168,23 +167,11 @@ def cxx_check(device: Device, what: str) -> Check:
     if ended.returncode:
         mend = "on Debian: apt-get install g++, or set CXX"
         return failed(name, f"a first program ends with {ended.returncode}", mend=mend)
-    return ok(name, f"{_first_line(compiler[0])} compiles, links and runs a program")
+    return ok(name, f"{version_line(compiler[0])} compiles, links and runs a program")
 
 
 def _package_mend(device: Device) -> str:
     return f"on Debian: apt-get install {' '.join(device.packages)}"
-
-
-def _first_line(compiler: str) -> str:
-    """Return the first line of a compiler's version, else its name."""
-    try:
-        result = subprocess.run(
-            [compiler, "--version"], capture_output=True, text=True, errors="replace", check=False
-        )
-    except OSError:
-        return compiler
-    lines = result.stdout.splitlines()
-    return re.sub(r"\s+", " ", lines[0]).strip() if lines else compiler
 
 
 def other_device_checks(tell: Progress) -> Iterator[Check]:

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`uma tune --cpu`: the search for choices of kernels, whose records `uma compile --records` reads.
+
+::
+
+    meters.py   HostMeter, DeviceMeter   processor times on this machine, instructions on a device
+    compare.py  times_of, is_faster      when a choice counts as faster
+    trials.py   Trials                   libraries with other choices, and their figures by kernel
+    (lower/choice_records.py: the file)
+    tune.py     tune_cpu                 all kernels of a model
+"""
+
+from umakit.tools.cpu_tuning.meters import DeviceMeter, HostMeter, Meter, meter_for
+from umakit.tools.cpu_tuning.tune import (
+    CpuEffort,
+    CpuProgress,
+    TunedCpu,
+    TunedKernel,
+    tune_cpu,
+)
+
+__all__ = [
+    "CpuEffort",
+    "CpuProgress",
+    "DeviceMeter",
+    "HostMeter",
+    "Meter",
+    "TunedCpu",
+    "TunedKernel",
+    "meter_for",
+    "tune_cpu",
+]
