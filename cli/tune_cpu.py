@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from umakit.cli.console import print_json, print_whole, progress, say
 from umakit.cli.tables import new_table
-
-from umakit.text.escaping import shell_word
+from umakit.cli.tune_call import TuneCall
 
 if TYPE_CHECKING:
     from umakit.lower.kernel_records import KernelRecord, Origin, Times
@@ -19,95 +18,99 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CpuCall:
+class CpuSearch:
     """What `uma tune --cpu` was asked for.
 
     Attributes:
-        model: file of the network.
         cpu: text of `--cpu`.
-        records: file of the records.
         device: name of the device.
         trials, seconds: extent of the search.
-        again: whether choices are tried again.
-        shapes: shapes by input name.
-        rounding: of a quantized network.
-        keep_layout: whether the layout of the model is kept.
-        as_json: whether JSON is printed.
     """
 
-    model: Path
     cpu: str
-    records: Path
     device: str
     trials: int
     seconds: float
-    again: bool
-    shapes: dict[str, list[int]]
-    rounding: str | None
-    keep_layout: bool
-    as_json: bool
 
 
-def tune_for_cpu(call: CpuCall) -> int:
+def tune_for_cpu(call: TuneCall, search: CpuSearch) -> int:
     """Tune a network for a CPU, print the result and return the exit code.
+
+    Args:
+        call: the network, the file of records and the output.
+        search: the CPU and the extent of the search.
 
     Raises:
         UmakitError: the CPU, the device, the network or the file of records cannot be used.
     """
-    faster = 0
+    ended: list[CpuProgress] = []
+    try:
+        with progress() as tell:
+            tuned, origin = _tune(call, search, tell, ended.append)
+    except KeyboardInterrupt:
+        say(_interrupted(call, ended), error=True)
+        return 130
+    if call.as_json:
+        print_json(_view(call, origin, tuned))
+        return 0
+    print_whole(_table(tuned))
+    say(_result(tuned, origin))
+    if not tuned.is_complete:
+        say(f"--seconds {search.seconds:g} ended the search: the same command goes on")
+    say(f"Wrote {call.records}" if tuned.trials else f"All is in {call.records}")
+    say(call.next_command("--cpu", search.cpu))
+    return 0
+
+
+def _tune(
+    call: TuneCall,
+    search: CpuSearch,
+    tell: Callable[[str], None],
+    ended: Callable[[CpuProgress], None],
+) -> tuple[TunedCpu, Origin]:
+    """Tune all kernels; each trial is told when its records are written."""
+    tell("loading TVM")
+    from umakit.devices import find_device
+    from umakit.frontend import model_files
+    from umakit.lower.tiling_records import check_records_file
+    from umakit.machine.cpu import cpu_file, find_cpu
+    from umakit.pipeline import import_network
+    from umakit.registration.inputs import input_files
+    from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
+
     is_terminal = sys.stderr.isatty()
 
     def done(at: CpuProgress) -> None:
-        nonlocal faster
-        faster = at.faster
+        ended(at)
         if at.differs:
             say(f"note: trial {at.trial} is not used: {at.differs}", error=True)
         if not is_terminal:
             say(f"trial {at.trial} of {at.trials}: {_faster(at.faster)} so far", error=True)
 
-    try:
-        with progress() as tell:
-            tell("loading TVM")
-            from umakit.devices import find_device
-            from umakit.frontend import model_files
-            from umakit.lower.tiling_records import check_records_file
-            from umakit.machine.cpu import cpu_file, find_cpu
-            from umakit.pipeline import import_network
-            from umakit.registration.inputs import input_files
-            from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
+    meter = meter_for(find_cpu(search.cpu), find_device(search.device))
+    files = model_files(call.model)
+    check_records_file(call.records, input_files(cpu_file(search.cpu), model=files))
+    tell("importing the network")
+    network = import_network(call.model, input_shapes=call.shapes, rounding=call.rounding)
+    for notice in network.imported.notices:
+        say(f"note: {notice}", error=True)
+    tuned = tune_cpu(
+        network, search.cpu, call.records, meter,
+        effort=CpuEffort(search.trials, search.seconds), again=call.again,
+        tell=tell if is_terminal else lambda stage: None, done=done, inputs=files,
+        keep_layout=call.keep_layout,
+    )  # fmt: skip
+    return tuned, meter.origin
 
-            meter = meter_for(find_cpu(call.cpu), find_device(call.device))
-            files = model_files(call.model)
-            check_records_file(call.records, input_files(cpu_file(call.cpu), model=files))
-            tell("importing the network")
-            network = import_network(call.model, input_shapes=call.shapes, rounding=call.rounding)
-            for notice in network.imported.notices:
-                say(f"note: {notice}", error=True)
-            tuned = tune_cpu(
-                network, call.cpu, call.records, meter,
-                effort=CpuEffort(call.trials, call.seconds), again=call.again,
-                tell=tell if is_terminal else lambda stage: None, done=done, inputs=files,
-                keep_layout=call.keep_layout,
-            )  # fmt: skip
-    except KeyboardInterrupt:
-        say(
-            f"interrupted; {_faster(faster)}, trials that ended are in {call.records}, the same "
-            "command goes on",
-            error=True,
-        )
-        return 130
-    if call.as_json:
-        print_json(_view(call, meter.origin, tuned))
-        return 0
-    print_whole(_table(tuned))
-    say(_result(tuned, meter.origin))
-    if not tuned.is_complete:
-        say(f"--seconds {call.seconds:g} ended the search: the same command goes on")
-    say(f"Wrote {call.records}" if tuned.trials else f"All is in {call.records}")
-    options = f"--cpu {shell_word(call.cpu)} --records {shell_word(str(call.records))}"
-    options += " --keep-layout" if call.keep_layout else ""
-    say(f"Next: uma compile {shell_word(str(call.model))} {options} -o LIBRARY")
-    return 0
+
+def _interrupted(call: TuneCall, ended: list[CpuProgress]) -> str:
+    """Return what is there after Ctrl-C."""
+    if not ended:
+        return "interrupted before a trial ended"
+    return (
+        f"interrupted; {_faster(ended[-1].faster)}, trials that ended are in {call.records}, the "
+        "same command goes on"
+    )
 
 
 def _faster(count: int) -> str:
@@ -139,15 +142,16 @@ def _result(tuned: TunedCpu, origin: Origin) -> str:
     if not changed:
         return "No kernel is faster with another choice than with its rule's"
     many = f"{changed} of {len(tuned.kernels)} kernels have another choice than their rule's"
-    if tuned.times is not None:
+    total = tuned.total
+    if total.times is not None:
         return (
-            f"{many}; the network takes {_spread(tuned.times)} of the processor time that it took "
+            f"{many}; the network takes {_spread(total.times)} of the processor time that it took "
             "without, measured on this machine"
         )
-    if tuned.instructions is not None and tuned.own_instructions is not None:
+    if total.instructions is not None and total.own_instructions is not None:
         return (
-            f"{many}; the network takes {tuned.instructions:,} instructions and took "
-            f"{tuned.own_instructions:,} without, counted on {origin.device}"
+            f"{many}; the network takes {total.instructions:,} instructions and took "
+            f"{total.own_instructions:,} without, counted on {origin.device}"
         )
     return many
 
@@ -156,7 +160,7 @@ def _spread(times: Times) -> str:
     return f"{times.median:.3f} ({times.low:.3f} to {times.high:.3f})"
 
 
-def _view(call: CpuCall, origin: Origin, tuned: TunedCpu) -> dict[str, Any]:
+def _view(call: TuneCall, origin: Origin, tuned: TunedCpu) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
@@ -168,7 +172,5 @@ def _view(call: CpuCall, origin: Origin, tuned: TunedCpu) -> dict[str, Any]:
             {**asdict(each.record), "ratio": each.record.ratio, "candidates": each.candidates}
             for each in tuned.kernels
         ],
-        "times": None if tuned.times is None else asdict(tuned.times),
-        "instructions": tuned.instructions,
-        "own_instructions": tuned.own_instructions,
+        **asdict(tuned.total),
     }

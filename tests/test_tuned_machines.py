@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from umakit.cli.main import run_command
-from umakit.cli.tune import _view, origin
+from umakit.cli.tune_backend import _view, origin
 
 from umakit.backend import UMABackend, load_backend_folder
 from umakit.devices.run import run_library

@@ -6,11 +6,13 @@
     meters.py   HostMeter, DeviceMeter   processor times on this machine, instructions on a device
     compare.py  times_of, is_faster      when a choice counts as faster
     trials.py   Trials                   libraries with other choices, and their figures by kernel
+    search.py   Search                   what trials have found for each kernel
     (lower/choice_records.py: the file)
     tune.py     tune_cpu                 all kernels of a model
 """
 
 from umakit.tools.cpu_tuning.meters import DeviceMeter, HostMeter, Meter, meter_for
+from umakit.tools.cpu_tuning.search import Total
 from umakit.tools.cpu_tuning.tune import (
     CpuEffort,
     CpuProgress,
@@ -25,6 +27,7 @@ __all__ = [
     "DeviceMeter",
     "HostMeter",
     "Meter",
+    "Total",
     "TunedCpu",
     "TunedKernel",
     "meter_for",

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `uma tune` was asked for, whatever it tunes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from umakit.text.escaping import shell_word
+
+
+@dataclass(frozen=True)
+class TuneCall:
+    """The network, the file of records and the output of a call of `uma tune`.
+
+    Attributes:
+        model: file of the network.
+        records: file of the records.
+        again: whether that is tried again which has a record.
+        shapes: shapes by input name.
+        rounding: of a quantized network.
+        keep_layout: whether the layout of the model is kept.
+        as_json: whether JSON is printed.
+    """
+
+    model: Path
+    records: Path
+    again: bool
+    shapes: dict[str, list[int]]
+    rounding: str | None
+    keep_layout: bool
+    as_json: bool
+
+    def next_command(self, option: str, name: str) -> str:
+        """Return the line that says how the records are used.
+
+        Args:
+            option: `--backend` or `--cpu`.
+            name: its value.
+        """
+        options = f"{option} {shell_word(name)} --records {shell_word(str(self.records))}"
+        options += " --keep-layout" if self.keep_layout else ""
+        return f"Next: uma compile {shell_word(str(self.model))} {options} -o LIBRARY"

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of a search for choices: what trials have found for each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from umakit.lower.kernel_records import KernelRecord, Times
+from umakit.machine.kernel_choices import Choice, KernelKey
+from umakit.tools.cpu_tuning.compare import difference, is_faster, times_of
+from umakit.tools.cpu_tuning.trials import Built, Figures, Trials
+
+ROUNDS = 15
+"""Rounds in which a trial and the rules' own choices take turns."""
+
+
+@dataclass(frozen=True)
+class Total:
+    """Figures of the whole network with all choices; None for what is not known.
+
+    Attributes:
+        times: processor times over those with the rules' own choices; None if there are no others,
+            or if instructions are counted.
+        instructions: instructions; None if times are measured.
+        own_instructions: the same with the rules' own choices.
+    """
+
+    times: Times | None = None
+    instructions: int | None = None
+    own_instructions: int | None = None
+
+
+@dataclass
+class Search:
+    """The state of a search.
+
+    Attributes:
+        trials: builds and compares libraries.
+        own: the library with the rules' own choices.
+        counts: whether instructions are counted.
+        records: by kernel.
+    """
+
+    trials: Trials
+    own: Built
+    counts: bool
+    records: dict[KernelKey, KernelRecord] = field(default_factory=dict)
+
+    def begin(self, existing: Mapping[KernelKey, KernelRecord]) -> None:
+        """Take existing records that are of the rule's choices today, and begin the others."""
+        for key, chosen in self.own.made.items():
+            if key not in self.own.operators:
+                continue
+            old, own = existing.get(key), chosen.candidates[0]
+            fits = old is not None and old.own == own and old.choice in chosen.candidates
+            operators = self.own.operators[key]
+            self.records[key] = (
+                replace(old, operators=operators)
+                if old is not None and fits
+                else KernelRecord(key, operators, own, own, 0)
+            )
+
+    def trials_left(self, most: int) -> list[int]:
+        """Return the numbers of trials, up to some number, that a kernel has not had yet."""
+        counts = [len(self.own.made[key].candidates) for key in self.records]
+        return [n for n in range(1, min(max(counts) - 1, most) + 1) if self.tried_in(n)]
+
+    def tried_in(self, trial: int) -> dict[KernelKey, Choice]:
+        """Return the choices of a trial, of the kernels that have not had it yet."""
+        return {
+            key: self.own.made[key].candidates[trial]
+            for key, record in self.records.items()
+            if record.trials < trial < len(self.own.made[key].candidates)
+        }
+
+    @property
+    def chosen(self) -> dict[KernelKey, Choice]:
+        """The choices that are not the rules' own."""
+        return {
+            key: record.choice
+            for key, record in self.records.items()
+            if record.choice != record.own
+        }
+
+    def run(self, trial: int, tried: Mapping[KernelKey, Choice]) -> str:
+        """Run a trial.
+
+        Returns:
+            How its outputs differ; empty if they do not.
+        """
+        built = self.trials.build(tried)
+        differs = self._difference(built)
+        faster: set[KernelKey] = set()
+        if not differs:
+            figures = self._figures(built)
+            faster = self._faster(figures, tried)
+        if faster and not self.counts:
+            figures = self._figures(built)  # chance alone makes none of them faster twice
+            faster = self._faster(figures, faster)
+        for key, choice in tried.items():
+            record = replace(self.records[key], trials=trial)
+            if key in faster:
+                new = self._with_figures(replace(record, choice=choice), figures)
+                record = new if _is_better(new, record) else record
+            self.records[key] = record
+        return differs
+
+    def finish(self) -> Total:
+        """Measure all choices together and give up those that are not faster."""
+        figures = self._finished()
+        if figures is None:
+            return Total()
+        own, other = figures.whole
+        if self.counts:
+            return Total(None, round(float(other[0])), round(float(own[0])))
+        return Total(times_of(other, own))
+
+    def _finished(self) -> Figures | None:
+        while self.chosen:
+            built = self.trials.build(self.chosen)
+            if self._difference(built):
+                self.records = {key: _without_figures(r) for key, r in self.records.items()}
+                return None
+            figures = self._figures(built)
+            faster = self._faster(figures, self.chosen)
+            slower = set(self.chosen) - faster
+            for key in faster:
+                self.records[key] = self._with_figures(self.records[key], figures)
+            for key in slower:
+                self.records[key] = _without_figures(self.records[key])
+            if not slower:
+                return figures
+        return None
+
+    def _difference(self, built: Built) -> str:
+        """Return what another library differs by, for people; empty if it can be compared."""
+        if built.layers != self.own.layers:
+            return "with its choices the arena is above the limit, so that it has other layers"
+        return difference(built.subject.outputs, self.own.subject.outputs)
+
+    def _figures(self, built: Built) -> Figures:
+        return self.trials.figures(self.own, built, 1 if self.counts else ROUNDS)
+
+    def _faster(
+        self, figures: Figures, keys: Mapping[KernelKey, Choice] | set[KernelKey]
+    ) -> set[KernelKey]:
+        """Return the kernels that are faster than with the rule's own choice."""
+        found = set()
+        for key in keys:
+            own, other = figures.of(key)
+            is_less = bool(other[0] < own[0]) if self.counts else is_faster(times_of(other, own))
+            found |= {key} if is_less else set()
+        return found
+
+    def _with_figures(self, record: KernelRecord, figures: Figures) -> KernelRecord:
+        own, other = figures.of(record.kernel)
+        if self.counts:
+            counts = round(float(other[0])), round(float(own[0]))
+            return replace(record, instructions=counts[0], own_instructions=counts[1])
+        return replace(record, times=times_of(other, own))
+
+
+def _without_figures(record: KernelRecord) -> KernelRecord:
+    """Return the record of a kernel that keeps the rule's own choice."""
+    return replace(record, choice=record.own, times=None, instructions=None, own_instructions=None)
+
+
+def _is_better(new: KernelRecord, old: KernelRecord) -> bool:
+    return old.ratio is None or (new.ratio is not None and new.ratio < old.ratio)
