@@ -78,13 +78,11 @@ def _tune(
     from umakit.registration.inputs import input_files
     from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
 
-    is_terminal = sys.stderr.isatty()
-
     def done(at: CpuProgress) -> None:
         ended(at)
         if at.differs:
             say(f"note: trial {at.trial} is not used: {at.differs}", error=True)
-        if not is_terminal:
+        if not sys.stderr.isatty():
             say(f"trial {at.trial} of {at.trials}: {_faster(at.faster)} so far", error=True)
 
     meter = meter_for(find_cpu(search.cpu), find_device(search.device))
@@ -97,8 +95,7 @@ def _tune(
     tuned = tune_cpu(
         network, search.cpu, call.records, meter,
         effort=CpuEffort(search.trials, search.seconds), again=call.again,
-        tell=tell if is_terminal else lambda stage: None, done=done, inputs=files,
-        keep_layout=call.keep_layout,
+        tell=tell, done=done, inputs=files, keep_layout=call.keep_layout,
     )  # fmt: skip
     return tuned, meter.origin
 
