@@ -30,7 +30,9 @@ from umakit.tools.cpu_tuning import CpuEffort, meter_for, tune_cpu
 
 OUTPUT = Path("build/bench/cpu_tuning.md")
 NETWORKS = ("resnet8", "ds_cnn", "mobilenet", "resnet18", "u_net", "keywords", "fire", "inverted")
-INTEGERS = ("resnet8_int8", "ds_cnn_int8", "mobilenet_int8")
+INTEGERS = tuple(
+    f"{name}_int8" for name in ("resnet8", "ds_cnn", "mobilenet", "keywords", "u_net", "inverted")
+)
 ROUNDS = 21
 EFFORT = CpuEffort(trials=12, seconds=900)
 

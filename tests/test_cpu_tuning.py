@@ -19,11 +19,13 @@ import onnx
 import pytest
 from cpu_libraries import NATIVE, needs_vectors
 from networks import Graph, normal
+from strict import WARNINGS
 from test_tuning_records import change, put
 from umakit.cli.main import run_command
 
 from umakit import ExportOptions, compile_model, find_backend
 from umakit.devices import find_device
+from umakit.devices.layer_times import TimedLibrary, take_turns
 from umakit.devices.run import run_library
 from umakit.errors import RecordsError
 from umakit.frontend import Model
@@ -449,6 +451,22 @@ def test_times_are_measured_on_this_machine(
     (wanted,) = run_library(plain.path, value).outputs.values()
     (got,) = run_library(library, value).outputs.values()
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@needs_vectors
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_c_that_measures_has_no_warnings(
+    compiler: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"needs {compiler}")
+    options = ExportOptions(cpu=NATIVE.name, weights="blob")
+    library = compile_model(model, [], tmp_path / "library", options=options)
+    monkeypatch.setenv("CC", " ".join([compiler, "-std=c99", *WARNINGS]))
+    timed = TimedLibrary(library.path, {"x": normal(1, 8, 12, 12)}, tmp_path)
+    times = take_turns([timed, timed], 2)
+    assert times.shape == (2, 2, len(library.metadata["umakit"]["layers"])) and (times >= 0).all()
+    assert timed.repeats > 1 and times.sum() > 0
 
 
 @pytest.mark.skipif(
