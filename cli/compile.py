@@ -143,13 +143,9 @@ def compile_(
         _say_cpu_steps(cpu_steps(library.metadata["umakit"]))
     for line in tables.cpu_summary(library.metadata["umakit"]):
         say_wrapped(line)
-    if records is not None:
-        found_tilings = library.metadata["umakit"]["tilings"]
-        found_choices = library.metadata["umakit"].get("choices")
-        if found_tilings is not None:
-            say_wrapped(tables.tilings_summary(found_tilings))
-        if found_choices is not None:
-            say_wrapped(tables.choices_summary(found_choices))
+    found_tilings = library.metadata["umakit"]["tilings"]
+    if records is not None and found_tilings is not None:
+        say_wrapped(tables.tilings_summary(found_tilings))
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")

@@ -97,19 +97,35 @@ def memory_summary(memory: Mapping[str, Any]) -> list[str]:
 
 
 def cpu_summary(description: Mapping[str, Any]) -> list[str]:
-    """Return lines about the memory of a library, for each CPU of several.
+    """Return lines about the memory and the tuned kernels of a library, for each CPU of several.
 
     Args:
         description: section `umakit` of the library's metadata.
     """
     sections = description.get("cpus")
     if not sections:
-        return [*memory_summary(description["memory"]), *scratch_summary(description)]
+        lines = [*memory_summary(description["memory"]), *scratch_summary(description)]
+        return [*lines, *choices_summary(description)]
     lines = []
     for section in sections:
+        name = section["cpu"]["name"]
         first, *rest = [*memory_summary(section["memory"]), *scratch_summary(section)]
-        lines += [f"{section['cpu']['name']}: {first}", *rest]
+        lines += [f"{name}: {first}", *rest]
+        lines += [f"{name}: {line}" for line in choices_summary(section)]
     return lines
+
+
+def choices_summary(section: Mapping[str, Any]) -> list[str]:
+    """Return a line about the kernels that have a choice of tuning records; none without records.
+
+    Args:
+        section: section `umakit` of the library's metadata, or its section of a CPU.
+    """
+    choices = section.get("choices")
+    if choices is None:
+        return []
+    tuned, kernels = choices["tuned"], choices["kernels"]
+    return [f"tuned choices for {tuned} of {kernels} kernels, the rules' own for the rest"]
 
 
 MOST_SCRATCH = 3
@@ -153,12 +169,6 @@ def tilings_summary(tilings: Mapping[str, int]) -> str:
     layers, tuned = tilings["layers"], tilings["tuned"]
     rest = "" if tuned == layers else "; the default for the rest, `uma tune` finds more"
     return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
-
-
-def choices_summary(choices: Mapping[str, int]) -> str:
-    """Return a line about the number of kernels on the CPU that records choose otherwise for."""
-    kernels, tuned = choices["kernels"], choices["tuned"]
-    return f"tuned choices for {tuned} of {kernels} kernels, the rules' own for the rest"
 
 
 def _traffic_summary(traffic: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from umakit.devices.layer_times import TimedLibrary, take_turns
 from umakit.devices.run import run_library
 from umakit.errors import RecordsError
 from umakit.frontend import Model
+from umakit.library.cpu_sections import section_for
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
 from umakit.lower.kernel_records import Origin, Times
@@ -326,6 +327,20 @@ def test_a_library_has_the_choices_of_its_records(
     assert found[source] != (plain.path / source).read_bytes()
 
 
+@pytest.mark.parametrize("others", ["generic", "cortex-a76"])
+def test_of_several_cpus_one_has_the_choices(
+    others: str, model: Path, records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["compile", str(model), "--cpu", f"{CPU},{others}", "--records", str(records), "-o"]
+    assert run_command([*call, str(tmp_path / "several")]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "choices" in line]
+    assert lines == [f"{CPU}: tuned choices for 3 of 3 kernels, the rules' own for the rest"]
+    description = load_metadata(tmp_path / "several")["umakit"]
+    tuned = section_for(description, CPU)
+    assert tuned["choices"] == {"kernels": 3, "tuned": 3}
+    assert "choices" not in section_for(description, others)
+
+
 def choice(value: Any, **changed: Any) -> None:
     value["kernels"][0]["choice"].update(changed)
 
@@ -411,14 +426,24 @@ def test_figures_of_another_machine_are_refused(model: Path, records: Path, tmp_
         tuned(model, path, FakeMeter({}))
 
 
-def test_an_accelerator_may_have_taken_kernels_of_the_records(tmp_path: Path) -> None:
+def test_kernels_that_an_accelerator_left_have_their_choices(
+    model: Path, records: Path, tmp_path: Path
+) -> None:
+    options = ExportOptions(cpu=CPU, records=records)
+    backend = find_backend("vanilla_accelerator")
+    library = compile_model(model, [backend], tmp_path / "library", options=options)
+    found = library.metadata["umakit"]["choices"]
+    assert library.report.offloaded and 0 < found["tuned"] == found["kernels"] < 3
+
+
+def test_records_of_which_an_accelerator_took_all_kernels_are_refused(tmp_path: Path) -> None:
     network = QuantizedNetwork(8, 8, 4).conv2d(8).conv2d(12, kernel=1).model("quantized")
     path = tmp_path / "records.json"
     tune_cpu(import_network(network.module), CPU, path, FakeMeter({}), effort=CpuEffort(1))
     assert len(read_records(path).kernels) == 2
     options = ExportOptions(cpu=CPU, records=path)
     backend = find_backend("chocolate_accelerator")
-    with pytest.raises(RecordsError, match="the network has no kernel"):
+    with pytest.raises(RecordsError, match=r"no kernel .*; leave the records out if accelerators"):
         compile_model(network.module, [backend], tmp_path / "library", options=options)
 
 

@@ -10,7 +10,8 @@ from umakit.errors import InputError
 from umakit.machine.cpu import GENERIC
 
 KEYS = ("memory", "tilings", "layers", "operators")
-"""What differs between CPUs, besides `cpu` and `suffix`."""
+KEYS_IF_ANY = ("choices",)
+"""What differs between CPUs, besides `cpu` and `suffix`; the latter of CPUs that have it."""
 
 
 def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
@@ -47,7 +48,9 @@ def section_for(description: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not description.get("cpus"):
         return view
     section = description["cpus"][names.index(name)]
-    view |= {key: section[key] for key in (*KEYS, "cpu", "suffix")}
+    for key in KEYS_IF_ANY:
+        view.pop(key, None)
+    view |= {key: section[key] for key in (*KEYS, *KEYS_IF_ANY, "cpu", "suffix") if key in section}
     if name == GENERIC:
         del view["cpu"]
     return view

@@ -368,6 +368,7 @@ class CpuSection(Section):
     tilings: TilingsView | None
     layers: list[LayerView]
     operators: list[OperatorView]
+    choices: ChoicesView | None = None
 
 
 class Description(Section):

@@ -10,7 +10,7 @@ from typing import Any
 from umakit.codegen.model_source import GeneratedCode
 from umakit.codegen.several_cpus import ForCpu
 from umakit.files.npz import npz_bytes
-from umakit.library.cpu_sections import KEYS
+from umakit.library.cpu_sections import KEYS, KEYS_IF_ANY
 from umakit.library.description import describe
 from umakit.machine.cpu_choice import CpuChoice
 from umakit.memory.plan import MemoryPlan, PoolPlan
@@ -75,7 +75,7 @@ def sections_of(
             {
                 "cpu": each.choice.cpu.model_dump(mode="json"),
                 "suffix": each.choice.suffix,
-                **{key: described[key] for key in KEYS},
+                **{key: described[key] for key in (*KEYS, *KEYS_IF_ANY) if key in described},
             }
         )
     return sections

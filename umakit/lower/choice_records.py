@@ -86,7 +86,10 @@ def check_choices(
         raise RecordsError(
             f"the network has no kernel {unknown[0].text} for {cpu.name}",
             where=short_path(path),
-            fix="tune with the same --input-shapes and --rounding",
+            fix="leave the records out if accelerators took its layer, else tune with the same "
+            "--input-shapes and --rounding"
+            if has_backends
+            else "tune with the same --input-shapes and --rounding",
         )
 
 
