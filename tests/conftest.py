@@ -42,6 +42,10 @@ PROCESSOR_TIME = "processor time"
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
 
+SAMPLED_TESTS = Path(__file__).with_name("sampled_tests.txt")
+"""Names of tests, and with how many of their parameters `make test` runs each, evenly spread; all
+others are for `make soak`. Each set of parameters stays in that tests what no other does."""
+
 SLOW_SECONDS = 0.2
 """Processor time of a test with its fastest parameters above which it is slow."""
 
@@ -101,6 +105,20 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.split("[")[0]
 
 
+def _left_to_soak(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return what SAMPLED_TESTS leaves out of some tests."""
+    lines = SAMPLED_TESTS.read_text(encoding="utf-8").splitlines()
+    counts = {name: int(count) for name, count in (line.split() for line in lines)}
+    parameters: dict[str, list[pytest.Item]] = {name: [] for name in counts}
+    for item in items:
+        parameters.get(_function(item), []).append(item)
+    left = []
+    for name, found in parameters.items():
+        kept = {number * len(found) // max(1, counts[name]) for number in range(counts[name])}
+        left += [item for number, item in enumerate(found) if number not in kept]
+    return left
+
+
 def _let_onnx_runtime_be_exact() -> None:
     """Let each session of ONNX Runtime compute exact integers, as it does with VNNI.
 
@@ -157,8 +175,19 @@ def _leave_out_threads_of_xdist() -> None:
     threading.active_count = lambda: count() - others
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tutorials take minutes: started last, one would run alone when all others are done."""
+    """Leave tests out that are for `make soak`, or not quick.
+
+    Tutorials take minutes: started last, one would run alone when all others are done.
+    """
+    left = _left_to_soak(items)
+    if "UMAKIT_EXAMPLES" in os.environ:
+        for item in left:
+            item.add_marker("soak")
+    elif not any("::" in argument for argument in config.args):  # a test by its name runs whole
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
     items.sort(key=lambda item: item.path.name != "test_tutorials.py")
     quick = bool(config.getoption("--quick"))
     if quick:
