@@ -235,7 +235,7 @@ bench-rtl: $(VENV)/installed-test
 bench-m3: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cortex_m3.py "$(BASE)"
 
-# $CMSIS_NN names the headers and libraries of CMSIS-NN, $UMAKIT_MODELS as above.
+# $CMSIS_NN names a checkout of CMSIS-NN, $UMAKIT_MODELS as above.
 bench-cmsis: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cmsis.py
 

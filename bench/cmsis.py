@@ -3,8 +3,9 @@
 
 make bench-cmsis
 
-$CMSIS_NN names a folder with CMSIS-NN's headers in `Include` and, for each CPU, its library as
-compiled beforehand, `CPU/libcmsis-nn.a`. $UMAKIT_MODELS names the folder of the trained networks.
+$CMSIS_NN names a checkout of https://github.com/ARM-software/CMSIS-NN, whose integer functions are
+compiled for each CPU with the flags of the exported library. $UMAKIT_MODELS names the folder of the
+trained networks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,18 +146,48 @@ def code_bytes(
     return sum(int(row[1]) for row in rows)
 
 
-def of_cmsis_nn(network: Network, cpu: str, place: Path, inputs: Any, folder: Path) -> Figures:
+def built_library(place: Path, cpu: str, folder: Path) -> Path:
+    """Compile CMSIS-NN's integer functions for a CPU, and return the library.
+
+    Args:
+        place: the checkout.
+        cpu: a name in `CPUS`.
+        folder: where objects are written.
+    """
+    compiler = find_device(f"qemu-{cpu}").command
+    flags = [*FLAGS, *find_cpu(cpu).flags, "-ffunction-sections", "-fdata-sections"]
+    flags += [f"-I{place / 'Include'}", "-DOPTIONAL_RESTRICT_KEYWORD=__restrict"]
+    folder.mkdir()
+
+    def compiled(source: Path) -> Path:
+        made = folder / f"{source.stem}.o"
+        subprocess.run([compiler, *flags, "-c", str(source), "-o", str(made)], check=True)
+        return made
+
+    every = sorted((place / "Source").glob("*/*.c"))
+    sources = [path for path in every if not path.stem.endswith(("_f16", "_f32"))]
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        made = list(workers.map(compiled, sources))
+    library = folder / "libcmsis-nn.a"
+    archiver = f"{compiler.removesuffix('gcc')}ar"
+    subprocess.run([archiver, "rcs", str(library), *map(str, made)], check=True)
+    return library
+
+
+def of_cmsis_nn(
+    network: Network, cpu: str, place: Path, library: Path, inputs: Any, folder: Path
+) -> Figures:
     """Measure a network that calls CMSIS-NN.
 
     Args:
         network: the network in C.
         cpu: a name in `CPUS`.
-        place: the folder of CMSIS-NN's headers and libraries.
+        place: the checkout of CMSIS-NN.
+        library: what `built_library` returned for the CPU.
         inputs: `INFERENCES` inputs in int8.
         folder: an empty folder.
     """
     device = find_device(f"qemu-{cpu}")
-    library = place / cpu / "libcmsis-nn.a"
     for name, text in (("main.c", MAIN), ("network.c", network.text), ("network.h", HEADER)):
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "in").write_bytes(inputs.tobytes())
@@ -215,7 +247,14 @@ def differences(left: Any, right: Any) -> str:
     return f"{count} of {apart.size}, by up to {apart.max()}" if count else "none"
 
 
-def markdown(rows: list[tuple[str, str, Figures, Figures, str]]) -> str:
+def version_of(place: Path) -> str:
+    """Return which version a checkout is, for people."""
+    command = ["git", "-C", str(place), "log", "-1", "--format=%h of %cs"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    return ended.stdout.strip() or "of unknown version"
+
+
+def markdown(rows: list[tuple[str, str, Figures, Figures, str]], version: str) -> str:
     """Return the table and what its columns mean."""
     lines = [
         "| network | CPU | CMSIS-NN, instructions | umakit | ratio | CMSIS-NN, code B | umakit "
@@ -229,7 +268,7 @@ def markdown(rows: list[tuple[str, str, Figures, Figures, str]]) -> str:
         lines.append(f"| {' | '.join((*cells, apart))} |")
     return "\n".join(lines) + (
         "\n\nInstructions of a whole inference, counted by QEMU, and bytes of machine code without "
-        f"libc's, both compiled with `{' '.join(FLAGS)}`; CMSIS-NN's library as it was given. "
+        f"libc's, both compiled with `{' '.join(FLAGS)}`; CMSIS-NN {version}. "
         "Ratios are umakit's figures by those of CMSIS-NN.\n"
     )
 
@@ -239,29 +278,26 @@ def main() -> int:
     given = os.environ.get("CMSIS_NN", "")
     place = Path(given).resolve()
     if not given or not (place / "Include/arm_nnfunctions.h").is_file():
-        raise SystemExit(
-            "$CMSIS_NN names no folder with Include/arm_nnfunctions.h: see docs/cpus.md"
-        )
-    missing = [cpu for cpu in CPUS if not (place / cpu / "libcmsis-nn.a").is_file()]
-    if missing:
-        raise SystemExit(f"$CMSIS_NN has no {missing[0]}/libcmsis-nn.a: see docs/cpus.md")
+        raise SystemExit("$CMSIS_NN names no checkout of CMSIS-NN: see docs/cpus.md")
     rows = []
     layers = []
-    for name, file in NETWORKS.items():
-        model = trained_model(file)
-        network = network_in_c(model)
-        for cpu in CPUS:
-            print(f"{name}: {cpu}", file=sys.stderr, flush=True)
-            with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as temporary:
+        libraries = {cpu: built_library(place, cpu, Path(temporary) / cpu) for cpu in CPUS}
+        for name, file in NETWORKS.items():
+            model = trained_model(file)
+            network = network_in_c(model)
+            for cpu in CPUS:
+                print(f"{name}: {cpu}", file=sys.stderr, flush=True)
                 inputs = inputs_of([network.input_bytes])
-                theirs = of_cmsis_nn(network, cpu, place, inputs, Path(folder))
-                ours = of_umakit(model, cpu, inputs, Path(folder))
-            rows.append((name, cpu, theirs, ours, differences(theirs.outputs, ours.outputs)))
-            layers += [f"\n{name}, {cpu}, instructions by layer:\n"]
-            for title, figures in (("CMSIS-NN", theirs), ("umakit", ours)):
-                each = ", ".join(f"{layer} {count:,}" for layer, count in figures.layers)
-                layers.append(f"- {title}: {each}")
-    text = markdown(rows) + "\n".join(layers) + "\n"
+                with tempfile.TemporaryDirectory() as folder:
+                    theirs = of_cmsis_nn(network, cpu, place, libraries[cpu], inputs, Path(folder))
+                    ours = of_umakit(model, cpu, inputs, Path(folder))
+                rows.append((name, cpu, theirs, ours, differences(theirs.outputs, ours.outputs)))
+                layers += [f"\n{name}, {cpu}, instructions by layer:\n"]
+                for title, figures in (("CMSIS-NN", theirs), ("umakit", ours)):
+                    each = ", ".join(f"{layer} {count:,}" for layer, count in figures.layers)
+                    layers.append(f"- {title}: {each}")
+    text = markdown(rows, version_of(place)) + "\n".join(layers) + "\n"
     OUTPUT.mkdir(parents=True, exist_ok=True)
     (OUTPUT / "cmsis.md").write_text(text, encoding="utf-8")
     print(text)
