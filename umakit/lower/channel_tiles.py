@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loop schedules of float convolutions in NCHW for any CPU: plain loops that compilers vectorize.
 
-The sums of some columns by 16 output channels are a small local array. Its loops have constant
-bounds, and its last axis is that of the weights in memory, so that compilers with vectors keep it
-in registers:
+The sums of some columns by some output channels are a small local array. Its loops have constant
+bounds, and its last axis, the lanes, is that of the weights in memory or that of the data, so that
+compilers with vectors keep it in registers:
 
     for row, channel tile, column tile:
-        sums[columns][16] = 0
+        sums[columns][channels] = 0
         for input channel, kernel row, kernel column:
             for column of the tile, channel of the tile:
                 sums[column][channel] += data * weights[channel]
         result = what follows, element by element
 
-Sums are added in the order of other schedules, so that results are the same bit by bit.
+Where channels do not make lanes, columns do, and the last two loops change places. Sums are added
+in the order of other schedules, so that results are the same bit by bit.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.kernel_facts import FACTS, Facts
+from umakit.lower.plain_tiles import FEWEST_LANES, SUM_BYTES, PlainTile, choose_plain_tile
 from umakit.lower.schedule import (
     attempt,
     inline_elementwise,
@@ -30,19 +32,11 @@ from umakit.lower.schedule import (
     is_reduction,
     reductions_of,
 )
+from umakit.lower.vector_loops import tiles_of
 from umakit.lower.weight_tiles import Packing, WeightTiles
 
-CHANNELS = 16
-"""Output channels of a tile. A loop over fewer is unrolled by gcc before it looks for vectors."""
-
-COLUMNS = (4, 6, 5, 7, 3, 2)
-"""Columns of a tile, the best first: more need registers that few CPUs have."""
-
-FEWEST_STEPS = 16
+FEWEST_STEPS = 8
 """Products of each sum: gcc unrolls the loops over fewer of them before it looks for vectors."""
-
-SUM_BYTES = 4 * CHANNELS * max(COLUMNS)
-"""Most bytes of a tile's sums."""
 
 
 def schedule_channel_tiles(
@@ -56,7 +50,7 @@ def schedule_channel_tiles(
         registers: number of float registers of a CPU without vectors; 0 if unknown. Where they do
             not hold a tile's sums, sums in memory cost more than the tile saves.
     """
-    if 0 < registers <= CHANNELS * min(COLUMNS):
+    if 0 < registers <= 2 * FEWEST_LANES:
         return None
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
@@ -79,35 +73,80 @@ def _tile_convolution(schedule: tvm_api.Schedule, block: Any, packing: Packing) 
     """
     name, loops = str(schedule.get(block).name_hint), schedule.get_loops(block)
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
-    if name != "conv2d_nchw" or dtype != "float32" or len(loops) != 7:
+    if name not in CONVOLUTIONS or dtype != "float32" or len(loops) != 7:
         return False
-    image, channel, row, column, *inner = loops
     sizes = [tvm_api.integer_value(schedule.get(loop).extent) or 0 for loop in loops]
     consumers = list(schedule.get_consumers(block))
     if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
         return False
+    if math.prod(sizes[4:]) < FEWEST_STEPS:
+        return False
+    groups = _groups(schedule, block, sizes[4])
+    step = column_step(schedule, block)
+    tile = choose_plain_tile(sizes[1] // groups, sizes[3], step == 1)
+    if tile is None or not packing.pack(schedule, block, WeightTiles("OIHW", tile.channels)):
+        return False
+    _apply(schedule, block, tile, groups)
+    return True
+
+
+def _groups(schedule: tvm_api.Schedule, block: Any, inputs: int) -> int:
+    """Return the number of groups of a convolution that sums `inputs` channels."""
+    data = schedule.get(block).reads[0].source
+    return max(1, tvm_api.buffer_shape(data)[1] // inputs)
+
+
+def column_step(schedule: tvm_api.Schedule, block: Any) -> int:
+    """Return how many columns of the data lie between those of neighbouring results of a
+    convolution in NCHW; 0 if it cannot be told."""
+    column = schedule.get(block).iter_vars[3].var
+    data = schedule.get(block).reads[0].source
+    for load in tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad):
+        if load.source.same_as(data):
+            return _factor(load.indices[-1], column)
+    return 0
+
+
+def _factor(index: Any, variable: Any) -> int:
+    """Return the constant by which a variable is multiplied in a sum; 0 if there is none."""
+    if index.same_as(variable):
+        return 1
+    if isinstance(index, tvm_api.tirx.Add):
+        return _factor(index.a, variable) + _factor(index.b, variable)
+    if isinstance(index, tvm_api.tirx.Mul) and index.a.same_as(variable):
+        return tvm_api.integer_value(index.b) or 0
+    return 0
+
+
+def _apply(schedule: tvm_api.Schedule, block: Any, tile: PlainTile, groups: int) -> None:
+    """Compute a convolution in tiles."""
+    image, channel, row, column, *inner = schedule.get_loops(block)
     paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
-    is_pointwise = not paddings and sizes[5:] == [1, 1]
-    row_size = sizes[3]
-    columns = next((n for n in COLUMNS if row_size % n == 0), 1)
-    is_short = math.prod(sizes[4:]) < FEWEST_STEPS
-    if sizes[1] % CHANNELS or columns == 1 or is_short:
-        return False
-    if not packing.pack(schedule, block, WeightTiles("OIHW", CHANNELS)):
-        return False
+    window = [tvm_api.integer_value(schedule.get(loop).extent) for loop in inner[1:]]
+    consumers = list(schedule.get_consumers(block))
     result = consumers[0] if consumers else schedule.cache_write(block, 0, "global")
-    schedule.transform_layout(block, ("write", 0), _channels_last)
-    around = [image, row]
-    tiles, position = schedule.split(column, [None, columns])
-    channels, lane = schedule.split(channel, [None, CHANNELS])
-    order = [*around, tiles, channels] if is_pointwise else [*around, channels, tiles]
-    schedule.reorder(*order, *inner, position, lane)
+    if not tile.by_columns:
+        schedule.transform_layout(block, ("write", 0), _channels_last)
+    around = [image]
+    if groups > 1:
+        group, channel = schedule.split(channel, [groups, None])
+        around.append(group)
+    tiles, position = tiles_of(schedule, column, tile.columns)
+    channels, lane = schedule.split(channel, [None, tile.channels])
+    is_pointwise = not paddings and window == [1, 1]
+    places = [tiles, channels] if is_pointwise else [channels, tiles]
+    of_tile = [lane, position] if tile.by_columns else [position, lane]
+    order = [*around, row, *places]
+    schedule.reorder(*order, *inner, *of_tile)
     for padding in paddings:
         attempt(schedule.compute_at, padding, row)
     schedule.reverse_compute_at(result, order[-1])
     schedule.decompose_reduction(block, inner[0])
-    return True
 
 
 def _channels_last(image: Any, channel: Any, row: Any, column: Any) -> list[Any]:
     return [image, row, column, channel]
+
+
+CONVOLUTIONS = ("conv2d_nchw", "group_conv2d_nchw")
+"""Names of blocks that sum a convolution in NCHW."""

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which sums of a convolution plain loops keep in a small array, for compilers that vectorize.
+
+A tile is some output channels by some columns of a row. One of the two is the innermost loop, the
+lanes: compilers make vectors of it, and keep the array in registers. What a shape is worth was
+measured with gcc 12 for vectors of 16 and 32 bytes, see `bench/cpu.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+FEWEST_LANES = 14
+"""A loop over fewer is unrolled by gcc before it looks for vectors."""
+
+MOST_LANES = 48
+"""More lanes by two others need registers that few CPUs have."""
+
+BEST_LANES = 32
+"""Of lanes that fill vectors equally well, those closest to it."""
+
+MOST_SUMS = 96
+"""Sums of a tile."""
+
+SUM_BYTES = 4 * MOST_SUMS
+"""Most bytes of a tile's sums."""
+
+COSTS = {1: 5.0, 2: 1.0, 3: 1.0, 4: 1.15, 5: 1.3, 6: 1.3, 7: 1.4}
+"""Time of a sum by the number of sums in a lane. A single one of each is not kept in registers."""
+
+CODE_COST = 1.1
+"""How much faster tiles have to be whose last one needs code of its own."""
+
+
+@dataclass(frozen=True)
+class PlainTile:
+    """Sums that are computed at a time.
+
+    Attributes:
+        channels: output channels; they divide those of a group.
+        columns: of a row; the last tile of a row may have fewer.
+        by_columns: whether columns are the lanes, else channels are.
+    """
+
+    channels: int
+    columns: int
+    by_columns: bool
+
+
+def choose_plain_tile(channels: int, row: int, is_dense: bool) -> PlainTile | None:
+    """Return the tile of a convolution; None if there is no good one.
+
+    Args:
+        channels: output channels of a group.
+        row: columns of the result.
+        is_dense: whether neighbouring columns of the result read neighbouring columns of data.
+    """
+    if (lanes := _lanes(channels)) and (columns := _others(row, lanes)) > 1:
+        return PlainTile(lanes, columns, by_columns=False)
+    if is_dense and (lanes := _lanes(row) or _unequal(row)):
+        divisors = [n for n in COSTS if n > 1 and channels % n == 0 and n * lanes <= MOST_SUMS]
+        if divisors:
+            return PlainTile(min(divisors, key=lambda n: (COSTS[n], -n)), lanes, by_columns=True)
+    return None
+
+
+def vectors_of(lanes: int) -> int:
+    """Return how many operations lanes take, with vectors of 8, 4, 2 and single ones."""
+    return lanes // 8 + (lanes % 8 // 4) + (lanes % 4 // 2) + lanes % 2
+
+
+def _lanes(number: int) -> int:
+    """Return the divisor that makes the best lanes; 0 if there is none."""
+    divisors = [n for n in range(FEWEST_LANES, MOST_LANES + 1) if number % n == 0]
+    return min(divisors, key=lambda n: (vectors_of(n) / n, abs(n - BEST_LANES)), default=0)
+
+
+def _unequal(row: int) -> int:
+    """Return lanes of which the last tile of a row has fewer, but enough; 0 for a short row."""
+    sizes = [n for n in range(16, MOST_LANES + 1, 8) if row % n >= FEWEST_LANES]
+    return max(sizes, default=0)
+
+
+def _others(row: int, lanes: int) -> int:
+    """Return how many columns of a row are computed at a time in each lane."""
+
+    def cost(columns: int) -> float:
+        whole, rest = divmod(row, columns)
+        time = whole * columns * COSTS[columns]
+        return (time + rest * COSTS[rest]) * CODE_COST if rest else time
+
+    sizes = [n for n in COSTS if n <= row and n * lanes <= MOST_SUMS]
+    return min(sizes, key=lambda n: (cost(n), n), default=1)
