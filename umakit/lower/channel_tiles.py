@@ -24,6 +24,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.lower.kernel_facts import FACTS, Facts
+from umakit.lower.padding_loops import cut_padding
 from umakit.lower.plain_tiles import FEWEST_LANES, SUM_BYTES, PlainTile, choose_plain_tile
 from umakit.lower.schedule import (
     attempt,
@@ -140,6 +141,7 @@ def _apply(schedule: tvm_api.Schedule, block: Any, tile: PlainTile, groups: int)
     schedule.reorder(*order, *inner, *of_tile)
     for padding in paddings:
         attempt(schedule.compute_at, padding, row)
+        cut_padding(schedule, padding)
     schedule.reverse_compute_at(result, order[-1])
     schedule.decompose_reduction(block, inner[0])
 

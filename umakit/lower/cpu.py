@@ -12,6 +12,7 @@ from umakit.frontend.isolation import failing_call, operand_types
 from umakit.lower import dot_kernels
 from umakit.lower.channel_tiles import schedule_channel_tiles
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
+from umakit.lower.depthwise_rows import schedule_depthwise_rows
 from umakit.lower.filled_channels import rule_for
 from umakit.lower.legalizations import all_legalizations
 from umakit.lower.reshapes import joined_reshapes
@@ -137,6 +138,7 @@ def _schedule(
             else:
                 registers = cpu.float_registers if cpu is not None else 0
                 tiled = schedule_channel_tiles(function, constant, registers)
+                tiled = schedule_depthwise_rows(function) if tiled is None else tiled
                 function = schedule_for_cpu(function) if tiled is None else tiled
             scheduled.update_func(variable, function)
     return scheduled
