@@ -9,12 +9,12 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
-from umakit.lower import dot_kernels
-from umakit.lower.channel_tiles import schedule_channel_tiles
+from umakit.lower import dot_kernels, transposed_convolutions
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
-from umakit.lower.depthwise_rows import schedule_depthwise_rows
 from umakit.lower.filled_channels import rule_for
+from umakit.lower.kernel_facts import FACTS
 from umakit.lower.legalizations import all_legalizations
+from umakit.lower.plain_schedules import schedule_plain_tiles
 from umakit.lower.reshapes import joined_reshapes
 from umakit.lower.schedule import schedule_for_cpu
 from umakit.lower.vector_schedule import schedule_with_vectors
@@ -50,6 +50,7 @@ def lower_cpu_operators(
         LoweringError: an operator has no legalization.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
+    own |= transposed_convolutions.rules()
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
         module = joined_reshapes(module)  # which the layout of vectors leaves behind
@@ -133,15 +134,22 @@ def _schedule(
         if all(tvm_api.function_attribute(function, name) is None for name in names):
             constant = constants.get(str(variable.name_hint), ())
             is_generic = str(variable.name_hint) in generic
-            if cpu is not None and cpu.has_vectors and not is_generic:
-                function = schedule_with_vectors(function, cpu, constant)
-            else:
-                registers = cpu.float_registers if cpu is not None else 0
-                tiled = schedule_channel_tiles(function, constant, registers)
-                tiled = schedule_depthwise_rows(function) if tiled is None else tiled
-                function = schedule_for_cpu(function) if tiled is None else tiled
+            with_vectors = cpu is not None and cpu.has_vectors and not is_generic
+            function = _scheduled(function, cpu, constant, with_vectors)
             scheduled.update_func(variable, function)
     return scheduled
+
+
+def _scheduled(
+    function: tvm_api.PrimFunc, cpu: Cpu | None, constants: Collection[int], with_vectors: bool
+) -> tvm_api.PrimFunc:
+    """Return a scheduled prim func; what has no rule for vectors is scheduled as for any CPU."""
+    if cpu is not None and with_vectors:
+        vectors = schedule_with_vectors(function, cpu, constants)
+        if tvm_api.function_attribute(vectors, FACTS) is not None:
+            return vectors
+    tiled = schedule_plain_tiles(function, constants, cpu.float_registers if cpu else 0)
+    return schedule_for_cpu(function) if tiled is None else tiled
 
 
 def _functions_of(main: tvm_api.Function, rows: Collection[int]) -> set[str]:

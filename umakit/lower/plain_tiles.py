@@ -8,6 +8,7 @@ measured with gcc 12 for vectors of 16 and 32 bytes, see `bench/cpu.py`.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 FEWEST_LANES = 14
@@ -27,6 +28,9 @@ SUM_BYTES = 4 * MOST_SUMS
 
 COSTS = {1: 5.0, 2: 1.0, 3: 1.0, 4: 1.15, 5: 1.3, 6: 1.3, 7: 1.4}
 """Time of a sum by the number of sums in a lane. A single one of each is not kept in registers."""
+
+SHORT_COST = 3.0
+"""Time of a sum where there are too few lanes, by that with enough."""
 
 CODE_COST = 1.1
 """How much faster tiles have to be whose last one needs code of its own."""
@@ -91,3 +95,30 @@ def _others(row: int, lanes: int) -> int:
 
     sizes = [n for n in COSTS if n <= row and n * lanes <= MOST_SUMS]
     return min(sizes, key=lambda n: (cost(n), n), default=1)
+
+
+def choose_whole_tile(channels: int, row: int) -> PlainTile:
+    """Return a tile of a convolution whose columns divide a row; neighbouring columns of the result
+    read neighbouring columns of data.
+
+    Args:
+        channels: output channels of a group.
+        row: columns of the result.
+    """
+    best, least = PlainTile(1, 1, by_columns=True), math.inf
+    for columns in _divisors(row):
+        for count in _divisors(channels):
+            if columns * count > MOST_SUMS:
+                continue
+            for by_columns in (False, True):
+                lanes, others = (columns, count) if by_columns else (count, columns)
+                cost = vectors_of(lanes) / lanes * COSTS.get(others, COSTS[1])
+                if lanes < FEWEST_LANES:
+                    cost *= SHORT_COST
+                if cost < least:
+                    best, least = PlainTile(count, columns, by_columns), cost
+    return best
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, min(number, MOST_LANES) + 1) if number % n == 0]
