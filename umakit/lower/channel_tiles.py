@@ -36,7 +36,7 @@ from umakit.lower.schedule import (
 from umakit.lower.vector_loops import tiles_of
 from umakit.lower.weight_tiles import Packing, WeightTiles
 
-FEWEST_STEPS = 8
+FEWEST_STEPS = 9
 """Products of each sum: gcc unrolls the loops over fewer of them before it looks for vectors."""
 
 
@@ -84,7 +84,7 @@ def _tile_convolution(schedule: tvm_api.Schedule, block: Any, packing: Packing) 
         return False
     groups = _groups(schedule, block, sizes[4])
     step = column_step(schedule, block)
-    tile = choose_plain_tile(sizes[1] // groups, sizes[3], step == 1)
+    tile = choose_plain_tile(sizes[1] // groups, sizes[3], step in (1, 2))
     if tile is None or not packing.pack(schedule, block, WeightTiles("OIHW", tile.channels)):
         return False
     _apply(schedule, block, tile, groups)

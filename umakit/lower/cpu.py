@@ -9,7 +9,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
-from umakit.lower import dot_kernels, transposed_convolutions
+from umakit.lower import dot_kernels, signal_convolutions, transposed_convolutions
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.filled_channels import rule_for
 from umakit.lower.kernel_facts import FACTS
@@ -50,7 +50,7 @@ def lower_cpu_operators(
         LoweringError: an operator has no legalization.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
-    own |= transposed_convolutions.rules()
+    own |= {**transposed_convolutions.rules(), **signal_convolutions.rules()}
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
         module = joined_reshapes(module)  # which the layout of vectors leaves behind
