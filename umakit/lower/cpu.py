@@ -12,6 +12,7 @@ from umakit.frontend.isolation import failing_call, operand_types
 from umakit.lower import dot_kernels, signal_convolutions, transposed_convolutions
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.filled_channels import rule_for
+from umakit.lower.grouped_schedule import schedule_groups
 from umakit.lower.kernel_facts import FACTS
 from umakit.lower.legalizations import all_legalizations
 from umakit.lower.plain_schedules import schedule_plain_tiles
@@ -145,6 +146,9 @@ def _scheduled(
 ) -> tvm_api.PrimFunc:
     """Return a scheduled prim func; what has no rule for vectors is scheduled as for any CPU."""
     if cpu is not None and with_vectors:
+        grouped = schedule_groups(function, cpu, constants)
+        if grouped is not None:
+            return grouped
         vectors = schedule_with_vectors(function, cpu, constants)
         if tvm_api.function_attribute(vectors, FACTS) is not None:
             return vectors
