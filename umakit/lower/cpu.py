@@ -9,7 +9,12 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError
 from umakit.frontend.isolation import failing_call, operand_types
-from umakit.lower import dot_kernels, signal_convolutions, transposed_convolutions
+from umakit.lower import (
+    dot_kernels,
+    repeated_channels,
+    signal_convolutions,
+    transposed_convolutions,
+)
 from umakit.lower.checked_kernels import CHECKED, keep_checked_apart
 from umakit.lower.filled_channels import rule_for
 from umakit.lower.grouped_schedule import schedule_groups
@@ -54,6 +59,7 @@ def lower_cpu_operators(
     own |= {**transposed_convolutions.rules(), **signal_convolutions.rules()}
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
+        own |= repeated_channels.rule_for(cpu, own[repeated_channels.CONVOLUTION])
         module = joined_reshapes(module)  # which the layout of vectors leaves behind
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}

@@ -22,9 +22,7 @@ def cut_padding(schedule: tvm_api.Schedule, padding: Any) -> None:
     """
     block, loop = schedule.get(padding), schedule.get_loops(padding)[-1]
     column = block.iter_vars[-1].var
-    data, padded = (
-        tvm_api.buffer_shape(each.source) for each in (block.reads[0], block.writes[0])
-    )
+    data, padded = (tvm_api.buffer_shape(each.source) for each in (block.reads[0], block.writes[0]))
     columns = extent(schedule, loop)
     if columns != padded[-1]:
         return

@@ -124,11 +124,11 @@ class Transposed:
             phase: the phase.
             kernel: [I, O / groups, rows, columns].
         """
-        rows, columns = (
-            each.taps_of(n) for each, n in zip(self.directions, phase, strict=True)
-        )
+        rows, columns = (each.taps_of(n) for each, n in zip(self.directions, phase, strict=True))
         grouped = kernel.reshape(self.groups, -1, *kernel.shape[1:])[:, :, :, rows][..., columns]
-        by_output = np.moveaxis(grouped, 2, 1).reshape(self.outputs, *grouped.shape[1:2], *grouped.shape[3:])
+        by_output = np.moveaxis(grouped, 2, 1).reshape(
+            self.outputs, *grouped.shape[1:2], *grouped.shape[3:]
+        )
         tiles = by_output.reshape(-1, self.tile.channels, *by_output.shape[1:])
         return np.ascontiguousarray(np.moveaxis(tiles, 1, -1))
 
@@ -138,9 +138,7 @@ class Transposed:
         before, behind = zip(*(each.padding for each in self.directions), strict=True)
         padded = data
         if any((*before, *behind)):
-            padded = tvm_api.topi.nn.pad(
-                data, [0, 0, *before], [0, 0, *behind], name="pad_temp"
-            )
+            padded = tvm_api.topi.nn.pad(data, [0, 0, *before], [0, 0, *behind], name="pad_temp")
         sums = {n: self._phase(n, padded, kernels[n], before) for n in kernels}
         rows, columns = self.directions
 

@@ -46,7 +46,9 @@ def place_padding(schedule: tvm_api.Schedule, padding: Any, place: Any, whole: b
     loops = schedule.get_loops(padding)
     inside = [n for n, each in enumerate(loops) if schedule.get(each).same_as(schedule.get(place))]
     rows, *row = loops[inside[0] + 1 :] if inside else [None]
-    if whole and borders is not None and len(row) == 2:
+    if whole and borders is not None and len(row) == 2 and _has_more_channels(schedule, padding):
+        _cut_unlike_channels(schedule, padding, borders, row)
+    elif whole and borders is not None and len(row) == 2:
         channels = extent(schedule, row[1])
         columns = extent(schedule, row[0])
         cuts = [channels * n for n in borders if 0 < n < columns]
@@ -56,6 +58,41 @@ def place_padding(schedule: tvm_api.Schedule, padding: Any, place: Any, whole: b
     elif rows is not None:
         # Fill it with its value first and copy what is inside then.
         attempt(schedule.decompose_padding, padding, rows)
+
+
+def _has_more_channels(schedule: tvm_api.Schedule, padding: Any) -> bool:
+    """Whether padded data has more channels than the data, so that a row is not one copy."""
+    block = schedule.get(padding)
+    data, padded = (tvm_api.buffer_shape(n.source) for n in (*block.reads, *block.writes))
+    return data[-1] != padded[-1]
+
+
+def _cut_unlike_channels(
+    schedule: tvm_api.Schedule, padding: Any, borders: list[int], row: list[Any]
+) -> None:
+    """Cut the loops over columns and channels of padded data that has more channels.
+
+    Args:
+        schedule: of the kernel.
+        padding: the block.
+        borders: the first column that is data and the first one behind.
+        row: the two loops.
+    """
+    block, (column, channel) = schedule.get(padding), row
+    cuts = [n for n in borders if 0 < n < extent(schedule, column)]
+    if cuts:
+        schedule.annotate(column, CUTS, ",".join(map(str, cuts)))
+    limits = [
+        limit
+        for comparison in tvm_api.collect(block.body, tvm_api.tirx.LT)
+        if comparison.a.same_as(block.iter_vars[-1].var)
+        and (limit := tvm_api.integer_value(comparison.b)) is not None
+    ]
+    if limits:
+        schedule.annotate(channel, CUTS, str(limits[0]))
+        return
+    repeats = extent(schedule, channel) // tvm_api.buffer_shape(block.reads[0].source)[-1]
+    schedule.split(channel, [None, repeats])
 
 
 def _borders(schedule: tvm_api.Schedule, padding: Any) -> list[int] | None:
