@@ -200,7 +200,7 @@ def test_plain_loops_yield_nan_where_a_sum_has_one(tmp_path: Path) -> None:
     expected[1:4, 3:6] = True
     np.testing.assert_array_equal(np.isnan(found[0]), np.broadcast_to(expected, (16, 5, 8)))
     (source,) = tmp_path.rglob("tvmgen_net.c")
-    assert "float sums[64]" in source.read_text("utf-8")
+    assert "float sums[32]" in source.read_text("utf-8")
 
 
 @needs_vectors

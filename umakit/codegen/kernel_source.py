@@ -50,11 +50,15 @@ AXES = {
 
 SCRATCH = {
     "pad_temp": "padded_data",
+    "conv2d_nchw": "sums",
     "conv2d_nchw_intermediate": "sums",
     "conv2d_nhwc": "sums",
     "conv2d_nhwc_intermediate": "sums",
     "conv2d_nhwc_intermediate_rf": "partial_sums",
     "conv2d_nhwc_rf": "partial_sums",
+    "group_conv2d_nchw": "sums",
+    "group_conv2d_nchw_intermediate": "sums",
+    "group_conv2d_nhwc": "sums",
     "group_conv2d_nhwc_intermediate": "sums",
     "matmul_intermediate": "sums",
 }

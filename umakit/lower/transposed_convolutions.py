@@ -26,7 +26,7 @@ from umakit.lower.plain_tiles import PlainTile, choose_whole_tile
 
 OPERATORS = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
 LAYOUTS = (("NCW", "IOW"), ("NCHW", "IOHW"))
-NAME, PHASE = "transposed_by_phases", "transposed_phase"
+NAME, PHASE = "transposed_by_phases", "sums_of_phase"
 """Name of kernels, and what names of their sums begin with."""
 
 TILE = "umakit.transposed_tile"
@@ -117,29 +117,45 @@ class Transposed:
         """Whether a phase has weights."""
         return all(each.taps_of(n) for each, n in zip(self.directions, phase, strict=True))
 
-    def weights(self, phase: tuple[int, int], kernel: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the weights of a phase: [O / c, I / groups, rows, columns, c].
+    def weights(self, kernel: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the weights of all phases, one after the other, as they are stored.
+
+        Those of a phase are [O / c, I / groups, rows, columns, c] with c channels of a tile.
 
         Args:
-            phase: the phase.
             kernel: [I, O / groups, rows, columns].
         """
-        rows, columns = (each.taps_of(n) for each, n in zip(self.directions, phase, strict=True))
-        grouped = kernel.reshape(self.groups, -1, *kernel.shape[1:])[:, :, :, rows][..., columns]
-        by_output = np.moveaxis(grouped, 2, 1).reshape(
-            self.outputs, *grouped.shape[1:2], *grouped.shape[3:]
-        )
+        grouped = kernel.reshape(self.groups, -1, *kernel.shape[1:])
+        by_output = np.moveaxis(grouped, 2, 1).reshape(self.outputs, -1, *kernel.shape[2:])
         tiles = by_output.reshape(-1, self.tile.channels, *by_output.shape[1:])
-        return np.ascontiguousarray(np.moveaxis(tiles, 1, -1))
+        stored = np.moveaxis(tiles, 1, -1)
+        return np.concatenate([stored[:, :, r][:, :, :, c].ravel() for r, c in self._taps])
 
-    def compute(self, data: Any, kernels: dict[tuple[int, int], Any]) -> Any:
-        """Return the result [N, O, H, W] of data [N, I, H, W] as expressions of TVM."""
+    @property
+    def _taps(self) -> list[tuple[list[int], list[int]]]:
+        """The rows and the columns of the kernel that each phase with weights has."""
+        rows, columns = self.directions
+        return [
+            (rows.taps_of(a), columns.taps_of(b)) for a, b in self.phases if self.has_sums((a, b))
+        ]
+
+    def compute(self, data: Any, weights: Any) -> Any:
+        """Return the result [N, O, H, W] as expressions of TVM.
+
+        Args:
+            data: [N, I, H, W].
+            weights: of all phases, as they are stored.
+        """
         te, tir = tvm_api.te, tvm_api.tirx
         before, behind = zip(*(each.padding for each in self.directions), strict=True)
         padded = data
         if any((*before, *behind)):
             padded = tvm_api.topi.nn.pad(data, [0, 0, *before], [0, 0, *behind], name="pad_temp")
-        sums = {n: self._phase(n, padded, kernels[n], before) for n in kernels}
+        sums, first = {}, 0
+        for phase, taps in zip(filter(self.has_sums, self.phases), self._taps, strict=True):
+            window = tuple(map(len, taps))
+            sums[phase] = self._phase(phase, window, padded, (weights, first), before)
+            first += self.outputs * self.inputs // self.groups * math.prod(window)
         rows, columns = self.directions
 
         def at(image: Any, channel: Any, y: Any, x: Any) -> Any:
@@ -164,11 +180,25 @@ class Transposed:
         return (image, channel, y, x) if self.tile.by_columns else (image, y, x, channel)
 
     def _phase(
-        self, phase: tuple[int, int], padded: Any, kernel: Any, before: tuple[int, ...]
+        self,
+        phase: tuple[int, int],
+        window: tuple[int, ...],
+        padded: Any,
+        weights: tuple[Any, int],
+        before: tuple[int, ...],
     ) -> Any:
-        te = tvm_api.te
-        _, inputs, rows, columns, size = (int(n) for n in kernel.shape)
-        axes = [te.reduce_axis((0, n)) for n in (inputs, rows, columns)]
+        """Return the sums of a phase.
+
+        Args:
+            phase: the phase.
+            window: rows and columns of its kernel.
+            padded: the data.
+            weights: those of all phases, and where those of this one begin.
+            before: zeros before the data.
+        """
+        te, size = tvm_api.te, self.tile.channels
+        inputs, (stored, first) = self.inputs // self.groups, weights
+        axes = [te.reduce_axis((0, n)) for n in (inputs, *window)]
         starts = [
             each.offset(n) + zeros
             for each, n, zeros in zip(self.directions, phase, before, strict=True)
@@ -181,7 +211,8 @@ class Transposed:
             value = padded[
                 image, group + i, y + k * steps[0] + starts[0], x + j * steps[1] + starts[1]
             ]
-            return te.sum(value * kernel[channel // size, i, k, j, channel % size], axis=axes)
+            place = ((channel // size * inputs + i) * window[0] + k) * window[1] + j
+            return te.sum(value * stored[first + place * size + channel % size], axis=axes)
 
         positions = [each.positions for each in self.directions]
         shape = self._order(self.batch, self.outputs, *positions)
@@ -214,21 +245,19 @@ def _rule(operator: str, data_layout: str, kernel_layout: str) -> tvm_api.Legali
         if made is None:
             return usual(builder, call)
         kernel = weights if weights.ndim == 4 else weights[:, :, None]
-        phases = [n for n in made.phases if made.has_sums(n)]
-        constants = [tvm_api.relax.const(made.weights(n, kernel)) for n in phases]
 
-        def compute(data: Any, *kernels: Any) -> Any:
+        def compute(data: Any, stored: Any) -> Any:
             if len(shape) == 4:
-                return made.compute(data, dict(zip(phases, kernels, strict=True)))
+                return made.compute(data, stored)
             wide = tvm_api.te.compute(
                 (shape[0], shape[1], 1, shape[2]), lambda n, c, _, x: data[n, c, x], name="image"
             )
-            image = made.compute(wide, dict(zip(phases, kernels, strict=True)))
+            image = made.compute(wide, stored)
             return tvm_api.te.compute(result, lambda n, c, x: image[n, c, 0, x], name="signal")
 
         return builder.call_te(
-            compute, call.args[0], *constants, primfunc_name_hint=NAME,
-            primfunc_attrs={"op_pattern": FUSES_WHAT_FOLLOWS},
+            compute, call.args[0], tvm_api.relax.const(made.weights(kernel)),
+            primfunc_name_hint=NAME, primfunc_attrs={"op_pattern": FUSES_WHAT_FOLLOWS},
         )  # fmt: skip
 
     return rule

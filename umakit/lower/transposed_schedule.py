@@ -26,6 +26,7 @@ from umakit.lower.padding_loops import cut_padding
 from umakit.lower.plain_tiles import SUM_BYTES, PlainTile
 from umakit.lower.schedule import attempt, inline_elementwise, is_padding, reductions_of
 from umakit.lower.transposed_convolutions import PHASE, TILE
+from umakit.operators.kernels.loops import WEIGHTS_LAYOUT
 
 
 def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
@@ -46,6 +47,7 @@ def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
     tile, strides = _tile_of(schedule, reductions[0])
     _compute_in_tiles(schedule, reductions, outputs[0], tile, strides)
     scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
+    scheduled = scheduled.with_attr(WEIGHTS_LAYOUT, f"OIHW{tile.channels}o of each phase")
     return scheduled.with_attr(FACTS, Facts(SUM_BYTES).text)
 
 
@@ -80,19 +82,14 @@ def _compute_in_tiles(
     for phase in phases:
         schedule.unannotate(phase, TILE)
         schedule.compute_at(phase, tiles, preserve_unit_loops=True)
-        *_, first, second, inputs, height, width = schedule.get_loops(phase)
-        lanes = _lane_loops(schedule, phase, tile)
-        schedule.reorder(inputs, height, width, *lanes)
-        schedule.decompose_reduction(phase, inputs)
+        # Rows are one; channels are the first axis behind images, or the last one.
+        first, second, third, *window = schedule.get_loops(phase)[-6:]
+        lanes = [first, third] if tile.by_columns else [second, third]
+        schedule.reorder(*window, *lanes)
+        schedule.decompose_reduction(phase, window[0])
     for padding in paddings.values():
         attempt(schedule.compute_at, padding, rows)
         cut_padding(schedule, padding)
     schedule.unroll(of_column)
     if of_row is not None:
         schedule.unroll(of_row)
-
-
-def _lane_loops(schedule: tvm_api.Schedule, phase: Any, tile: PlainTile) -> list[Any]:
-    """Return the loops over the sums of a tile, lanes last."""
-    *_, image, first, second, third, inputs, height, width = schedule.get_loops(phase)
-    return [first, third] if tile.by_columns else [second, third]
