@@ -87,8 +87,7 @@ def _tile_convolution(schedule: tvm_api.Schedule, block: Any, packing: Packing) 
     tile = choose_plain_tile(sizes[1] // groups, sizes[3], step in (1, 2))
     if tile is None or not packing.pack(schedule, block, WeightTiles("OIHW", tile.channels)):
         return False
-    _apply(schedule, block, tile, groups)
-    return True
+    return attempt(_apply, schedule, block, tile, groups)
 
 
 def _groups(schedule: tvm_api.Schedule, block: Any, inputs: int) -> int:

@@ -67,7 +67,13 @@ def _unroll_windows(schedule: tvm_api.Schedule, block: Any) -> bool:
     consumers = list(schedule.get_consumers(block))
     if len(consumers) > 1 or (consumers and is_reduction(schedule, consumers[0])):
         return False
-    _, channel, _, column, inputs, *window = loops
+    return attempt(_apply, schedule, block)
+
+
+def _apply(schedule: tvm_api.Schedule, block: Any) -> None:
+    """Unroll the windows of a convolution."""
+    _, channel, _, column, inputs, *window = schedule.get_loops(block)
+    consumers = list(schedule.get_consumers(block))
     result = consumers[0] if consumers else schedule.cache_write(block, 0, "global")
     for padding in schedule.get_producers(block):
         if is_padding(schedule, padding):
@@ -77,4 +83,3 @@ def _unroll_windows(schedule: tvm_api.Schedule, block: Any) -> bool:
     schedule.decompose_reduction(block, inputs)
     for loop in window:
         schedule.unroll(loop)
-    return True

@@ -21,16 +21,19 @@ class Facts:
     Attributes:
         register_bytes: most bytes of an array of sums that becomes a local variable.
         packed: how weights among the parameters are stored, by the parameter's number.
+        layouts: layouts of weights that legalization stored in an order of its own, by the
+            parameter's number.
     """
 
     register_bytes: int = 0
     packed: Mapping[int, WeightTiles] = field(default_factory=dict)
+    layouts: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
         """The facts as text."""
         tiles = [(number, astuple(each)) for number, each in self.packed.items()]
-        return json.dumps([self.register_bytes, tiles])
+        return json.dumps([self.register_bytes, tiles, list(self.layouts.items())])
 
     @classmethod
     def of(cls, function: tvm_api.PrimFunc) -> Facts:
@@ -38,5 +41,6 @@ class Facts:
         text = tvm_api.function_attribute(function, FACTS)
         if text is None:
             return cls()
-        register_bytes, tiles = json.loads(str(text))
-        return cls(register_bytes, {number: WeightTiles(*each) for number, each in tiles})
+        register_bytes, tiles, layouts = json.loads(str(text))
+        packed = {number: WeightTiles(*each) for number, each in tiles}
+        return cls(register_bytes, packed, dict(layouts))

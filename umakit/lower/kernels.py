@@ -67,6 +67,7 @@ class Kernel:
             if it does not come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
         packed: how inputs that are weights of float convolutions are stored, if in tiles.
+        layouts: layouts of inputs that are weights in an order of their own.
         has_vectors: whether it was scheduled with vectors, for which channels may be filled up.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
         attributes: of the integer operator that it computes on the CPU, for readers; empty if it
@@ -91,6 +92,7 @@ class Kernel:
     composite: Composite | None = None
     weights_layout: str = ""
     packed: Mapping[int, WeightTiles] = field(default_factory=dict)
+    layouts: Mapping[int, str] = field(default_factory=dict)
     has_vectors: bool = False
     bias_has_zero_point: bool = False
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -238,6 +240,7 @@ def make_kernel(
         bias_has_zero_point=_bias_has_zero_point(function, composite),
         attributes={} if attributes is None else json.loads(str(attributes)),
         packed=facts.packed,
+        layouts=facts.layouts,
         has_vectors=facts.register_bytes > 0,
         allocating_body=function.body if backend is None else None,
     )

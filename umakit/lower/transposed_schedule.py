@@ -26,7 +26,9 @@ from umakit.lower.padding_loops import cut_padding
 from umakit.lower.plain_tiles import SUM_BYTES, PlainTile
 from umakit.lower.schedule import attempt, inline_elementwise, is_padding, reductions_of
 from umakit.lower.transposed_convolutions import PHASE, TILE
-from umakit.operators.kernels.loops import WEIGHTS_LAYOUT
+
+RANKS = (3, 4)
+"""Axes of the result: of signals and of images. What follows may add more."""
 
 
 def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
@@ -44,11 +46,21 @@ def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
     outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
     if not names or not all(name.startswith(PHASE) for name in names) or len(outputs) != 1:
         return None
+    if len(schedule.get_loops(outputs[0])) not in RANKS:
+        return None
     tile, strides = _tile_of(schedule, reductions[0])
-    _compute_in_tiles(schedule, reductions, outputs[0], tile, strides)
+    (weights,) = (
+        number
+        for number, parameter in enumerate(function.params)
+        for read in schedule.get(reductions[0]).reads
+        if str(parameter.name) == str(read.source.name)
+        and len(tvm_api.buffer_shape(read.source)) == 1
+    )
+    if not attempt(_compute_in_tiles, schedule, reductions, outputs[0], tile, strides):
+        return None
     scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
-    scheduled = scheduled.with_attr(WEIGHTS_LAYOUT, f"OIHW{tile.channels}o of each phase")
-    return scheduled.with_attr(FACTS, Facts(SUM_BYTES).text)
+    layouts = {weights: f"OIHW{tile.channels}o of each phase"}
+    return scheduled.with_attr(FACTS, Facts(SUM_BYTES, layouts=layouts).text)
 
 
 def _tile_of(schedule: tvm_api.Schedule, phase: Any) -> tuple[PlainTile, tuple[int, int]]:

@@ -194,7 +194,8 @@ class _Builder:
             value = self._value(argument)
             if isinstance(value, np.ndarray):
                 part = parameter.own_name if kernel.keeps_names else ""
-                part = part or self._role(numbers, value, kernel, call)
+                stored = "weights" if len(arguments) in kernel.layouts else ""
+                part = part or stored or self._role(numbers, value, kernel, call)
                 tiles = kernel.packed.get(len(arguments))
                 value = value if tiles is None else tiles.stored(value)
                 value = self._constant(value, layer, label, part)
@@ -217,8 +218,11 @@ class _Builder:
             scratch.append(self._scratch(parameter, layer, label, part))
         macs = sum(row.macs for row in rows)
         attributes = [row.attributes for row in rows if row.attributes]
-        for tiles in kernel.packed.values():
-            attributes = [{**each, "weights_layout": tiles.layout} for each in attributes]
+        for layout in (
+            *(tiles.layout for tiles in kernel.packed.values()),
+            *kernel.layouts.values(),
+        ):
+            attributes = [{**each, "weights_layout": layout} for each in attributes]
         self._calls.append(
             KernelCall(
                 kernel.name,
