@@ -25,7 +25,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.lower.kernel_facts import FACTS, Facts
 from umakit.lower.padding_loops import cut_padding
-from umakit.lower.plain_tiles import FEWEST_LANES, SUM_BYTES, PlainTile, choose_plain_tile
+from umakit.lower.plain_tiles import SUM_BYTES, PlainTile, choose_plain_tile, choose_unrolled_tile
 from umakit.lower.schedule import (
     attempt,
     inline_elementwise,
@@ -39,6 +39,10 @@ from umakit.lower.weight_tiles import Packing, WeightTiles
 FEWEST_STEPS = 9
 """Products of each sum: gcc unrolls the loops over fewer of them before it looks for vectors."""
 
+DENSE_STEPS = (1, 2)
+"""Columns between those of the data that neighbouring results read, for which compilers load
+vectors."""
+
 
 def schedule_channel_tiles(
     function: tvm_api.PrimFunc, constants: Collection[int], registers: int = 0
@@ -48,29 +52,29 @@ def schedule_channel_tiles(
     Args:
         function: the prim func.
         constants: parameters that are constants in all calls.
-        registers: number of float registers of a CPU without vectors; 0 if unknown. Where they do
-            not hold a tile's sums, sums in memory cost more than the tile saves.
+        registers: number of float registers of a CPU without vectors; 0 if unknown.
     """
-    if 0 < registers <= 2 * FEWEST_LANES:
-        return None
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
         return None  # written as loops, not as blocks
     inline_elementwise(schedule)
     reductions, packing = reductions_of(schedule), Packing(function, constants)
-    if len(reductions) != 1 or not _tile_convolution(schedule, reductions[0], packing):
+    if len(reductions) != 1 or not _tile_convolution(schedule, reductions[0], packing, registers):
         return None
     scheduled = schedule.mod["main"].with_attrs(dict(function.attrs))
     return scheduled.with_attr(FACTS, Facts(SUM_BYTES, packing.packed).text)
 
 
-def _tile_convolution(schedule: tvm_api.Schedule, block: Any, packing: Packing) -> bool:
+def _tile_convolution(
+    schedule: tvm_api.Schedule, block: Any, packing: Packing, registers: int
+) -> bool:
     """Tile a convolution in NCHW whose weights are constant; whether it is one.
 
     Args:
         schedule: of the kernel.
         block: its only reduction.
         packing: is told how weights are stored.
+        registers: of one number each; 0 if unknown.
     """
     name, loops = str(schedule.get(block).name_hint), schedule.get_loops(block)
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
@@ -83,8 +87,11 @@ def _tile_convolution(schedule: tvm_api.Schedule, block: Any, packing: Packing) 
     if math.prod(sizes[4:]) < FEWEST_STEPS:
         return False
     groups = _groups(schedule, block, sizes[4])
-    step = column_step(schedule, block)
-    tile = choose_plain_tile(sizes[1] // groups, sizes[3], step in (1, 2))
+    channels, is_dense = sizes[1] // groups, column_step(schedule, block) in DENSE_STEPS
+    if registers:
+        tile = choose_unrolled_tile(channels, sizes[3])
+    else:
+        tile = choose_plain_tile(channels, sizes[3], is_dense)
     if tile is None or not packing.pack(schedule, block, WeightTiles("OIHW", tile.channels)):
         return False
     return attempt(_apply, schedule, block, tile, groups)

@@ -32,6 +32,9 @@ COSTS = {1: 5.0, 2: 1.0, 3: 1.0, 4: 1.15, 5: 1.3, 6: 1.3, 7: 1.4}
 SHORT_COST = 3.0
 """Time of a sum where there are too few lanes, by that with enough."""
 
+UNROLLED = 4
+"""Channels and columns of a tile of 16 sums, which fit 32 registers next to data and weights."""
+
 CODE_COST = 1.1
 """How much faster tiles have to be whose last one needs code of its own."""
 
@@ -66,6 +69,21 @@ def choose_plain_tile(channels: int, row: int, is_dense: bool) -> PlainTile | No
         if divisors:
             return PlainTile(min(divisors, key=lambda n: (COSTS[n], -n)), lanes, by_columns=True)
     return None
+
+
+def choose_unrolled_tile(channels: int, row: int) -> PlainTile | None:
+    """Return a tile for a CPU with registers of one number each; None if there is no good one.
+
+    Its loops are so short that compilers unroll both, which puts each sum into a register.
+
+    Args:
+        channels: output channels of a group.
+        row: columns of the result.
+    """
+    count = max(n for n in range(1, UNROLLED + 1) if channels % n == 0)
+    columns = min(range(min(row, UNROLLED), 0, -1), key=lambda n: (-(-row // n), row % n > 0))
+    is_good = count * columns >= UNROLLED
+    return PlainTile(count, columns, by_columns=True) if is_good else None
 
 
 def vectors_of(lanes: int) -> int:
