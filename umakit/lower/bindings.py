@@ -21,6 +21,36 @@ def drop_unused_bindings() -> tvm_api.Pass:
     return prim_func_pass("umakit.DropUnusedBindings", _without_unused)
 
 
+def plain_indices_of_scalars() -> tvm_api.Pass:
+    """Return a TIR pass that gives accesses to arrays of one element the index 0.
+
+    C has variables for them, so that nothing would use an index that was bound before.
+    """
+    return prim_func_pass("umakit.PlainIndicesOfScalars", _with_plain_indices)
+
+
+def _with_plain_indices(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    allocations = tvm_api.collect(function.body, tirx.AllocBuffer)
+    scalars = {each.buffer for each in allocations if tvm_api.buffer_shape(each.buffer) == (1,)}
+    found: list[Any] = []
+
+    def loaded(load: Any) -> Any:
+        if load.source in scalars and tvm_api.integer_value(load.indices[0]) is None:
+            found.append(load)
+            return load.source[0]
+        return load
+
+    def stored(store: Any) -> Any:
+        if store.buffer in scalars and tvm_api.integer_value(store.indices[0]) is None:
+            found.append(store)
+            return tirx.BufferStore(store.buffer, store.value, [tirx.IntImm("int32", 0)])
+        return store
+
+    kinds = [(tvm_api.TensorLoad, loaded), (tirx.BufferStore, stored)]
+    body = tvm_api.rewrite(function.body, kinds)
+    return _without_unused(with_body(function, body)) if found else function
+
+
 def _without_unused(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     body = function.body
     while True:

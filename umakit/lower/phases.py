@@ -12,7 +12,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import LoweringError, UmakitError
-from umakit.lower.bindings import drop_unused_bindings
+from umakit.lower.bindings import drop_unused_bindings, plain_indices_of_scalars
 from umakit.lower.cut_loops import cut_loops
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.kernel_facts import FACTS
@@ -63,6 +63,7 @@ def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[Pass
                 s_tir.RewriteUnsafeSelect(),
                 bind_named_values(),
                 _common_subexpressions(),
+                plain_indices_of_scalars(),
                 tirx.LowerIntrin(),
             ],
         ),
