@@ -129,7 +129,7 @@ UMAKIT_PRODUCTS_BY_FOUR(avx2, int16, UMAKIT_AVX2_CHANNELS)
         UMAKIT_DEPTHWISE_PARAMETERS(TYPE))                                                         \
     {                                                                                              \
         const int32_t elements = rows * columns;                                                   \
-        const TYPE##_t *row_start = data;                                                          \
+        int32_t row_start = 0;                                                                     \
         __m256i low = _mm256_setzero_si256();                                                      \
         __m256i high = low;                                                                        \
         int32_t column = 0;                                                                        \
@@ -140,14 +140,14 @@ UMAKIT_PRODUCTS_BY_FOUR(avx2, int16, UMAKIT_AVX2_CHANNELS)
             __m128i first, second = _mm_setzero_si128();                                           \
                                                                                                    \
             first = _mm_loadu_si128(                                                               \
-                (const __m128i *)(const void *)(row_start + column * column_step));                \
+                (const __m128i *)(const void *)(data + row_start + column * column_step));         \
             if (++column == columns) {                                                             \
                 column = 0;                                                                        \
                 row_start += row_step;                                                             \
             }                                                                                      \
             if (i + 1 < elements) {                                                                \
                 second = _mm_loadu_si128(                                                          \
-                    (const __m128i *)(const void *)(row_start + column * column_step));            \
+                    (const __m128i *)(const void *)(data + row_start + column * column_step));     \
                 if (++column == columns) {                                                         \
                     column = 0;                                                                    \
                     row_start += row_step;                                                         \

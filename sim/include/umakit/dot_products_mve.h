@@ -125,30 +125,31 @@ static inline void umakit_mve_depthwise_16(int32_t *restrict sums, const int8_t 
                                            int32_t columns, int32_t channels)
 {
     const int32_t elements = rows * columns;
-    const int8_t *from = data;
+    int32_t from = 0;
+    int32_t weight = 0;
     /* Even and odd channels, of these the even and odd ones. */
     int32x4_t sum0 = vdupq_n_s32(0), sum1 = sum0, sum2 = sum0, sum3 = sum0;
     int32_t column = columns;
     int32_t i;
 
     for (i = 0; i < elements; i += 2) {
-        int8x16_t left = vldrbq_s8(from);
-        int8x16_t right = vldrbq_s8(weights);
+        int8x16_t left = vldrbq_s8(data + from);
+        int8x16_t right = vldrbq_s8(weights + weight);
         int16x8_t even = vmullbq_int_s8(left, right);
         int16x8_t odd = vmulltq_int_s8(left, right);
 
-        weights += channels;
+        weight += channels;
         from += column_step;
         if (--column == 0) {
             column = columns;
             from += row_step - columns * column_step;
         }
         if (i + 1 < elements) {
-            left = vldrbq_s8(from);
-            right = vldrbq_s8(weights);
+            left = vldrbq_s8(data + from);
+            right = vldrbq_s8(weights + weight);
             even = vaddq_s16(even, vmullbq_int_s8(left, right));
             odd = vaddq_s16(odd, vmulltq_int_s8(left, right));
-            weights += channels;
+            weight += channels;
             from += column_step;
             if (--column == 0) {
                 column = columns;
@@ -197,17 +198,17 @@ static inline int32_t umakit_mve_depthwise_whole(int32_t *restrict sums,
                                                                                                    \
         for (; channel < channels; channel += 4) {                                                 \
             const mve_pred16_t some = vctp32q((uint32_t)(channels - channel));                     \
-            const int8_t *weight = weights + channel;                                              \
+            int32_t weight = channel;                                                              \
             int32x4_t sum = vdupq_n_s32(0);                                                        \
             int32_t row;                                                                           \
                                                                                                    \
             for (row = 0; row < rows; ++row) {                                                     \
-                const TYPE##_t *from = data + channel + row * row_step;                            \
+                int32_t from = channel + row * row_step;                                           \
                 int32_t column;                                                                    \
                                                                                                    \
                 for (column = 0; column < columns; ++column) {                                     \
-                    const int32x4_t left = LOAD(from, some);                                       \
-                    const int32x4_t right = vldrbq_z_s32(weight, some);                            \
+                    const int32x4_t left = LOAD(data + from, some);                                \
+                    const int32x4_t right = vldrbq_z_s32(weights + weight, some);                  \
                                                                                                    \
                     sum = vaddq_s32(sum, vmulq_s32(left, right));                                  \
                     from += column_step;                                                           \

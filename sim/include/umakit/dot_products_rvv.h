@@ -103,17 +103,18 @@ static inline void umakit_rvv_copy_uint8(int8_t *restrict to, const uint8_t *res
                                                                                                    \
         while (channel < channels) {                                                               \
             const size_t some = __riscv_vsetvl_e32m4((size_t)(channels - channel));                \
-            const int8_t *weight = weights + channel;                                              \
+            int32_t weight = channel;                                                              \
             vint32m4_t sum = __riscv_vmv_v_x_i32m4(0, some);                                       \
             int32_t row;                                                                           \
             int32_t column;                                                                        \
                                                                                                    \
             for (row = 0; row < rows; ++row) {                                                     \
-                const TYPE##_t *from = data + channel + row * row_step;                            \
+                int32_t from = channel + row * row_step;                                           \
                                                                                                    \
                 for (column = 0; column < columns; ++column) {                                     \
-                    sum = __riscv_vwmacc_vv_i32m4(sum, LOAD(from, some),                           \
-                                                  UMAKIT_RVV_LOAD_INT8(weight, some), some);       \
+                    sum = __riscv_vwmacc_vv_i32m4(                                                 \
+                        sum, LOAD(data + from, some),                                              \
+                        UMAKIT_RVV_LOAD_INT8(weights + weight, some), some);                       \
                     from += column_step;                                                           \
                     weight += channels;                                                            \
                 }                                                                                  \

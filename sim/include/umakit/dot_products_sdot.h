@@ -123,18 +123,18 @@ static inline void umakit_sdot_copy_uint8(int8_t *restrict to, const uint8_t *re
         for (channel = 0; channel < channels; channel += 8) {                                      \
             /* The last channels overlap those before them. */                                     \
             const int32_t here = channel + 8 <= channels ? channel : channels - 8;                 \
-            const int8_t *weight = weights + here;                                                 \
+            int32_t weight = here;                                                                 \
             int32x4_t low = vdupq_n_s32(0);                                                        \
             int32x4_t high = low;                                                                  \
             int32_t row;                                                                           \
             int32_t column;                                                                        \
                                                                                                    \
             for (row = 0; row < rows; ++row) {                                                     \
-                const TYPE##_t *from = data + here + row * row_step;                               \
+                int32_t from = here + row * row_step;                                              \
                                                                                                    \
                 for (column = 0; column < columns; ++column) {                                     \
-                    const int16x8_t left = LOAD(from);                                             \
-                    const int16x8_t right = vmovl_s8(vld1_s8(weight));                             \
+                    const int16x8_t left = LOAD(data + from);                                      \
+                    const int16x8_t right = vmovl_s8(vld1_s8(weights + weight));                   \
                                                                                                    \
                     low = vmlal_s16(low, vget_low_s16(left), vget_low_s16(right));                 \
                     high = vmlal_high_s16(high, left, right);                                      \

@@ -197,17 +197,17 @@ UMAKIT_SMLAD_COPY(uint8, "uxtb16")
         for (channel = 0; channel < channels; channel += 4) {                                      \
             /* The last channels overlap those before them. */                                     \
             const int32_t here = channel + 4 <= channels ? channel : channels - 4;                 \
-            const int8_t *weight = weights + here;                                                 \
+            int32_t weight = here;                                                                 \
             uint32_t a = 0, b = 0, c = 0, d = 0;                                                   \
             int32_t row;                                                                           \
                                                                                                    \
             for (row = 0; row < rows; ++row) {                                                     \
-                const TYPE##_t *from = data + here + row * row_step;                               \
-                const int8_t *const end = weight + columns * channels;                             \
+                int32_t from = here + row * row_step;                                              \
+                const int32_t end = weight + columns * channels;                                   \
                                                                                                    \
                 while (weight != end) {                                                            \
-                    const uint32_t bytes = umakit_smlad_word(from);                                \
-                    const uint32_t others = umakit_smlad_word(weight);                             \
+                    const uint32_t bytes = umakit_smlad_word(data + from);                         \
+                    const uint32_t others = umakit_smlad_word(weights + weight);                   \
                     uint32_t left, right;                                                          \
                                                                                                    \
                     __asm__(EXTEND " %0, %1" : "=r"(left) : "r"(bytes));                           \
