@@ -4,6 +4,7 @@ without a rule a kernel for any CPU yields the same bits."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from cpu_libraries import NATIVE, export, needs_vectors, run_on_garbage
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, Graph, normal, onnx_runtime, random_inputs
+from strict import WARNINGS
 
 import umakit
-from umakit.devices import build
+from umakit.devices import HOST, build
+from umakit.devices.cpus import cpu_flags
 from umakit.lower import cpu as lowering
 from umakit.lower import plain_tiles, transposed_convolutions
 
@@ -166,9 +169,21 @@ def test_depthwise_convolutions_with_several_results(
         compare(model, cpu, tmp_path_factory.mktemp("depthwise"))
 
 
+def assert_clean(library: Path) -> None:
+    """Check that compilers have nothing to say about a network's C."""
+    host = library / "codegen/host"
+    (source,) = host.rglob("tvmgen_net.c")
+    flags = ["-std=c99", *WARNINGS, "-fsyntax-only", f"-I{host / 'include'}"]
+    flags += cpu_flags(library, HOST)
+    for compiler in ("gcc", "clang"):
+        command = [compiler, *flags, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
 FIXED = {
     "unequal_tiles": ("Conv", (1, 8, 5, 13), (20, 8, 3, 3), 20, {}),
-    "by_columns": ("Conv", (1, 8, 5, 53), (5, 8, 3, 3), 5, {}),
+    "by_columns": ("Conv", (1, 8, 5, 53), (6, 8, 3, 3), 6, {}),
     "groups": ("Conv", (2, 12, 5, 7), (48, 4, 3, 3), 48, {"group": 3}),
     "depthwise": ("Conv", (1, 12, 7, 9), (24, 1, 3, 3), 24, {"group": 12}),
     "signal": ("Conv", (1, 8, 40), (20, 8, 3), 20, {}),
@@ -182,16 +197,38 @@ FIXED = {
 def test_accesses_stay_inside_of_arrays(kind: str, cpu: str, tmp_path: Path) -> None:
     operator, shape, weights, outputs, attributes = FIXED[kind]
     rank = len(shape) - 2
-    usual = {"pads": [1] * 2 * rank, "dilations": [1] * rank}
+    usual = {"pads": [1] * 2 * rank, "dilations": [1] * rank, "strides": [1] * rank}
     model = convolution(operator, shape, weights, outputs, {**usual, **attributes})
     assert model is not None
     inputs = random_inputs(model)
     library = export(model, cpu, tmp_path)
+    assert_clean(library)
     with mock.patch.object(build, "FLAGS", SANITIZED):
         result = umakit.run_library(library, {name: rows[None] for name, rows in inputs.items()})
     ((name, expected),) = onnx_runtime(model, inputs).items()
     found = result.outputs[name].reshape(expected.shape)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+SUMS = {
+    "unequal_tiles": "float sums[",
+    "by_columns": "float sums[96]",
+    "groups": "float sums[",
+    "depthwise": "float sums = 0.0f",
+    "signal": "float sums[40]",
+    "transposed": "float sums_of_phase_1_1[",
+}
+
+
+@pytest.mark.parametrize("kind", FIXED)
+def test_sums_are_local_variables(kind: str, tmp_path: Path) -> None:
+    operator, shape, weights, outputs, attributes = FIXED[kind]
+    rank = len(shape) - 2
+    usual = {"pads": [1] * 2 * rank, "dilations": [1] * rank, "strides": [1] * rank}
+    model = convolution(operator, shape, weights, outputs, {**usual, **attributes})
+    assert model is not None
+    (source,) = export(model, "generic", tmp_path).rglob("tvmgen_net.c")
+    assert SUMS[kind] in source.read_text("utf-8")
 
 
 @given(
@@ -222,6 +259,10 @@ def test_phases_meet_what_a_transposed_convolution_meets(
 def test_tiles_divide_channels_and_are_small(channels: int, row: int, is_dense: bool) -> None:
     whole = plain_tiles.choose_whole_tile(channels, row)
     assert channels % whole.channels == 0 and row % whole.columns == 0
+    unrolled = plain_tiles.choose_unrolled_tile(channels, row)
+    if unrolled:
+        assert channels % unrolled.channels == 0 and unrolled.columns <= row
+        assert 4 <= unrolled.channels * unrolled.columns <= 16
     tile = plain_tiles.choose_plain_tile(channels, row, is_dense)
     for each in (whole, tile) if tile else (whole,):
         assert channels % each.channels == 0 and each.columns <= row

@@ -35,6 +35,24 @@ from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.operators.numeric.float32 import round_to_float32
 from umakit.pipeline import compile_model
 
+
+def test_sums_that_are_variables_have_no_index(tmp_path: Path) -> None:
+    """A result of one column had a sum whose index was bound, and nothing used it in C."""
+    graph = Qdq("int8", 1)
+    weights, _ = graph.weights((4, 1, 2, 2), "int8", per_channel=True)
+    y = graph.node(
+        "Conv", graph.input((1, 4, 6, 4), 0.1, 0), weights, group=4, kernel_shape=[2, 2],
+        pads=[2, 2, 0, 0], strides=[1, 3], dilations=[1, 3],
+    )  # fmt: skip
+    onnx.save(graph.model(graph.quantize(y, 0.2, 0)), str(tmp_path / "net.onnx"))
+    library = compile_model(tmp_path / "net.onnx", [], tmp_path / "library")
+    host = library.path / "codegen/host"
+    command = ["gcc", "-std=c99", *WARNINGS, "-fsyntax-only", f"-I{host / 'include'}"]
+    source = str(host / "src/tvmgen_net.c")
+    done = subprocess.run([*command, source], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # --- the arithmetic -----------------------------------------------------------------------------
 
 

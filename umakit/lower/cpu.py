@@ -59,7 +59,7 @@ def lower_cpu_operators(
     own |= {**transposed_convolutions.rules(), **signal_convolutions.rules()}
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
-        own |= repeated_channels.rule_for(cpu, own[repeated_channels.CONVOLUTION])
+        own |= repeated_channels.rule_for(cpu, own)
         module = joined_reshapes(module)  # which the layout of vectors leaves behind
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}

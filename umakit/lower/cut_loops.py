@@ -7,6 +7,8 @@ registers; and rows of padded data have a border.
 
 from __future__ import annotations
 
+from typing import Any
+
 from umakit import tir, tvm_api
 
 tirx = tvm_api.tirx
@@ -52,3 +54,42 @@ def _with_value(body: tvm_api.Stmt, variable: tvm_api.Var, value: tvm_api.PrimEx
         return value if other.same_as(variable) else other
 
     return tvm_api.rewrite(body, [(tvm_api.Var, replaced)])
+
+
+def shorten_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    """Return a prim func whose loops end where a condition on their variable ends all that they do.
+
+    A part that has fewer runs of an inner loop has it with such a condition, which would keep
+    compilers from making vectors.
+    """
+
+    def shorten(loop: tvm_api.Stmt) -> tvm_api.Stmt:
+        condition = _only_condition(loop.body)
+        is_plain = loop.kind == tirx.ForKind.SERIAL and tvm_api.integer_value(loop.min) == 0
+        if condition is None or not is_plain:
+            return loop
+        comparison = condition.condition
+        limit = tvm_api.integer_value(comparison.b)
+        if limit is None or not comparison.a.same_as(loop.loop_var):
+            return loop
+        extent = min(limit, int(loop.extent.value))
+        body = _without_condition(loop.body)
+        end = tirx.IntImm(str(loop.loop_var.ty.dtype), extent)
+        return tirx.For(loop.loop_var, loop.min, end, loop.kind, body)
+
+    return tir.with_body(function, tvm_api.rewrite(function.body, [(tirx.For, shorten)]))
+
+
+def _only_condition(body: tvm_api.Stmt) -> Any | None:
+    """Return the comparison `a < b` on which all of a loop nest depends; None without one."""
+    while isinstance(body, tirx.For):
+        body = body.body
+    is_condition = isinstance(body, tirx.IfThenElse) and body.else_case is None
+    return body if is_condition and isinstance(body.condition, tirx.LT) else None
+
+
+def _without_condition(body: tvm_api.Stmt) -> tvm_api.Stmt:
+    """Return a loop nest without the condition on which all of it depends."""
+    if isinstance(body, tirx.IfThenElse):
+        return body.then_case
+    return tirx.For(body.loop_var, body.min, body.extent, body.kind, _without_condition(body.body))

@@ -13,7 +13,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings, plain_indices_of_scalars
-from umakit.lower.cut_loops import cut_loops
+from umakit.lower.cut_loops import cut_loops, shorten_loops
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.kernel_facts import FACTS
 from umakit.lower.named_values import bind_named_values
@@ -49,7 +49,9 @@ def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[Pass
     flat = [tirx.FlattenBuffer(), tirx.NarrowDataType(32)]
     if has_vectors:
         cut = prim_func_pass("umakit.CutLoops", cut_loops)
-        flat = [cut, tirx.ConvertSSA(), *without_float_rules(tirx.StmtSimplify()), *flat]
+        shorten = prim_func_pass("umakit.ShortenLoops", shorten_loops)
+        simplify = without_float_rules(tirx.StmtSimplify())
+        flat = [cut, tirx.ConvertSSA(), *simplify, shorten, *flat]
     return [
         (PassPhase.TIR_PHASE_0, []),
         (PassPhase.TIR_PHASE_1, [*without_blocks(), *checks, *flat]),

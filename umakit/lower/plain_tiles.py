@@ -64,11 +64,20 @@ def choose_plain_tile(channels: int, row: int, is_dense: bool) -> PlainTile | No
     """
     if (lanes := _lanes(channels)) and (columns := _others(row, lanes)) > 1:
         return PlainTile(lanes, columns, by_columns=False)
-    if is_dense and (lanes := _lanes(row) or _unequal(row)):
-        divisors = [n for n in COSTS if n > 1 and channels % n == 0 and n * lanes <= MOST_SUMS]
-        if divisors:
-            return PlainTile(min(divisors, key=lambda n: (COSTS[n], -n)), lanes, by_columns=True)
-    return None
+    return _by_columns(channels, row) if is_dense else None
+
+
+def _by_columns(channels: int, row: int) -> PlainTile | None:
+    """Return a tile whose lanes are columns; None if channels or columns are too few."""
+    best, least = None, math.inf
+    for lanes in range(FEWEST_LANES, min(row, MOST_LANES) + 1):
+        if 0 < row % lanes < FEWEST_LANES:
+            continue
+        for count in (n for n in COSTS if n > 1 and channels % n == 0 and n * lanes <= MOST_SUMS):
+            cost = vectors_of(lanes) / lanes * COSTS[count] * (CODE_COST if row % lanes else 1)
+            if cost < least:
+                best, least = PlainTile(count, lanes, by_columns=True), cost
+    return best
 
 
 def choose_unrolled_tile(channels: int, row: int) -> PlainTile | None:
@@ -95,12 +104,6 @@ def _lanes(number: int) -> int:
     """Return the divisor that makes the best lanes; 0 if there is none."""
     divisors = [n for n in range(FEWEST_LANES, MOST_LANES + 1) if number % n == 0]
     return min(divisors, key=lambda n: (vectors_of(n) / n, abs(n - BEST_LANES)), default=0)
-
-
-def _unequal(row: int) -> int:
-    """Return lanes of which the last tile of a row has fewer, but enough; 0 for a short row."""
-    sizes = [n for n in range(16, MOST_LANES + 1, 8) if row % n >= FEWEST_LANES]
-    return max(sizes, default=0)
 
 
 def _others(row: int, lanes: int) -> int:

@@ -8,6 +8,7 @@ for other convolutions. Nothing reads what is computed of them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,16 @@ from umakit.machine.cpu import Cpu
 NAME = "depthwise_of_repeated_channels"
 
 
-def rule_for(cpu: Cpu, usual: tvm_api.Legalization) -> dict[str, tvm_api.Legalization]:
+def rule_for(
+    cpu: Cpu, others: Mapping[str, tvm_api.Legalization]
+) -> dict[str, tvm_api.Legalization]:
     """Return the legalization of depthwise float convolutions for a CPU with vectors.
 
     Args:
         cpu: the CPU.
-        usual: the legalization of all other convolutions.
+        others: the legalization of all other convolutions, by the operator's name.
     """
+    usual = others[CONVOLUTION]
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
         weights, attributes = tvm_api.constant_array(call.args[1]), call.attrs
