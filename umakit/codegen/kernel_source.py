@@ -64,6 +64,9 @@ SCRATCH = {
 }
 """Working memory of TVM's tensor operators, by its names there."""
 
+VARIABLES = {"group_conv2d_nchw": "sum", "group_conv2d_nchw_intermediate": "sum"}
+"""Arrays of one element of TVM's tensor operators, which are variables, by their names there."""
+
 
 @dataclass(frozen=True)
 class KernelSource:
@@ -411,7 +414,7 @@ class _StatementPrinter:
             if buffer in self._wrapping_sums:
                 self.line(SUM_COMMENT)
             value = self.expressions.text(statement.value)
-            name = self.expressions.declare(buffer)
+            name = self.expressions.declare(buffer, VARIABLES.get(str(buffer.name)))
             self.line(f"{c_type(tvm_api.buffer_dtype(buffer))} {name} = {value};")
             return
         target = self.expressions.element(statement.buffer, statement.indices)
