@@ -230,7 +230,8 @@ def test_sums_are_local_variables(kind: str, tmp_path: Path) -> None:
     (source,) = export(model, "generic", tmp_path).rglob("tvmgen_net.c")
     text = source.read_text("utf-8").partition("_kernel(")[2].partition("\n}\n")[0]
     assert SUMS[kind] in text
-    assert "if (" not in text, "the last tile of a row has conditions"
+    if kind != "transposed":  # of which a result with an odd number of columns has one
+        assert "if (" not in text, "the last tile of a row has conditions"
 
 
 @given(
