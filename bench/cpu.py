@@ -162,6 +162,16 @@ def bench_network(name: str, cpu: Cpu, folder: Path) -> tuple[str, dict[str, flo
     return row, {each: spread.median for each, spread in spreads.items()}
 
 
+def explanation(cpu: Cpu) -> str:
+    """What the figures of a table are, and what they were measured with."""
+    compiler = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True)
+    return (
+        "Times over those of ONNX Runtime in the same rounds: medians, and quartiles in brackets. "
+        f"ONNX Runtime {onnxruntime.__version__}, one thread; {compiler.stdout.splitlines()[0]}; "
+        f"native is {cpu.name}; {platform.processor() or platform.machine()}."
+    )
+
+
 def main() -> int:
     """Write the table."""
     cpu = find_cpu("native")
@@ -173,16 +183,13 @@ def main() -> int:
             medians.append(ratios)
             print(row, file=sys.stderr, flush=True)
     means = [math.exp(np.mean([math.log(each[key]) for each in medians])) for key in medians[0]]
-    compiler = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True)
     lines = [
         "| network | ONNX Runtime, us | native | generic, -march=native | generic, -O3 |",
         "|---|--:|--:|--:|--:|",
         *rows,
         f"| geometric mean | | {' | '.join(f'{mean:.2f}' for mean in means)} |",
         "",
-        "Times over those of ONNX Runtime in the same rounds: medians, and quartiles in brackets. "
-        f"ONNX Runtime {onnxruntime.__version__}, one thread; {compiler.stdout.splitlines()[0]}; "
-        f"native is {cpu.name}; {platform.processor() or platform.machine()}.",
+        explanation(cpu),
     ]
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")

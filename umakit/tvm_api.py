@@ -27,7 +27,7 @@ from umakit.imports.without_torch import WithoutTorch
 with WithoutTorch():
     import tvm
 import tvm_ffi
-from tvm import s_tir, topi
+from tvm import s_tir, sym, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.s_tir.schedule import ScheduleError
 
@@ -643,6 +643,11 @@ def integer_value(expression: object) -> int | None:
     if isinstance(expression, int):
         return expression
     return int(expression.value) if isinstance(expression, tirx.IntImm) else None
+
+
+def simplified(expression: Expr) -> Expr:
+    """An integer expression after simplification."""
+    return sym.Analyzer().simplify(expression)
 
 
 def buffers_in(expression: object) -> list[Buffer]:

@@ -15,6 +15,7 @@ from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
 from umakit.codegen.overflow_comments import WrappingOperation
+from umakit.codegen.vector_functions import needed_helpers
 from umakit.errors import LoweringError
 from umakit.operators.kernels.dot_forms import header_of_form
 from umakit.operators.numeric import requantize
@@ -23,6 +24,7 @@ from umakit.text.escaping import shown
 from umakit.text.names import (
     MATH_HEADER,
     MEMORY_HEADER,
+    VECTOR_FUNCTIONS,
     c_identifier,
     header_of,
     is_identifier,
@@ -214,6 +216,11 @@ class ExpressionPrinter:
         self.helpers.add(f"vector_{type_}")
         return type_
 
+    def type_of(self, expression: tvm_api.PrimExpr) -> str:
+        """Return the C type of an expression, which may be a vector."""
+        type_ = dtype(expression)
+        return self._vector(type_) if "x" in type_ else c_type(type_)
+
     def write(self, buffer: tvm_api.Buffer) -> None:
         """Note that a buffer is stored to, so that pointers to its vectors are not const."""
         self._written.add(buffer)
@@ -222,6 +229,18 @@ class ExpressionPrinter:
         vector = self._vector(dtype(node))
         self.helpers.add(f"broadcast_{vector}")
         return f"broadcast_{vector}({self.text(node.value)})", PRIMARY
+
+    def _print_Shuffle(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
+        """Print the lower or the upper half of two vectors whose numbers alternate."""
+        vector, order = dtype(node), [tvm_api.integer_value(each) or 0 for each in node.indices]
+        lanes = len(order)
+        for half, first in (("lower", 0), ("upper", lanes // 2)):
+            if order == [first + n // 2 + lanes * (n % 2) for n in range(lanes)]:
+                self._vector(vector)
+                self.helpers.add(f"{half}_{vector}")
+                operands = ", ".join(self.text(each) for each in node.vectors)
+                return f"{half}_{vector}({operands})", PRIMARY
+        raise self.unsupported("a shuffle of vectors")
 
     def _print(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
         kind = type(node).__name__
@@ -308,7 +327,7 @@ class ExpressionPrinter:
 
     def _needs_guard(self, node: tvm_api.PrimExpr) -> bool:
         """Whether a node divides an integer by data that may be 0 or -1."""
-        if dtype(node) in FLOATS or not self._depends_on_data(node):
+        if dtype(node).startswith("float") or not self._depends_on_data(node):
             return False
         low, high = self.ranges.of(node.b)
         return low <= 0 <= high or (low <= -1 <= high and not dtype(node).startswith("uint"))
@@ -444,6 +463,8 @@ class ExpressionPrinter:
             return self.external_call(str(arguments[0].value), operands), PRIMARY
         if name == "if_then_else":
             return self._conditional(*arguments)
+        if name in VECTOR_FUNCTIONS and "x" in dtype(node):
+            return self._vector_function(name, arguments[0]), PRIMARY
         if name in MATH_FUNCTIONS:
             return self._math(name, dtype(node), arguments), PRIMARY
         if name in BITWISE:
@@ -513,6 +534,11 @@ class ExpressionPrinter:
         self.headers.add(MATH_HEADER)
         suffix = "f" if type_ == "float32" else ""
         return f"{name}{suffix}({', '.join(self.text(argument) for argument in arguments)})"
+
+    def _vector_function(self, name: str, argument: tvm_api.PrimExpr) -> str:
+        vector = dtype(argument)
+        self.helpers |= needed_helpers(name, vector)
+        return f"{name}_{vector}({self.text(argument)})"
 
     def _absolute(self, argument: tvm_api.PrimExpr) -> str:
         if dtype(argument) in FLOATS:

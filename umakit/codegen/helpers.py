@@ -19,12 +19,17 @@ import re
 import numpy as np
 
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
-from umakit.text.names import HELPER
+from umakit.codegen.vector_functions import EXPONENTIAL, vector_function
+from umakit.text.names import HELPER, VECTOR_FUNCTIONS
 
 EXTREMES = {"maximum": ">", "minimum": "<"}
 VECTOR_HELPER = re.compile(
-    r"(?P<operation>vector|broadcast|maximum|minimum|at_least|at_most)_(?P<vector>(?P<type>float32|int32|int16)x(?P<lanes>\d+))"
+    rf"(?P<operation>vector|broadcast|lower|upper|maximum|minimum|at_least|at_most|{'|'.join(VECTOR_FUNCTIONS)})"
+    r"_(?P<vector>(?P<type>float32|u?int32|int16)x(?P<lanes>\d+))"
 )
+HALVES = ("lower", "upper")
+"""Halves of two vectors whose numbers alternate."""
+
 LIMITS = {"at_least": ">=", "at_most": "<="}
 
 
@@ -67,9 +72,14 @@ def helper_definition(name: str) -> str:
     return _function(name, spelling, [f"{spelling} x"], [f"return {expression};"])
 
 
-def helper_order(name: str) -> tuple[bool, str]:
-    """Return the sorting key of a helper: types of vectors come before what uses them."""
-    return (not name.startswith("vector_"), name)
+def helper_order(name: str) -> tuple[int, str]:
+    """Return the sorting key of a helper: types of vectors come before what uses them, and what
+    functions of vectors call before these."""
+    parts = VECTOR_HELPER.fullmatch(name)
+    operation = "" if parts is None else parts["operation"]
+    if operation not in VECTOR_FUNCTIONS:
+        return (0 if operation == "vector" else 1, name)
+    return (2 if operation == EXPONENTIAL else 3, name)
 
 
 def _vector_helper(parts: re.Match[str]) -> str:
@@ -80,6 +90,14 @@ def _vector_helper(parts: re.Match[str]) -> str:
         # Tensors are arrays of numbers: a vector may begin at each, and lies on them.
         attributes = f"vector_size({size}), aligned({size // lanes}), may_alias"
         return f"typedef {element} {vector} __attribute__(({attributes}));\n"
+    if parts["operation"] in VECTOR_FUNCTIONS:
+        text = vector_function(parts["operation"], vector)
+        return f"static inline {vector} {parts[0]}({vector} x)\n{{\n{text}\n}}\n"
+    if parts["operation"] in HALVES:
+        first = lanes // 2 if parts["operation"] == "upper" else 0
+        pairs = ", ".join(f"a[{n}], b[{n}]" for n in range(first, first + lanes // 2))
+        body = [f"return ({vector}){{{pairs}}};"]
+        return _function(parts[0], vector, [f"{vector} a", f"{vector} b"], body)
     if parts["operation"] == "broadcast":
         numbers = ", ".join(["x"] * lanes)
         return _function(parts[0], vector, [f"{element} x"], [f"return ({vector}){{{numbers}}};"])
@@ -101,11 +119,10 @@ def _vector_extreme(name: str, operation: str, vector: str, lanes: int) -> str:
         ]
         return _function(name, vector, [f"{vector} limit", f"{vector} x"], body)
     body = [
-        f"const {mask} first = a {EXTREMES[operation]} b;",
-        f"const {mask} is_nan = a != a;",
-        f"const {vector} number = {chosen('first', 'a', 'b')};",
+        "/* Comparisons with NaN are false, so that a NaN in b is the result, too. */",
+        f"const {mask} first = (a {EXTREMES[operation]} b) | (a != a);",
         "",
-        f"return {chosen('is_nan', 'a', 'number')};",
+        f"return {chosen('first', 'a', 'b')};",
     ]
     return _function(name, vector, [f"{vector} a", f"{vector} b"], body)
 

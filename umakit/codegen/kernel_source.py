@@ -446,7 +446,7 @@ class _StatementPrinter:
     def _print_Bind(self, statement: tvm_api.Stmt) -> None:
         value = self.expressions.text(statement.value)
         self.expressions.bind(statement.var, statement.value)
-        type_ = c_type(dtype(statement.var))
+        type_ = self.expressions.type_of(statement.var)
         is_common = COMMON_SUBEXPRESSION.fullmatch(str(statement.var.name))
         wanted = self._value_names.name(statement) if is_common else None
         self.line(f"const {type_} {self.expressions.declare(statement.var, wanted)} = {value};")

@@ -33,20 +33,27 @@ def in_place_inputs(
         return ()
     stores = _Stores(body)
     written = stores.to(output)
-    if len(written) != 1 or stores.loads_of(output):
+    if not _is_one_store(written) or stores.loads_of(output):
         return ()
-    store, extents, values = written[0]
-    if any(extent is None for extent in extents):
+    if any(extent is None for _, extents, _ in written for extent in extents):
         return ()
     # Every element is written, so as many visits as elements means one visit for each.
-    visits = math.prod(extent or 0 for extent in extents) * _lanes(store)
+    visits = sum(
+        math.prod(extent or 0 for extent in extents) * _lanes(store)
+        for store, extents, _ in written
+    )
     if visits != math.prod(tvm_api.buffer_shape(output)):
         return ()
     return tuple(
         position
         for position, buffer in enumerate(inputs)
-        if _may_overwrite(stores, store, values, buffer, output)
+        if _may_overwrite(stores, written, buffer, output)
     )
+
+
+def _is_one_store(written: list[Store]) -> bool:
+    """Whether stores come from one, in vectors and for numbers that fill none."""
+    return len(written) == 1 or any(_lanes(store) > 1 for store, _, _ in written)
 
 
 def _lanes(store: tvm_api.Stmt) -> int:
@@ -71,8 +78,7 @@ def _has_hidden_accesses(body: tvm_api.Stmt) -> bool:
 
 def _may_overwrite(
     stores: _Stores,
-    store: tvm_api.Stmt,
-    values: list[Any],
+    written: list[Store],
     buffer: tvm_api.Buffer,
     output: tvm_api.Buffer,
 ) -> bool:
@@ -81,14 +87,16 @@ def _may_overwrite(
     if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(output):
         return False
     inside = [
-        load
+        (load, store)
+        for store, _, values in written
         for value in values
         for load in tvm_api.collect(value, tvm_api.TensorLoad)
         if stores.root(load.source).same_as(buffer)
     ]
     everywhere = stores.loads_of(buffer)
     same_element = all(
-        tvm_api.tvm_ffi.structural_equal(list(load.indices), list(store.indices)) for load in inside
+        tvm_api.tvm_ffi.structural_equal(list(load.indices), list(store.indices))
+        for load, store in inside
     )
     return bool(inside) and len(inside) == len(everywhere) and same_element
 

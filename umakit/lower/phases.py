@@ -17,6 +17,7 @@ from umakit.lower.cut_loops import cut_loops, shorten_loops
 from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.kernel_facts import FACTS
 from umakit.lower.named_values import bind_named_values
+from umakit.lower.vector_leaves import vectorize_leaves
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
 from umakit.registration.registered import PassPhase
@@ -50,8 +51,9 @@ def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[Pass
     if has_vectors:
         cut = prim_func_pass("umakit.CutLoops", cut_loops)
         shorten = prim_func_pass("umakit.ShortenLoops", shorten_loops)
+        vectors = prim_func_pass("umakit.VectorizeLeaves", vectorize_leaves)
         simplify = without_float_rules(tirx.StmtSimplify())
-        flat = [cut, tirx.ConvertSSA(), *simplify, shorten, *flat]
+        flat = [cut, tirx.ConvertSSA(), *simplify, shorten, *flat, vectors, tirx.ConvertSSA()]
     return [
         (PassPhase.TIR_PHASE_0, []),
         (PassPhase.TIR_PHASE_1, [*without_blocks(), *checks, *flat]),

@@ -22,7 +22,6 @@ from umakit.lower.schedule import (
     inline_elementwise,
     is_reduction,
     reductions_of,
-    schedule_reduction,
 )
 from umakit.lower.vector_loops import (
     extent,
@@ -31,6 +30,7 @@ from umakit.lower.vector_loops import (
     use_registers,
     vectorize_result,
 )
+from umakit.lower.vector_rules import schedule_vector_loops
 from umakit.lower.weight_tiles import Packing
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, KernelKey, choose
@@ -41,7 +41,7 @@ def schedule_with_vectors(
 ) -> tvm_api.PrimFunc:
     """Schedule a prim func of fused operators for a CPU with vector registers.
 
-    Kernels without a rule here are scheduled as those of any CPU.
+    Kernels without a rule here are scheduled by `umakit.lower.vector_rules`.
 
     Args:
         function: the prim func.
@@ -61,12 +61,9 @@ def schedule_with_vectors(
     if len(reductions) == 1:
         key = _tile_reduction(schedule, reductions[0], cpu, packing, follows)
     if key is None:
-        for reduction in reductions:
-            schedule_reduction(schedule, reduction)
+        return schedule_vector_loops(function, cpu)
     scheduled = schedule.mod["main"]
     scheduled = scheduled.with_attrs(dict(attributes)) if attributes else scheduled
-    if key is None:
-        return scheduled
     facts = Facts(cpu.register_bytes, packing.packed)
     return scheduled.with_attr(FACTS, facts.text).with_attr(KEY, key.text)
 

@@ -63,6 +63,9 @@ HELPER = re.compile(
 )
 """Names of the inline helper functions that generated files define."""
 
+VECTOR_FUNCTIONS = ("erf", "exp", "fabs", "tanh")
+"""Functions of floats that generated files define for vectors."""
+
 ENVIRONMENT_NAMES = frozenset(
     # Keywords of C23, C++20, C++26 and of compilers.
     "char8_t co_await co_return co_yield concept consteval constinit contract_assert requires "

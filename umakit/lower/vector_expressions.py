@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Expressions of a loop's turn as those of several turns at a time, which are vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from umakit import tvm_api
+from umakit.text.names import VECTOR_FUNCTIONS
+
+tirx = tvm_api.tirx
+
+OPERATIONS = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Max, tirx.Min)
+"""Operations of two numbers that vectors have, too."""
+
+
+def mentions(expression: Any, variable: tvm_api.Var) -> bool:
+    """Whether an expression or a statement depends on a variable."""
+    return any(variable.same_as(each) for each in tvm_api.collect(expression, tvm_api.Var))
+
+
+def with_value(node: Any, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> Any:
+    """Return an expression or a statement with a value in the place of a variable."""
+
+    def replaced(other: tvm_api.Var) -> tvm_api.PrimExpr:
+        return value if other.same_as(variable) else other
+
+    return tvm_api.rewrite(node, [(tvm_api.Var, replaced)])
+
+
+def element_step(index: tvm_api.PrimExpr, variable: tvm_api.Var) -> int | None:
+    """Return by how much an index grows with a variable; None if that is not always the same."""
+    if not mentions(index, variable):
+        return 0
+    dtype = tvm_api.dtype_of_expression(variable)
+    following = with_value(index, variable, variable + tirx.IntImm(dtype, 1))
+    return tvm_api.integer_value(tvm_api.simplified(following - index))
+
+
+def flat_index(buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> tvm_api.PrimExpr:
+    """Return the place of an element in memory, counted in elements.
+
+    Args:
+        buffer: a tensor of constant shape.
+        indices: of the element, one for each axis.
+    """
+    index: tvm_api.PrimExpr = tirx.IntImm("int64", 0)
+    for size, each in zip(tvm_api.buffer_shape(buffer), indices, strict=True):
+        index = index * tirx.IntImm("int64", size) + each
+    return index
+
+
+class Vectors:
+    """Makes vectors of expressions in the turns of a loop.
+
+    Args:
+        variable: of the loop; in vectors it is that of the first turn.
+        lanes: turns at a time.
+
+    Attributes:
+        bindings: statements before the loop that bind what calls a function and is the same in all
+            turns. Compilers find the rest themselves.
+    """
+
+    def __init__(self, variable: tvm_api.Var, lanes: int) -> None:
+        self._variable = variable
+        self._lanes = lanes
+        self.bindings: list[tvm_api.Stmt] = []
+
+    def ramp(self, index: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        """Return the indices of neighbours, of which that of the first turn is given."""
+        one = tirx.IntImm(tvm_api.dtype_of_expression(index), 1)
+        return tirx.Ramp(index, one, self._lanes)
+
+    def of(self, node: tvm_api.PrimExpr, is_certain: bool = True) -> tvm_api.PrimExpr | None:
+        """Return the vector of an expression in float32; None if there is none.
+
+        Args:
+            node: the expression.
+            is_certain: whether it is computed in all turns: what is not must stay in its place.
+        """
+        if tvm_api.dtype_of_expression(node) != "float32":
+            return None
+        if not mentions(node, self._variable):
+            return tirx.Broadcast(self._outside(node) if is_certain else node, self._lanes)
+        if isinstance(node, tvm_api.TensorLoad):
+            (index,) = node.indices
+            is_next = element_step(index, self._variable) == 1
+            return tirx.BufferLoad(node.source, [self.ramp(index)]) if is_next else None
+        if isinstance(node, OPERATIONS):
+            a, b = self.of(node.a, is_certain), self.of(node.b, is_certain)
+            return None if a is None or b is None else type(node)(a, b)
+        if isinstance(node, tvm_api.Call):
+            return self._call(node, is_certain)
+        return None
+
+    def _call(self, node: tvm_api.Call, is_certain: bool) -> tvm_api.PrimExpr | None:
+        name = str(getattr(node.op, "name", "")).rpartition(".")[2]
+        type_ = f"float32x{self._lanes}"
+        if name == "if_then_else" and not mentions(node.args[0], self._variable):
+            values = [self.of(each, is_certain=False) for each in node.args[1:]]
+            if any(each is None for each in values):
+                return None
+            return tirx.call_intrin(type_, node.op, node.args[0], *values)
+        if name == "sigmoid":
+            zero, one = (tirx.FloatImm("float32", number) for number in (0.0, 1.0))
+            exponential = tvm_api.intrinsic_call("float32", "tirx.exp", [zero - node.args[0]])
+            return self.of(tirx.Div(one, one + exponential), is_certain)
+        if name not in VECTOR_FUNCTIONS:
+            return None
+        (value,) = (self.of(each, is_certain) for each in node.args)
+        return None if value is None else tvm_api.intrinsic_call(type_, f"tirx.{name}", [value])
+
+    def _outside(self, node: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        """Return the variable before the loop that has the value of an expression, or itself."""
+        if not tvm_api.collect(node, tvm_api.Call):
+            return node
+        for binding in self.bindings:
+            if tvm_api.tvm_ffi.structural_equal(binding.value, node):
+                return binding.var
+        variable = tirx.Var("invariant", "float32")
+        self.bindings.append(tirx.Bind(variable, node))
+        return variable

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loop schedules in vectors of kernels in float32 that are neither convolutions nor products.
+
+- Element-wise: loops over what lies next to each other in all tensors are one loop, in vectors.
+- Rows: where numbers that are reduced lie next to each other, all that a kernel does with a row is
+  done before the next one. What is read several times and costs a function is computed once, into
+  scratch of one row, if it is not long: softmax has one exponential for each element.
+- Columns: where results lie next to each other, as in pools in NHWC, some vectors of results are
+  kept in registers while loops over what is reduced run inside. Padding is a condition on rows and
+  columns outside of the loops over vectors, and only at borders.
+- Any other kernel has the loops for any CPU; those that can be vectors become vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from umakit import tvm_api
+from umakit.lower.kernel_facts import FACTS, Facts
+from umakit.lower.register_columns import tile_columns
+from umakit.lower.schedule import (
+    attempt,
+    inline_elementwise,
+    is_padding,
+    is_reduction,
+    reductions_of,
+    schedule_for_cpu,
+)
+from umakit.lower.vector_expressions import element_step, flat_index
+from umakit.lower.vector_leaves import VECTORS
+from umakit.lower.vector_loops import extent, tiles_of
+from umakit.lower.vector_squares import SQUARES
+from umakit.machine.cpu import Cpu
+
+LONGEST_ROW = 2048
+"""Bytes of scratch for a row, which is within the limit of any network. What needs more is computed
+each time it is read."""
+
+
+def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimFunc:
+    """Schedule a prim func of blocks, none of which is tiled; as for any CPU if not in float32.
+
+    Args:
+        function: the prim func.
+        cpu: the CPU, which has vectors.
+    """
+    if not all(_is_float(variable) for variable in function.params):
+        return schedule_for_cpu(function)
+    schedule = _by_rule(_place_rows, function, cpu) or _by_rule(_place_columns, function, cpu)
+    if schedule is None:
+        module = tvm_api.IRModule({"main": schedule_for_cpu(function)})
+        schedule = tvm_api.Schedule(module)
+    _ask_for_vectors(schedule, cpu)
+    scheduled = schedule.mod["main"]
+    scheduled = scheduled.with_attrs(dict(function.attrs)) if function.attrs else scheduled
+    return scheduled.with_attr(FACTS, Facts(cpu.register_bytes).text)
+
+
+def _by_rule(
+    rule: Callable[[tvm_api.Schedule, Cpu], bool], function: tvm_api.PrimFunc, cpu: Cpu
+) -> tvm_api.Schedule | None:
+    """Return the schedule that a rule makes; None if it does not apply or TVM does not prove it.
+
+    Args:
+        rule: changes a schedule, and says whether it applies.
+        function: the prim func.
+        cpu: the CPU.
+    """
+    schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
+    try:
+        return schedule if rule(schedule, cpu) else None
+    except (tvm_api.ScheduleError, *tvm_api.TVM_ERRORS):
+        return None
+
+
+def _is_float(buffer: tvm_api.Buffer) -> bool:
+    is_buffer = tvm_api.tirx.is_buffer_var(buffer)
+    return is_buffer and tvm_api.buffer_dtype(buffer) == "float32"
+
+
+def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def _place_columns(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
+    """Schedule a kernel whose only reduction is that of columns; whether it is one."""
+    inline_elementwise(schedule)
+    reductions = reductions_of(schedule)
+    return len(reductions) == 1 and tile_columns(schedule, reductions[0], cpu)
+
+
+def _place_rows(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
+    """Schedule a kernel that computes rows, or is element-wise; whether it is one."""
+    _inline(schedule)
+    outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
+    blocks = _blocks(schedule)
+    reductions = [block for block in blocks if is_reduction(schedule, block)]
+    names = [str(schedule.get(block).name_hint) for block in (*outputs, blocks[-1])]
+    if names[0] != names[-1] or len(names) != 2:
+        return False
+    if any(is_padding(schedule, block) for block in blocks):
+        return False
+    if not reductions:
+        fuse_neighbours(schedule, blocks[-1], cpu.float_lanes)
+        return len(blocks) == 1
+    is_rows = all(
+        _size(schedule, each, 2) >= 2 * cpu.float_lanes and _reduces_neighbours(schedule, each)
+        for each in reductions
+    )
+    return is_rows and _compute_in_rows(schedule, blocks, reductions)
+
+
+def _inline(schedule: tvm_api.Schedule) -> None:
+    """Inline element-wise blocks but those that call a function for several others."""
+    output = _blocks(schedule)[-1]
+    for block in _blocks(schedule)[:-1]:
+        if is_reduction(schedule, block):
+            continue
+        calls = tvm_api.collect(schedule.get(block).body, tvm_api.Call)
+        sizes = [tvm_api.integer_value(axis.dom.extent) for axis in schedule.get(block).iter_vars]
+        is_row = len(sizes) == len(schedule.get(output).iter_vars) > 0
+        is_row = is_row and 4 * (sizes[-1] or 0) <= LONGEST_ROW
+        if not (calls and is_row and len(schedule.get_consumers(block)) > 1):
+            attempt(schedule.compute_inline, block)
+
+
+def _reduces_neighbours(schedule: tvm_api.Schedule, block: Any) -> bool:
+    """Whether all numbers that a block reduces for a result lie next to each other.
+
+    Something else that is read may be the same for all of them.
+    """
+    inner = [axis for axis in schedule.get(block).iter_vars if int(axis.iter_type) != 0]
+    loads = tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad)
+    (result,) = schedule.get(block).writes
+    read = [load for load in loads if not load.source.same_as(result.source)]
+    indices = [flat_index(load.source, load.indices) for load in read]
+    return are_neighbours(inner, indices) and any(
+        element_step(index, inner[-1].var) == 1 for index in indices
+    )
+
+
+def are_neighbours(axes: list[Any], indices: list[tvm_api.PrimExpr]) -> bool:
+    """Whether each index grows by one from turn to turn of some nested loops, or never.
+
+    Args:
+        axes: of the loops, the outermost first.
+        indices: flat ones.
+    """
+    sizes = [tvm_api.integer_value(axis.dom.extent) or 0 for axis in axes]
+    steps = [math.prod(sizes[n + 1 :]) for n in range(len(axes))]
+    for index in indices:
+        found = [
+            step if size == 1 else element_step(index, axis.var)
+            for axis, size, step in zip(axes, sizes, steps, strict=True)
+        ]
+        is_same = all(each == 0 for each, size in zip(found, sizes, strict=True) if size > 1)
+        if not is_same and found != steps:
+            return False
+    return True
+
+
+def fuse_neighbours(schedule: tvm_api.Schedule, block: Any, lanes: int, first: int = 0) -> None:
+    """Fuse loops of an element-wise block that go on where the next one ended, in all tensors.
+
+    Args:
+        schedule: of the kernel.
+        block: the block, one loop for each axis.
+        lanes: numbers of a vector.
+        first: the first loop that may be fused.
+    """
+    body, loops = schedule.get(block), list(schedule.get_loops(block))
+    store = body.body
+    if not isinstance(store, tvm_api.tirx.BufferStore) or len(loops) != len(body.iter_vars):
+        return
+    accesses = [(store.buffer, store.indices)]
+    accesses += [(x.source, x.indices) for x in tvm_api.collect(store.value, tvm_api.TensorLoad)]
+    indices = [flat_index(*access) for access in accesses]
+    steps = [[element_step(index, axis.var) for index in indices] for axis in body.iter_vars]
+    if any(step is None for each in steps for step in each) or _has_conditions(store):
+        return
+    for n in range(len(loops) - 2, first - 1, -1):
+        size, outer = extent(schedule, loops[n + 1]), extent(schedule, loops[n])
+        if 1 in (size, outer) or steps[n] == [(step or 0) * size for step in steps[n + 1]]:
+            loops[n : n + 2] = [schedule.fuse(*loops[n : n + 2])]
+            steps[n : n + 2] = [steps[n] if size == 1 else steps[n + 1]]
+    if not first:
+        _cut_into_squares(schedule, loops, steps, lanes)
+
+
+def _has_conditions(store: tvm_api.Stmt) -> bool:
+    """Whether what a statement stores depends on indices other than by what is read."""
+    of_values = tvm_api.rewrite(
+        store.value, [(tvm_api.TensorLoad, lambda load: tvm_api.tirx.FloatImm("float32", 0.0))]
+    )
+    return bool(tvm_api.collect(of_values, tvm_api.Var))
+
+
+def _cut_into_squares(
+    schedule: tvm_api.Schedule, loops: list[Any], steps: list[Any], size: int
+) -> None:
+    """Transpose squares, so that what is read and what is written are vectors.
+
+    Args:
+        schedule: of the kernel.
+        loops: of its only block.
+        steps: for each loop, from one turn to the next, in what is written and in all that is read.
+        size: of a square: numbers of a vector.
+    """
+    if any(step in (0, 1) for step in steps[-1][1:]) or extent(schedule, loops[-1]) == 1:
+        return
+    for loop, each in zip(loops[:-1], steps[:-1], strict=True):
+        if extent(schedule, loop) > 1 and 1 in each[1:]:
+            rows, row = tiles_of(schedule, loop, min(size, extent(schedule, loop)))
+            columns, column = tiles_of(schedule, loops[-1], min(size, extent(schedule, loops[-1])))
+            between = loops[loops.index(loop) + 1 : -1]
+            schedule.reorder(*between, rows, columns, row, column)
+            schedule.annotate(row, SQUARES, str(size))
+            return
+
+
+def _compute_in_rows(schedule: tvm_api.Schedule, blocks: list[Any], reductions: list[Any]) -> bool:
+    """Compute all blocks inside the loops of the last one over rows; whether that can be done."""
+    output = blocks[-1]
+    rows = {_size(schedule, each, 0) for each in reductions}
+    if output in reductions:
+        if len(reductions) < len(blocks):
+            return False
+    elif len(rows) > 1 or not _place_blocks(schedule, blocks, rows.pop()):
+        return False
+    for block in reductions:
+        axes = schedule.get(block).iter_vars
+        inner = schedule.get_loops(block)[-sum(int(axis.iter_type) != 0 for axis in axes) :]
+        loop = schedule.fuse(*inner) if len(inner) > 1 else inner[0]
+        schedule.decompose_reduction(block, loop)
+    return True
+
+
+def _place_blocks(schedule: tvm_api.Schedule, blocks: list[Any], rows: int) -> bool:
+    """Compute blocks in the outer loops of the last one that run for each row; whether it is done.
+
+    Args:
+        schedule: of the kernel.
+        blocks: all of them, in their order.
+        rows: number of rows.
+    """
+    loops, count, found = schedule.get_loops(blocks[-1]), 0, 1
+    while found < rows and count < len(loops):
+        found *= extent(schedule, loops[count])
+        count += 1
+    if found != rows:
+        return False
+    fuse_neighbours(schedule, blocks[-1], 1, count)
+    for block in reversed(blocks[:-1]):
+        runs = _size(schedule, block)
+        if count:
+            # Loops that run once stay, so that the last ones are those of what is reduced.
+            schedule.compute_at(block, loops[count - 1], preserve_unit_loops=True)
+        if _size(schedule, block) != runs:
+            return False
+        inner = schedule.get_loops(block)[count:]
+        if not is_reduction(schedule, block) and len(inner) > 1:
+            schedule.fuse(*inner)
+    return True
+
+
+def _size(schedule: tvm_api.Schedule, block: Any, kind: int | None = None) -> int:
+    """Return how often a block runs, or how many elements its axes of one kind have."""
+    if kind is None:
+        return math.prod(extent(schedule, loop) for loop in schedule.get_loops(block))
+    return math.prod(
+        tvm_api.integer_value(axis.dom.extent) or 0
+        for axis in schedule.get(block).iter_vars
+        if int(axis.iter_type) == kind
+    )
+
+
+def _ask_for_vectors(schedule: tvm_api.Schedule, cpu: Cpu) -> None:
+    """Ask for vectors in the innermost loop of each block."""
+    for block in _blocks(schedule):
+        loops = schedule.get_loops(block)
+        if not loops or extent(schedule, loops[-1]) < cpu.float_lanes:
+            continue
+        if not schedule.get(loops[-1]).annotations:
+            schedule.annotate(loops[-1], VECTORS, str(cpu.float_lanes))
