@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-integers bench-cpu-tuning bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
+  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -193,7 +193,7 @@ $(VENV)/installed-bench: $(VENV)/installed-test
 	$(BIN)/python -m pip install -qq --editable '.[bench]'
 	@touch $@
 
-bench: bench-library bench-cpu bench-cpu-integers bench-quantized bench-compile bench-sim bench-chocolate bench-rtl $(if $(BASE),bench-m3)
+bench: bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-quantized bench-compile bench-sim bench-chocolate bench-rtl $(if $(BASE),bench-m3)
 
 # $ONNX2C or an onnx2c on PATH joins in.
 bench-library: $(VENV)/installed-bench
@@ -201,6 +201,9 @@ bench-library: $(VENV)/installed-bench
 
 bench-cpu: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cpu.py
+
+bench-cpu-operators: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/cpu_operators.py
 
 bench-parallel: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/parallel.py

@@ -142,7 +142,8 @@ def measure(generated: Generated, compiler: list[str], folder: Path) -> Needs:
 
 
 Array = npt.NDArray[Any]
-Runner = Callable[[Array, int], Array]
+Runner = Callable[..., Array]
+"""From the input, the output's number of elements, and perhaps the output, to the output."""
 
 
 def runner(generated: Generated, folder: Path, flags: list[str], dtype: str = "float32") -> Runner:
@@ -175,8 +176,9 @@ def loaded(generated: Generated, library: Path, dtype: str = "float32") -> Runne
     arena = np.zeros(generated.arena + 64, dtype="uint8")
     aligned = arena[-arena.ctypes.data % 64 :]
 
-    def run(values: Array, size: int) -> Array:
-        result = np.full(size, np.nan if dtype.startswith("float") else 0, dtype)
+    def run(values: Array, size: int, result: Array | None = None) -> Array:
+        if result is None:
+            result = np.full(size, np.nan if dtype.startswith("float") else 0, dtype)
         pointers = [values.ctypes.data, result.ctypes.data]
         pointers += [aligned.ctypes.data] if generated.arena else []
         entry(*map(ctypes.c_void_p, pointers))

@@ -62,6 +62,7 @@ def spoiled(values: Array, draw: Sequence[tuple[int, float]]) -> Array:
     return changed
 
 
+few_places = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(SPECIAL[:5])), max_size=2)
 places = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(SPECIAL)), max_size=3)
 
 
@@ -145,11 +146,11 @@ def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilation: i
 @examples(8, phases=[Phase.generate])
 @given(
     size=st.tuples(st.integers(4, 12), st.integers(4, 12)),
-    channels=st.sampled_from([3, LANES, LANES + 3, 2 * LANES, 12 * LANES, 16 * LANES + 1]),
+    channels=st.sampled_from([3, LANES, LANES + 3, 2 * LANES, 12 * LANES]),
     kernel=st.tuples(st.integers(1, 3), st.integers(1, 4)), dilation=st.integers(1, 2),
     pads=st.lists(st.integers(0, 1), min_size=4, max_size=4), batch=st.integers(1, 2),
     strides=st.tuples(st.integers(1, 2), st.integers(1, 3)), counts=st.booleans(),
-    first=st.booleans(), special=places, ceil=st.integers(0, 1),
+    first=st.sampled_from([False, False, True]), special=few_places, ceil=st.booleans(),
 )  # fmt: skip
 def test_pools(
     size: tuple[int, int],
@@ -162,20 +163,21 @@ def test_pools(
     counts: bool,
     first: bool,
     special: list[tuple[int, float]],
-    ceil: int,
+    ceil: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """In NHWC, which transposes at both ends make of them here, or in NCHW."""
+    """In NHWC, the layout of convolutions, or in NCHW."""
     reach = [(n - 1) * dilation + 1 for n in kernel]
     pads = [min(pad, kernel[n % 2] - 1) for n, pad in enumerate(pads)]
     if any(size[n] + pads[n] + pads[n + 2] < reach[n] for n in range(2)):
         return
-    graph, x = Graph(), spoiled(normal(batch, channels, *size, seed=channels), special)
+    graph, x = Graph(), spoiled(normal(batch, 3, *size, seed=channels), special)
     name, wide = graph.input("input", *x.shape), x.astype("float64")
-    name = name if first else graph.conv(name, channels, 1, group=0, pads=[0] * 4)
-    factor = 1.0 if first else graph._constants[-1]
     if not first:
-        wide = wide * np.frombuffer(factor.raw_data, "float32").reshape(1, -1, 1, 1)  # type: ignore[union-attr]
+        weights = normal(channels, 3, 1, 1, seed=channels)
+        name = graph.node("Conv", name, graph.constant(weights))
+        with np.errstate(invalid="ignore"):
+            wide = np.einsum("nihw,oi->nohw", wide, weights[:, :, 0, 0].astype("float64"))
     border = [(0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])]
     shared = {"kernel_shape": list(kernel), "pads": pads, "strides": list(strides)}
     padded = np.pad(wide, border, constant_values=-math.inf)
@@ -268,17 +270,13 @@ def test_nothing_is_read_or_written_outside_of_tensors(tmp_path: Path) -> None:
 
 
 @needs_vectors
-def test_memory_is_that_of_c_for_any_compiler(tmp_path: Path) -> None:
-    """An element-wise kernel overwrites its input with a tail, too; a row of scratch is short."""
+def test_a_kernel_with_a_tail_overwrites_its_input(tmp_path: Path) -> None:
     graph = Graph(seed=8)
-    x = graph.input("input", 5, 7, 301)
-    for _ in range(2):
-        x = graph.node("Sigmoid", graph.node("Softmax", graph.node("ReduceMax", x, axes=[0])))
-        x = graph.node("Sin", x)
-        x = graph.node("Tanh", graph.node("Concat", x, x, axis=0))
-    graph.output(x)
-    arenas = [
-        load_metadata(export(graph.model(), cpu, tmp_path))["umakit"]["memory"]["arena_bytes"]
-        for cpu in (NATIVE.name, "generic")
-    ]
-    assert arenas[0] <= arenas[1] + 2048
+    x = graph.node("MatMul", graph.input("input", 7, 5), graph.random(5, 301))
+    largest = graph.node("ReduceMax", x, axes=[1])
+    x = graph.node("Sigmoid", x)
+    ends = [graph.node(f"Reduce{each}", x, axes=[0]) for each in ("Mean", "Max")]
+    graph.output(largest, *ends)
+    library = export(graph.model(), NATIVE.name, tmp_path)
+    arena = load_metadata(library)["umakit"]["memory"]["arena_bytes"]
+    assert arena < 1.5 * 4 * 7 * 301
