@@ -142,6 +142,24 @@ def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilation: i
     return found[:, :, :: strides[0], :: strides[1], ::dilation, ::dilation]
 
 
+def largest_of_ceiled_windows(
+    padded: Array, kernel: Sequence[int], strides: Sequence[int], ends: Sequence[int]
+) -> Array | None:
+    """Extremes of all windows, the last of which may begin inside of the data and end behind it.
+
+    None if a last one begins in the padding at an end.
+    """
+    sizes = padded.shape[2:]
+    more = [(kernel[n] - sizes[n]) % strides[n] for n in range(2)]
+    last = [sizes[n] + more[n] - kernel[n] for n in range(2)]
+    if any(last[n] < 0 or last[n] >= sizes[n] - ends[n] for n in range(2)):
+        return None
+    border = [(0, 0), (0, 0), (0, more[0]), (0, more[1])]
+    wider = np.pad(padded, border, constant_values=-math.inf)
+    found: Array = windows(wider, kernel, strides, 1).max((-2, -1))
+    return found
+
+
 @needs_vectors
 @examples(8, phases=[Phase.generate])
 @given(
@@ -183,19 +201,9 @@ def test_pools(
     padded = np.pad(wide, border, constant_values=-math.inf)
     largest = windows(padded, kernel, strides, dilation).max((-2, -1))
     wanted = {graph.node("MaxPool", name, dilations=[dilation] * 2, **shared): largest}
-    if ceil:
-        shapes = [x.shape[2 + n] + pads[n] + pads[n + 2] for n in range(2)]
-        more = [(kernel[n] - shapes[n]) % strides[n] for n in range(2)]
-        fits = [
-            (shapes[n] + more[n] - kernel[n]) // strides[n] * strides[n] < shapes[n] - pads[n + 2]
-            for n in range(2)
-        ]
-        if all(fits):
-            wider = np.pad(
-                padded, [(0, 0), (0, 0), (0, more[0]), (0, more[1])], constant_values=-math.inf
-            )
-            result = graph.node("MaxPool", name, ceil_mode=1, **shared)
-            wanted[result] = windows(wider, kernel, strides, 1).max((-2, -1))
+    ceiled = largest_of_ceiled_windows(padded, kernel, strides, pads[2:]) if ceil else None
+    if ceiled is not None:
+        wanted[graph.node("MaxPool", name, ceil_mode=1, **shared)] = ceiled
     if all(size[n] + pads[n] + pads[n + 2] >= kernel[n] for n in range(2)):
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
