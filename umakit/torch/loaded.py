@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exported libraries that are compiled and loaded into this process, called with tensors."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import hashlib
+import json
+import math
+import shutil
+import tempfile
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from umakit.devices import HOST
+from umakit.devices.build import compile_c, library_sources
+from umakit.devices.cpus import cpu_flags, description_for
+from umakit.devices.execution import stop_hint
+from umakit.devices.libraries import libraries_of
+from umakit.devices.simulators import simulators_of
+from umakit.devices.statuses import stopped
+from umakit.errors import DeviceError, InputError, UmakitError
+from umakit.library.cpu_sections import run_unpacked_symbol
+from umakit.library.metadata import load_metadata, read_weights, weights_path
+from umakit.library.packages.tar import write_package
+
+MOST_ALIGNED = 64
+"""Alignment of memory that torch allocates for CPU tensors, in bytes."""
+
+WEIGHTS_ALIGNMENT = 16
+"""Alignment of a weights blob in memory, in bytes."""
+
+_ACCELERATORS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+"""By name of an accelerator, what a run on it holds: a second run that begins meanwhile would be
+refused as busy."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """A tensor of a library's interface.
+
+    Attributes:
+        name: its name in the network.
+        c_name: the same as an identifier.
+        shape: its extents.
+        dtype: of its elements.
+        alignment: of its address, in bytes.
+        is_state: whether it is a state, which an output of the network replaces.
+        zero: what stands for 0 in it.
+    """
+
+    name: str
+    c_name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    alignment: int
+    is_state: bool
+    zero: int
+
+    @classmethod
+    def of(cls, described: Mapping[str, Any]) -> TensorSpec:
+        """Return a tensor of `inputs` or `outputs` of a library's metadata."""
+        return cls(
+            described["name"],
+            described["c_name"],
+            tuple(described["shape"]),
+            getattr(torch, described["dtype"]),
+            max(1, described.get("alignment_bytes") or 1),
+            bool(described.get("next_state")),
+            int(described.get("zero_point") or 0),
+        )
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+class LoadedLibrary:
+    """A library that is compiled for this machine and loaded into this process.
+
+    Attributes:
+        description: section `umakit` of its metadata.
+        inputs, outputs: the tensors of its interface.
+        fingerprint: of its metadata: the same for the same library in any process.
+        source: the library as a tar file, which stays as long as the object.
+    """
+
+    def __init__(self, library: Path) -> None:
+        """Compile and load a library.
+
+        Args:
+            library: an exported library, a folder or a tar file.
+
+        Raises:
+            LibraryError: the library is missing or damaged.
+            BuildError: there is no C compiler, it reported an error, or the library is for another
+                CPU.
+        """
+        metadata = load_metadata(library)
+        self.description: Mapping[str, Any] = description_for(library, HOST)
+        self.fingerprint = fingerprint_of(metadata)
+        self.inputs = tuple(map(TensorSpec.of, self.description["inputs"]))
+        self.outputs = tuple(map(TensorSpec.of, self.description["outputs"]))
+        folder = Path(tempfile.mkdtemp(prefix="umakit-torch-"))
+        self.source = folder / "library.tar"
+        try:
+            write_package(library, self.source, force=False)
+            shared = folder / "library.so"
+            flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
+            compile_c(
+                library_sources(library), shared, flags, simulators=simulators_of(library),
+                libraries=libraries_of(library),
+            )  # fmt: skip
+            self._binary = ctypes.CDLL(str(shared))
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        self.close = weakref.finalize(self, _unload, self._binary, folder)
+        self._function = getattr(self._binary, run_unpacked_symbol(self.description))
+        self._function.restype = ctypes.c_int32
+        self._pools = self.description["memory"]["pools"]
+        self._weights = self._open_weights(library) if self.description["weights"] == "blob" else None
+        self._accelerators = sorted({each["name"] for each in self.description["backends"]})
+
+    def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Run the library, once for each part of a batch.
+
+        Args:
+            tensors: a tensor for each input, states included, with the shape of the input, or all
+                of them with a first extent that is the same multiple of the input's.
+
+        Returns:
+            A new tensor for each output; those of a batch one after the other along the first
+            dimension.
+
+        Raises:
+            InputError: a tensor has another device, dtype or shape, or is not contiguous.
+            DeviceError: the run failed; carries the driver's status.
+        """
+        count = self.check(tensors)
+        outputs = [torch.empty(self.batched(each, count), dtype=each.dtype) for each in self.outputs]
+        pools = [_aligned_bytes(p["used_bytes"], p["alignment_bytes"]) for p in self._pools]
+        with self._exclusive():
+            for index in range(count):
+                self._run_one(tensors, outputs, [pool[1] for pool in pools], index)
+        return outputs
+
+    def check(self, tensors: Sequence[torch.Tensor]) -> int:
+        """Check tensors for the inputs, and return how often the network runs for them.
+
+        Raises:
+            InputError: a tensor has another device, dtype or shape, or is not contiguous.
+        """
+        if len(tensors) != len(self.inputs):
+            names = ", ".join(each.name for each in self.inputs)
+            raise InputError(
+                f"the library takes {len(self.inputs)} tensors ({names}), not {len(tensors)}"
+            )
+        counts = [_check(each, tensor) for each, tensor in zip(self.inputs, tensors, strict=True)]
+        if any(count != counts[0] for count in counts):
+            sizes = ", ".join(f"{each.name}: {count}" for each, count in
+                              zip(self.inputs, counts, strict=True))  # fmt: skip
+            raise InputError(
+                f"the inputs hold different numbers of inferences ({sizes})",
+                fix="give each input the same multiple of its first extent",
+            )
+        return counts[0] if counts else 1
+
+    def batched(self, tensor: TensorSpec, count: int) -> list[int]:
+        """Return the shape of an output of some inferences."""
+        if not tensor.shape:
+            return [count] if count != 1 else []
+        first, *others = tensor.shape
+        return [first * count, *others]
+
+    def _run_one(
+        self,
+        tensors: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        pools: Sequence[int],
+        index: int,
+    ) -> None:
+        """Run one inference of a batch."""
+        kept, pointers, results = [], [], []
+        for spec, tensor in zip(self.inputs, tensors, strict=True):
+            address = tensor.data_ptr() + index * spec.elements * tensor.element_size()
+            if address % spec.alignment:
+                copy, address = _aligned_bytes(
+                    spec.elements * tensor.element_size(), spec.alignment
+                )
+                part = tensor.reshape(-1)[index * spec.elements :][: spec.elements]
+                ctypes.memmove(address, part.data_ptr(), spec.elements * tensor.element_size())
+                kept.append(copy)
+            pointers.append(address)
+        for spec, tensor in zip(self.outputs, outputs, strict=True):
+            size = spec.elements * tensor.element_size()
+            address = tensor.data_ptr() + index * size
+            if address % spec.alignment:
+                copy, own = _aligned_bytes(size, spec.alignment)
+                kept.append(copy)
+                results.append((address, own, size))
+                address = own
+            pointers.append(address)
+        if self._weights is not None:
+            pointers.append(self._weights[1])
+        status = self._function(*map(ctypes.c_void_p, [*pointers, *pools]))
+        if status != 0:
+            raise self._failure(status)
+        for address, own, size in results:
+            ctypes.memmove(address, own, size)
+
+    def _failure(self, status: int) -> UmakitError:
+        interface = self.description["interface"]
+        function = getattr(self._binary, f"{interface}_status_string")
+        function.restype = ctypes.c_char_p
+        text: bytes = function(ctypes.c_int32(status))
+        sentence, own = stopped(self.description, status, text.decode("utf-8"))
+        fix = stop_hint(status, text.decode("utf-8"))
+        return DeviceError(sentence, where=interface, fix=fix, status=own)
+
+    @contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        """Have the library's accelerators to itself; always taken in the order of their names."""
+        with ExitStack() as taken:
+            for name in self._accelerators:
+                taken.enter_context(_ACCELERATORS[name])
+            yield
+
+    def _open_weights(self, library: Path) -> tuple[torch.Tensor, int]:
+        """Return the memory of the weights blob and the address of its data."""
+        data = read_weights(library)
+        memory, address = _aligned_bytes(len(data), WEIGHTS_ALIGNMENT)
+        ctypes.memmove(address, data, len(data))
+        opened = ctypes.c_void_p()
+        function = getattr(self._binary, f"{self.description['interface']}_open_weights")
+        function.restype = ctypes.c_int32
+        status = function(
+            ctypes.c_void_p(address), ctypes.c_size_t(len(data)), ctypes.byref(opened)
+        )
+        if status != 0:
+            where = str(library / weights_path(self.description["name"]))
+            raise DeviceError(
+                f"the weights were refused with status {status}", where=where, status=status
+            )
+        return memory, opened.value or 0
+
+
+def fingerprint_of(metadata: Mapping[str, Any]) -> str:
+    """Return what tells a library from all others: hexadecimal digits, of its metadata."""
+    text = json.dumps(metadata, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
+
+
+def _check(spec: TensorSpec, tensor: torch.Tensor) -> int:
+    """Check the tensor of an input, and return how many inferences it holds."""
+    where = f"input {spec.name!r}"
+    if tensor.device.type not in ("cpu", "meta"):
+        raise InputError(
+            f"the tensor is on {tensor.device}, the library runs on the CPU", where=where,
+            fix="call .cpu() first",
+        )  # fmt: skip
+    if tensor.dtype != spec.dtype:
+        raise InputError(
+            f"the tensor is {_dtype(tensor.dtype)}, the library takes {_dtype(spec.dtype)}",
+            where=where, fix=f"call .to({spec.dtype}), or quantize it as the network's input is",
+        )  # fmt: skip
+    shape = tuple(tensor.shape)
+    first = spec.shape[0] if spec.shape else 1
+    fits = len(shape) == len(spec.shape) and shape[1:] == spec.shape[1:]
+    if not fits or (shape and shape[0] != first and (not first or shape[0] % first)):
+        batch = f", or a multiple of its first extent, {first}" if spec.shape else ""
+        raise InputError(
+            f"the tensor has shape {list(shape)}, the library takes {list(spec.shape)}{batch}",
+            where=where, fix="export the network for this shape with --input-shapes",
+        )  # fmt: skip
+    if not tensor.is_contiguous():
+        raise InputError(
+            "the tensor is not contiguous", where=where, fix="call .contiguous() first"
+        )
+    return shape[0] // first if shape and first else 1
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _aligned_bytes(size: int, alignment: int) -> tuple[torch.Tensor, int]:
+    """Return new memory, and the first address in it that is a multiple of an alignment."""
+    memory = torch.empty(size + (alignment if alignment > MOST_ALIGNED else 0), dtype=torch.uint8)
+    address = memory.data_ptr()
+    address += -address % alignment
+    return memory, address
+
+
+def _unload(binary: ctypes.CDLL, folder: Path) -> None:
+    _ctypes.dlclose(binary._handle)
+    shutil.rmtree(folder, ignore_errors=True)

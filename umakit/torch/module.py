@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules of PyTorch that run an exported library."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from umakit.errors import InputError
+from umakit.torch.loaded import TensorSpec
+from umakit.torch.operator import LibraryOperator, operator_of
+
+
+class LibraryModule(torch.nn.Module):
+    """A module that runs an exported library on this machine, its accelerators simulated.
+
+    `torch.save` writes the library's sources with it, `torch.load` compiles them again. The
+    library stays loaded as long as a module of it is alive. It has no gradient.
+
+    Attributes:
+        inputs, outputs: tensors of the network's interface; inputs are the arguments of a call in
+            this order, states may be left out.
+    """
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+
+    def __init__(self, operator: LibraryOperator) -> None:
+        super().__init__()
+        self._operator = operator
+        self._call = operator.call
+        self.inputs, self.outputs = operator.library.inputs, operator.library.outputs
+        self._data = [each for each in self.inputs if not each.is_state]
+
+    @property
+    def operator_name(self) -> str:
+        """The name of its operator in `torch.ops.umakit`, the same in each process."""
+        return self._operator.name
+
+    def forward(
+        self, *tensors: torch.Tensor, **named: torch.Tensor
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Run the network.
+
+        Args:
+            tensors: inputs that are no states, in the network's order: contiguous, on the CPU, and
+                of their shape, or with a first extent that is a multiple of it, for which the
+                network runs that many times.
+            named: inputs by their name as an identifier, states among them.
+
+        Returns:
+            The output, or a tuple of all; they are new tensors.
+
+        Raises:
+            InputError: a tensor is missing, or has another device, dtype or shape, or is not
+                contiguous.
+            DeviceError: the run failed; carries the driver's status.
+        """
+        if len(tensors) > len(self._data):
+            raise InputError(
+                f"the network takes {len(self._data)} tensors besides its states, not "
+                f"{len(tensors)}"
+            )
+        given = dict(zip((each.c_name for each in self._data), tensors, strict=False))
+        for name, tensor in named.items():
+            if name in given or all(name != each.c_name for each in self.inputs):
+                what = "is given twice" if name in given else "is no input of the network"
+                raise InputError(f"{name} {what}", fix=f"inputs are {self._names()}")
+            given[name] = tensor
+        return self._call(*(self._argument(each, given, tensors) for each in self.inputs))
+
+    def extra_repr(self) -> str:
+        """Return the tensors of the interface, for `print`."""
+        texts = [f"{each.c_name}: {list(each.shape)}" for each in self.inputs]
+        return f"{self.operator_name}, {', '.join(texts)}"
+
+    def __reduce__(self) -> tuple[Callable[[bytes], LibraryModule], tuple[bytes]]:
+        """Pickle the library's sources: what is compiled fits this machine only."""
+        return _from_bytes, (self._operator.library.source.read_bytes(),)
+
+    def _argument(
+        self, spec: TensorSpec, given: dict[str, torch.Tensor], tensors: tuple[torch.Tensor, ...]
+    ) -> torch.Tensor:
+        """Return the tensor of an input; of a state that was left out, its first value."""
+        if spec.c_name in given:
+            return given[spec.c_name]
+        if not spec.is_state:
+            raise InputError(f"input {spec.c_name} is missing", fix=f"inputs are {self._names()}")
+        shape = list(spec.shape)
+        first = self._data[0].shape[0] if self._data and self._data[0].shape else 0
+        if shape and first and tensors:
+            shape[0] = shape[0] * (tensors[0].shape[0] // first)
+        return torch.full(shape, spec.zero, dtype=spec.dtype)
+
+    def _names(self) -> str:
+        return ", ".join(each.c_name for each in self.inputs)
+
+
+def load(library: str | os.PathLike[str]) -> LibraryModule:
+    """Return a module that runs an exported library.
+
+    The library is compiled with the C compiler of this machine and loaded into this process. A
+    second module of the same library shares it.
+
+    Args:
+        library: a folder or a tar file that `uma compile` wrote.
+
+    Raises:
+        LibraryError: the library is missing or damaged.
+        BuildError: there is no C compiler, it reported an error, or the library is for another CPU.
+        DeviceError: its weights were refused.
+    """
+    return LibraryModule(operator_of(Path(library)))
+
+
+def _from_bytes(source: bytes) -> LibraryModule:
+    with tempfile.TemporaryDirectory(prefix="umakit-torch-") as folder:
+        path = Path(folder) / "library.tar"
+        path.write_bytes(source)
+        return load(path)
