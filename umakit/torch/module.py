@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import tempfile
 from collections.abc import Callable
@@ -114,7 +115,29 @@ def load(library: str | os.PathLike[str]) -> LibraryModule:
         BuildError: there is no C compiler, it reported an error, or the library is for another CPU.
         DeviceError: its weights were refused.
     """
-    return LibraryModule(operator_of(Path(library)))
+    operator = operator_of(Path(library))
+    return _class_for(operator)(operator)
+
+
+def _class_for(operator: LibraryOperator) -> type[LibraryModule]:
+    """Return a class whose `forward` has the arguments of a library in its signature, by which
+    `torch.export` matches shapes and names."""
+
+    def forward(
+        self: LibraryModule, *tensors: torch.Tensor, **named: torch.Tensor
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        return LibraryModule.forward(self, *tensors, **named)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    data = [each for each in operator.library.inputs if not each.is_state]
+    states = [each for each in operator.library.inputs if each.is_state]
+    parameters = [inspect.Parameter("self", kind)]
+    parameters += [inspect.Parameter(each.c_name, kind) for each in data]
+    keyword_only = inspect.Parameter.KEYWORD_ONLY
+    parameters += [inspect.Parameter(each.c_name, keyword_only, default=None) for each in states]
+    forward.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    forward.__doc__ = LibraryModule.forward.__doc__
+    return type("LibraryModule", (LibraryModule,), {"forward": forward})
 
 
 def _from_bytes(source: bytes) -> LibraryModule:

@@ -50,10 +50,14 @@ class LibraryOperator:
         self.close = weakref.finalize(self, registration._destroy)
         registration.define(self.name + schema_of(library.inputs, library.outputs))
 
+        # What torch keeps of an operator that has ended must not keep its library.
+        loaded = weakref.ref(library)
+
         def run(*tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-            return _single(library.run(tensors))
+            return _single(_alive(loaded).run(tensors))
 
         def shapes(*tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+            library = _alive(loaded)
             count = library.check(tensors)
             return _single([
                 torch.empty(library.batched(each, count), dtype=each.dtype, device="cpu")
@@ -95,6 +99,12 @@ def schema_of(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> st
 
 def _identifier(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) or name in ("self", "out", "Tensor") else name
+
+
+def _alive(loaded: weakref.ref[LoadedLibrary]) -> LoadedLibrary:
+    library = loaded()
+    assert library is not None  # its operator is there as long as it
+    return library
 
 
 def _single(outputs: list[torch.Tensor]) -> torch.Tensor | tuple[torch.Tensor, ...]:
