@@ -27,6 +27,9 @@ CHANGES = frozenset(
 IMPORTERS = frozenset({"import_module", "__import__", "find_spec", "resolve_name"})
 """Functions that import a module by its name."""
 
+THEIRS = frozenset({"torch"})
+"""Packages of others that have the name of one of ours: a string that is one of them is theirs."""
+
 
 @dataclass
 class _Module:
@@ -141,6 +144,8 @@ def _by_name(module: _Module, modules: Mapping[str, _Module]) -> Iterator[str]:
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inside:
             text = node.value.partition(":")[0].rstrip(".")
+            if text in THEIRS:
+                continue
             starts = ("", f"{top}.", f"{module.package}." if text[:1] != "." else module.package)
             yield from (start + text for start in starts if start + text in modules.keys() - {top})
 

@@ -24,7 +24,8 @@ FOLDERS = {
 ORDER = tuple(
     "errors version imports tvm_api tir sim templates text files floats operators "
     "patterns machine registration frontend quantized partition lower program memory codegen "
-    "library devices choosing pipeline backend testing tools moved umakit backends cli".split()
+    "library devices torch choosing pipeline backend testing tools moved umakit backends "
+    "cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what
 users see of all of them."""

@@ -5,6 +5,7 @@ PyTorch's own results."""
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -171,7 +172,9 @@ def test_names_that_python_or_torch_take_become_arguments() -> None:
     from umakit.torch.loaded import TensorSpec
 
     specs = [TensorSpec(n, n, (1,), torch.float32, 1, False, 0) for n in ("self", "from", "x")]
-    assert schema_of(specs, specs[:2]) == "(Tensor self_, Tensor from_, Tensor x) -> (Tensor, Tensor)"
+    assert (
+        schema_of(specs, specs[:2]) == "(Tensor self_, Tensor from_, Tensor x) -> (Tensor, Tensor)"
+    )
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -211,3 +214,22 @@ def test_umakit_does_not_import_torch() -> None:
     hidden = "import sys; sys.modules['torch'] = None; import umakit.torch"
     ended = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
     assert "umakit.torch needs PyTorch, which is not installed" in ended.stderr
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+
+@pytest.mark.page
+def test_programs_of_the_page_print_what_it_shows(tmp_path: Path) -> None:
+    """All of them in one process, as a reader who types along runs them."""
+    backends = [umakit.find_backend("vanilla_accelerator")]
+    umakit.compile_model(EXAMPLES / "digits.onnx", backends, tmp_path / "digits_library")
+    page = (Path(__file__).parents[1] / "docs/pytorch.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
+    program = "\n".join(text for language, text in blocks if language == "python")
+    shown = "".join(text for language, text in blocks if language == "text")
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    printed = re.sub(r"digits_[0-9a-f]{12}", "digits_FINGERPRINT", ended.stdout)
+    assert printed == shown

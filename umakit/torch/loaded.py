@@ -129,7 +129,9 @@ class LoadedLibrary:
         self._function = getattr(self._binary, run_unpacked_symbol(self.description))
         self._function.restype = ctypes.c_int32
         self._pools = self.description["memory"]["pools"]
-        self._weights = self._open_weights(library) if self.description["weights"] == "blob" else None
+        self._weights = (
+            self._open_weights(library) if self.description["weights"] == "blob" else None
+        )
         self._accelerators = sorted({each["name"] for each in self.description["backends"]})
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -148,7 +150,9 @@ class LoadedLibrary:
             DeviceError: the run failed; carries the driver's status.
         """
         count = self.check(tensors)
-        outputs = [torch.empty(self.batched(each, count), dtype=each.dtype) for each in self.outputs]
+        outputs = [
+            torch.empty(self.batched(each, count), dtype=each.dtype) for each in self.outputs
+        ]
         pools = [_aligned_bytes(p["used_bytes"], p["alignment_bytes"]) for p in self._pools]
         with self._exclusive():
             for index in range(count):

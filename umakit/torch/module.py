@@ -16,7 +16,7 @@ from umakit.torch.loaded import TensorSpec
 from umakit.torch.operator import LibraryOperator, operator_of
 
 
-class LibraryModule(torch.nn.Module):
+class LibraryModule(torch.nn.Module):  # type: ignore[misc]
     """A module that runs an exported library on this machine, its accelerators simulated.
 
     `torch.save` writes the library's sources with it, `torch.load` compiles them again. The
