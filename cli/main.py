@@ -51,19 +51,29 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"umakit {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
+@app.callback(invoke_without_command=True)
 def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            help="With --version: also those of Python, packages, compilers and emulators, for "
+            "reports of bugs.",
+        ),
     ] = False,
 ) -> None:
     """From an accelerator to a C library that runs real networks on it."""
+    if version:
+        print(f"umakit {__version__}")
+        if verbose:
+            from umakit.tools.versions import versions
+
+            for name, found in list(versions().items())[1:]:
+                print(f"{name}  {found}")
+        raise typer.Exit
+    if verbose:
+        raise typer.BadParameter("has no effect without --version", param_hint="--verbose")
 
 
 app.command(help=new_command.HELP, epilog=new_command.EPILOG)(new_command.new)

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +218,17 @@ def test_the_example_in_the_help_is_a_valid_command(
 
 def test_the_version_is_printed(uma: Uma) -> None:
     assert uma("--version") == (0, f"umakit {__version__}\n", "")
+
+
+def test_a_report_of_a_bug_has_all_versions(uma: Uma) -> None:
+    code, text, _ = uma("--version", "--verbose")
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines())
+    assert code == 0 and lines["umakit"] == __version__
+    assert lines["python"].endswith(platform.python_version())
+    for package in ("apache-tvm", "numpy", "onnxruntime"):
+        assert lines[package] == version(package)
+    assert any("gcc" in name or name.endswith("cc") for name in lines)
+    assert uma("--verbose")[0] == 2
 
 
 WITHOUT_TVM = [

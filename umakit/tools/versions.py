@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of all that takes part in a compile and a run, for reports of bugs."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, distribution, version
+
+from packaging.requirements import Requirement
+
+from umakit.devices import DEVICES, HOST
+from umakit.devices.versions import processor_name, version_line
+from umakit.errors import UmakitError
+from umakit.machine.cpu import NATIVE, find_cpu
+from umakit.version import __version__
+
+PACKAGE = "umakit"
+
+OPTIONAL = (
+    "torch",
+    "torchao",
+    "tflite",
+    "onnxruntime",
+    "tflite-micro",
+    "ai-edge-litert",
+    "distributed",
+)
+"""Packages that umakit uses where they are installed."""
+
+
+def versions() -> dict[str, str]:
+    """Return versions by name: umakit, Python, this machine, packages and programs.
+
+    A program is started once for its version; no package is imported. What is not installed is
+    left out.
+    """
+    found = {
+        PACKAGE: __version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": platform.platform(),
+        "processor": f"{processor_name()} (--cpu native: {find_cpu(NATIVE).name})",
+    }
+    return found | dict(_packages()) | dict(_programs())
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    """Yield the installed packages that umakit needs or may use."""
+    try:
+        needed = distribution(PACKAGE).requires or []
+    except PackageNotFoundError:
+        needed = []
+    names = [each.name for each in map(Requirement, needed) if each.marker is None]
+    for name in [*names, *OPTIONAL]:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def _programs() -> Iterator[tuple[str, str]]:
+    """Yield the compilers and emulators of devices that are installed."""
+    try:
+        compiler = HOST.compiler()[0]
+        yield compiler, version_line(compiler)
+    except UmakitError:
+        pass
+    names = [name for device in DEVICES for name in (device.command, *device.emulator[:1])]
+    for name in dict.fromkeys([*names, "clang", "cmake", "verilator"]):
+        if name and shutil.which(name):
+            yield name, version_line(name)
