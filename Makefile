@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
+.PHONY: help demo dist test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo "make install    umakit in $(VENV), editable"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
+	@echo "make dist       sdist, wheel and bill of materials of a release, in dist"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
 
@@ -123,6 +124,23 @@ soak-rtl: install-test
 soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
 	  $(PYTEST) -m "hypothesis or soak"
+
+# --- release ------------------------------------------------------------------------------------
+
+# The wheel is built from the sdist; its bytes depend on the commit alone. The bill of materials
+# (CycloneDX) has what the wheel installs, with the versions of the lock.
+DIST := dist
+
+dist: $(VENV)/python
+	$(PIP) build cyclonedx-bom twine
+	rm -rf $(DIST) build/sbom
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir $(DIST) .
+	$(BIN)/python -m twine check --strict $(DIST)/*
+	$(BIN)/python -m venv build/sbom
+	build/sbom/bin/python -m pip install -qq --no-compile --constraint $(LOCK) $(DIST)/*.whl
+	$(BIN)/python -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible \
+	  --output-file $(DIST)/umakit.cdx.json build/sbom/bin/python
+	@ls -l $(DIST)
 
 lint: install-test
 	$(BIN)/ruff check .
