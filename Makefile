@@ -127,14 +127,17 @@ soak-tests: install-test
 
 # --- release ------------------------------------------------------------------------------------
 
-# The wheel is built from the sdist; its bytes depend on the commit alone. The bill of materials
+# The wheel is built from the sdist of what is committed; its bytes depend on the commit alone, on
+# no file mode or time of a checkout. The bill of materials
 # (CycloneDX) has what the wheel installs, with the versions of the lock.
 DIST := dist
 
 dist: $(VENV)/python
 	$(PIP) build cyclonedx-bom twine
-	rm -rf $(DIST) build/sbom
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --outdir $(DIST) .
+	rm -rf $(DIST) build/sbom build/release && mkdir -p build/release
+	umask 022 && git -c tar.umask=0022 archive HEAD | tar -x -p -C build/release
+	umask 022 && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) \
+	  $(BIN)/python -m build --outdir $(DIST) build/release > build/release/log
 	$(BIN)/python -m twine check --strict $(DIST)/*
 	$(BIN)/python -m venv build/sbom
 	build/sbom/bin/python -m pip install -qq --no-compile --constraint $(LOCK) $(DIST)/*.whl
