@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make bench-cmsis`: quantization as TensorFlow Lite describes it, and missing libraries."""
+"""`make bench-cmsis`: quantization as TensorFlow Lite describes it, and the library."""
 
 from __future__ import annotations
 
@@ -51,14 +51,22 @@ def test_outputs_that_differ_are_counted(bench: Any) -> None:
     assert bench.differences(left, np.array([[127, 126, 0]], np.int8)) == "2 of 3, by up to 255"
 
 
-def test_a_missing_library_is_said(
-    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("CMSIS_NN", raising=False)
-    with pytest.raises(SystemExit, match=r"\$CMSIS_NN names no folder with Include/arm_nnfunc"):
-        bench.main()
+def test_a_missing_checkout_is_said(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (None, str(ROOT)):
+        monkeypatch.delenv("CMSIS_NN", raising=False)
+        if place:
+            monkeypatch.setenv("CMSIS_NN", place)
+        with pytest.raises(SystemExit, match=r"\$CMSIS_NN names no checkout of CMSIS-NN"):
+            bench.main()
+
+
+def test_a_checkout_is_compiled_for_a_cpu(bench: Any, tmp_path: Path) -> None:
+    """Its integer functions alone: others need headers of the compiler's."""
+    folder = tmp_path / "Source" / "Functions"
+    folder.mkdir(parents=True)
     (tmp_path / "Include").mkdir()
-    (tmp_path / "Include" / "arm_nnfunctions.h").touch()
-    monkeypatch.setenv("CMSIS_NN", str(tmp_path))
-    with pytest.raises(SystemExit, match=r"\$CMSIS_NN has no cortex-m4/libcmsis-nn.a"):
-        bench.main()
+    (tmp_path / "Include" / "own.h").write_text("int arm_own(void);\n")
+    (folder / "arm_own_s8.c").write_text('#include "own.h"\nint arm_own(void) { return 1; }\n')
+    (folder / "arm_own_f32.c").write_text("float32_t unknown;\n")
+    library = bench.built_library(tmp_path, "cortex-m4", tmp_path / "built")
+    assert b"arm_own_s8.o" in library.read_bytes()
