@@ -71,26 +71,42 @@ def session_of(model: Path, exact: bool) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(str(model), options, providers=providers)
 
 
-def call_of(model: Path, cpu: str, folder: Path, flags: list[str], values: Any) -> rounds.Call:
-    """A function that runs a network that is exported for a CPU."""
+def call_of(
+    model: Path, cpu: str, folder: Path, flags: list[str], values: Any, is_prepared: bool
+) -> rounds.Call:
+    """A function that runs a network that is exported for a CPU.
+
+    Args:
+        model: the network.
+        cpu: the CPU.
+        folder: where it is exported and built.
+        flags: of the compiler.
+        values: the input.
+        is_prepared: whether calls do no more than run the network in memory that is there already,
+            as those of LiteRT; else they make their outputs, as those of ONNX Runtime.
+    """
     options = umakit.ExportOptions(cpu=cpu)
     made = umakit.compile_model(model, [], folder / "library", name="net", options=options)
     output = load_metadata(made.path)["umakit"]["outputs"][0]
-    run = tools.runner(tools.generated_of(made), folder, flags, output["dtype"])
-    size = math.prod(output["shape"])
+    size, generated = math.prod(output["shape"]), tools.generated_of(made)
+    if is_prepared:
+        call = tools.prepared(generated, folder, flags, values, size, output["dtype"])
+        return lambda: call().reshape(output["shape"])
+    run = tools.runner(generated, folder, flags, output["dtype"])
     return lambda: run(values, size).reshape(output["shape"])
 
 
-def calls_of(model: Path, cpu: Cpu, folder: Path, values: Any) -> dict[str, rounds.Call]:
-    """The network for this machine's CPU, and for any."""
+def calls_of(
+    model: Path, cpu: Cpu, folder: Path, values: Any, is_prepared: bool = False
+) -> dict[str, rounds.Call]:
+    """The network for this machine's CPU, and for any; arguments as for `call_of`."""
     for name in ("native", "generic"):
         (folder / name).mkdir(parents=True)
+    native, generic = ["-O3", *cpu.flags], float32.GENERIC_FLAGS
     return {
-        "native": call_of(model, cpu.name, folder / "native", ["-O3", *cpu.flags], values),
-        "generic": call_of(
-            model, "generic", folder / "generic", float32.GENERIC_FLAGS, values
-        ),
-    }  # fmt: skip
+        "native": call_of(model, cpu.name, folder / "native", native, values, is_prepared),
+        "generic": call_of(model, "generic", folder / "generic", generic, values, is_prepared),
+    }
 
 
 def compared(outputs: Any, wanted: Any) -> str:
@@ -129,7 +145,7 @@ def bench_tflite(name: str, model: Path, cpu: Cpu, folder: Path) -> Row:
     described = umakit.compile_model(model, [], folder / name / "described").metadata
     shape = described["umakit"]["inputs"][0]["shape"]
     values = np.random.default_rng(7).integers(-128, 128, shape).astype("int8")
-    calls = calls_of(model, cpu, folder / name, values)
+    calls = calls_of(model, cpu, folder / name, values, is_prepared=True)
     oracle = quantized.micro_call(file, values)
     outputs = compared(calls["native"](), oracle())
     calls["litert"] = quantized.litert_call(file, values)
