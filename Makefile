@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo dist test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
+.PHONY: help demo dist site test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
@@ -37,6 +37,7 @@ help:
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
 	@echo "make dist       sdist, wheel and bill of materials of a release, in dist"
+	@echo "make site       README, docs, examples and the help of all commands as a site, in build/site/html"
 	@echo "make backends   write the reference backends again from the templates"
 	@echo "make clean      remove $(VENV) and build folders"
 
@@ -65,7 +66,7 @@ $(VENV)/installed-test: $(VENV)/installed
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install -qq '.[test]'
+	build/lock/bin/python -m pip install -qq '.[test]' furo myst-parser sphinx
 	(sed -n '/^#/p' $(LOCK); build/lock/bin/python -m pip freeze --exclude umakit) > build/lock/versions
 	mv build/lock/versions $(LOCK)
 
@@ -124,6 +125,16 @@ soak-rtl: install-test
 soak-tests: install-test
 	UMAKIT_EXAMPLES=$(SOAK_EXAMPLES) UMAKIT_INFERENCES=$(SOAK_INFERENCES) \
 	  $(PYTEST) -m "hypothesis or soak"
+
+# --- site ---------------------------------------------------------------------------------------
+
+# Links that lead nowhere are errors. The site loads nothing from elsewhere; its search works in
+# files that a browser opens from a disk.
+site: $(VENV)/installed
+	$(PIP) furo myst-parser sphinx
+	$(BIN)/python site/stage.py build/site
+	$(BIN)/python -m sphinx -b html -q -W --keep-going build/site/docs build/site/html
+	@echo "wrote build/site/html/index.html"
 
 # --- release ------------------------------------------------------------------------------------
 

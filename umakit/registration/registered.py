@@ -25,13 +25,13 @@ call to print."""
 class PassPhase(Enum):
     """The phase in which a registered pass runs.
 
-    Relax passes:
-        PRE_PARTITIONING: on the network, before patterns are matched.
-        POST_PARTITIONING_0: after it, accelerator functions are in place.
-        POST_PARTITIONING_1: after accelerator regions are dissolved into calls of composite
-            functions.
+    Those of TIR are for passes on the accelerator's prim funcs alone.
 
-    TIR passes, on the accelerator's prim funcs only:
+    Attributes:
+        PRE_PARTITIONING: of Relax, on the network, before patterns are matched.
+        POST_PARTITIONING_0: of Relax, after it: accelerator functions are in place.
+        POST_PARTITIONING_1: of Relax, after accelerator regions are dissolved into calls of
+            composite functions.
         TIR_PHASE_0: loops and blocks as the operator strategy wrote them.
         TIR_PHASE_1: after buffers are flattened.
         TIR_PHASE_2: after loop transformations (vectorize, unroll).
