@@ -33,7 +33,7 @@ from umakit.errors import ModelError
 from umakit.frontend import import_model
 from umakit.operators.numeric.fixed_point import fixed_point
 from umakit.operators.numeric.float32 import round_to_float32
-from umakit.pipeline import compile_model
+from umakit.pipeline import ExportOptions, compile_model
 
 
 def test_sums_that_are_variables_have_no_index(tmp_path: Path) -> None:
@@ -51,6 +51,21 @@ def test_sums_that_are_variables_have_no_index(tmp_path: Path) -> None:
     source = str(host / "src/tvmgen_net.c")
     done = subprocess.run([*command, source], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_macs_of_transposed_convolutions_do_not_depend_on_the_layout(
+    layout: str, tmp_path: Path
+) -> None:
+    """Each of 5 x 4 elements of 3 channels is spread over 2 channels of 3 x 2 elements."""
+    graph = Qdq("int8", 1)
+    weights, _ = graph.weights((3, 2, 3, 2), "int8", per_channel=False)
+    x = graph.input((1, 3, 5, 4), 0.1, 0)
+    y = graph.node("ConvTranspose", x, weights, kernel_shape=[3, 2], strides=[2, 1])
+    onnx.save(graph.model(graph.quantize(y, 0.2, 0)), str(tmp_path / "net.onnx"))
+    options = ExportOptions(cpu="x86-64-v3" if layout == "NHWC" else "generic")
+    library = compile_model(tmp_path / "net.onnx", [], tmp_path / "library", options=options)
+    assert library.report.total_macs == 5 * 4 * 3 * 2 * 3 * 2
 
 
 # --- the arithmetic -----------------------------------------------------------------------------

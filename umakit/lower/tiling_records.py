@@ -45,7 +45,7 @@ VERSION = 1
 Cycles = Annotated[int, Field(gt=0)]
 """A positive number of cycles; unknown cycles are None."""
 
-TUNE = "`uma tune MODEL --backend BACKEND --records FILE` writes one, with --cpu CPU for a CPU"
+TUNE = "`uma tune MODEL --records FILE` writes one, with --backend BACKEND, or with --cpu CPU"
 
 
 @with_config(ConfigDict(extra="forbid"))

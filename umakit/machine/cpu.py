@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from umakit.errors import InputError
 from umakit.machine.config_faults import described_fault
 from umakit.machine.cpu_costs import CpuCosts
+from umakit.text.spelling import closest_or_all
 
 FOLDER = Path(__file__).with_name("cpus")
 
@@ -175,7 +176,7 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
     if own is None and text not in cpu_names():
         raise InputError(
             f"there is no CPU {text!r}",
-            fix=f"choose {', '.join((*cpu_names(), NATIVE))}, or name a TOML file",
+            fix=f"{closest_or_all(text, (*cpu_names(), NATIVE), 'CPUs')}, or name a TOML file",
         )
     return _read(own or FOLDER / f"{text}.toml", text)
 
@@ -206,6 +207,8 @@ def _read(path: Path, text: str) -> Cpu:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         said = str(first["msg"]).removeprefix("Value error, ")
+        if first["type"].endswith("_type"):
+            said += f", not {first['input']!r}"
         what, where, fix = described_fault(path, f"{place}: {said}" if place else said, Cpu)
         raise InputError(what, where=where, fix=fix) from None
     except _NoBase as error:

@@ -209,7 +209,10 @@ class _Axis:
 
 def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
     weights, data = (tvm_api.static_shape(argument) for argument in call.args[1::-1])
-    return math.prod(data) * math.prod(weights[:3]) if weights and data else 0
+    if not weights or not data:
+        return 0
+    channels = data[str(call.attrs["layout"]).index("C")]
+    return math.prod(data) // channels * math.prod(weights)
 
 
 # --- offered to backends -------------------------------------------------------------------------
