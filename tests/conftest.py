@@ -157,7 +157,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if os.environ.get("UMAKIT_CI"):
         programs = ["gcc", "clang", "chromium", "verilator"]
         for device in DEVICES:
-            programs += [device.command, device.size, *device.emulator[:1]]
+            programs += [device.command, device.size, *device.run[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]
         packages = ["torch", "torchao"]
         missing += [name for name in packages if importlib.util.find_spec(name) is None]

@@ -69,7 +69,7 @@ def is_possible(command: str) -> bool:
     if match is None:
         return True
     device = find_device(match[1])
-    return all(shutil.which(name) for name in (device.command, *device.emulator[:1]))
+    return all(shutil.which(name) for name in (device.command, *device.run[:1]))
 
 
 def check_commands(

@@ -183,7 +183,7 @@ def test_mistakes_in_descriptions_are_said(text: str, said: str, tmp_path: Path)
 @pytest.mark.parametrize("cpu", WITH_COSTS)
 def test_descriptions_predict_what_emulators_count(cpu: str, tmp_path: Path) -> None:
     device = "qemu-riscv32" if cpu == "rv32imac" else f"qemu-{cpu}"
-    programs = [find_device(device).command, find_device(device).emulator[0]]
+    programs = [find_device(device).command, find_device(device).run[0]]
     if not all(map(shutil.which, programs)):
         pytest.skip(f"{device} is not installed")  # on CI `conftest.py` sees to it that it is
     model = trained_model("ad01_int8.tflite")

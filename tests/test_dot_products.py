@@ -152,7 +152,7 @@ def test_avx2(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
     """On this machine if it has AVX2, else emulated: without AddressSanitizer."""
     form, device = FORMS["avx2"], HOST
     if find_cpu("x86-64-v3").missing_here():
-        device = replace(HOST, emulator=(need("qemu-x86_64"), "-cpu", "max"))
+        device = replace(HOST, run=(need("qemu-x86_64"), "-cpu", "max", "{program}", "{arguments}"))
         flags = tuple(flag for flag in flags if "sanitize" not in flag)
         if platform.machine() != "x86_64":
             pytest.skip("the compiler is for another architecture")
@@ -163,9 +163,10 @@ def test_avx2(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
 def on(device: str, name: str, folder: Path, *flags: str, emulator: Sequence[str] = ()) -> None:
     """Compare the functions of a form on an emulated device."""
     found = find_device(device)
-    found = replace(found, emulator=tuple(emulator) or found.emulator)
+    if emulator:
+        found = replace(found, run=(*emulator, "{program}", "{arguments}"))
     compiler = [need(found.command), *found.architecture]
-    need(found.emulator[0])
+    need(found.run[0])
     assert_right(FORMS[name], run(FORMS[name], compiler, flags, folder, found))
 
 

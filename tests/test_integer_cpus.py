@@ -104,7 +104,7 @@ def device_of(cpu: str) -> tuple[Device, tuple[str, ...], tuple[str, ...]]:
     device, described = find_device(DEVICES[cpu]), find_cpu(cpu)
     if not device.is_host:
         need(device.command)
-        need(device.emulator[0])
+        need(device.run[0])
         return device, ("-std=c99", "-O1"), described.flags
     if not described.missing_here():
         return device, SANITIZED, described.flags

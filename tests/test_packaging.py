@@ -102,7 +102,7 @@ SHIPPED = {
     "the command line": (("cli",), r"\.py$", "umakit/"),
     "programs of libraries": (("umakit/library/runtime",), r"\.[ch]$", ""),
     "licence of libraries": (("umakit/library",), r"^LICENSE$", ""),
-    "support of devices": (("umakit/devices",), r"\.(c|h|S|ld|cmake)$", ""),
+    "support of devices": (("umakit/devices",), r"\.(c|h|S|ld|cmake|toml)$", ""),
     "the library": (("umakit",), r"\.py$|^py\.typed$", ""),
 }
 

@@ -115,7 +115,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", ["host", "qemu-cortex-m3", "qemu-riscv32"])
 def test_the_device_is_that_of_accel_toml(name: str, library: Path) -> None:
     device = find_device(name)
-    if device.emulator and not (shutil.which(device.emulator[0]) and shutil.which(device.command)):
+    if device.run and not (shutil.which(device.run[0]) and shutil.which(device.command)):
         pytest.skip(f"{name} is not installed")
     data = np.random.default_rng(0).normal(size=(2, 1, 3, 6, 5)).astype(np.float32)
     result = run_library(library, {"x": data}, device=name).outputs

@@ -21,6 +21,7 @@ from umakit.devices.device import SUPPORT
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.missing_headers import mend_of_missing_header
 from umakit.devices.objects import modified, with_shared_objects
+from umakit.devices.own_files import digest_of
 from umakit.devices.refused_sources import refusal_of_team
 from umakit.devices.simulators import (
     WATCHDOG,
@@ -391,7 +392,8 @@ def _build_folder(library: Path, device: Device) -> Path:
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:
     cxx = os.environ.get("CXX", "")
-    digest = hashlib.sha256(repr([device.compiler(), cxx, FLAGS, flags]).encode())
+    own = [] if device.own_file is None else [digest_of(device)]
+    digest = hashlib.sha256(repr([device.compiler(), cxx, FLAGS, flags, *own]).encode())
     folders: list[tuple[Path, tuple[str, ...]]] = [
         (library, ("codegen/host/**/*.[ch]*", "codegen/host/lib/**/*.*", "runtime/*.[ch]"))
     ]

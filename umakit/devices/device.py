@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.devices.announcements import announce
+from umakit.devices.placeholders import filled
 from umakit.errors import BuildError, MissingProgramError
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
@@ -17,7 +20,16 @@ SUPPORT = Path(__file__).parent / "support"
 
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
-BARE_METAL_PLATFORM = ("platform_semihosting.c", "semihosting.c")
+FILES, SEMIHOSTING = "files", "semihosting"
+"""How inputs, outputs and the report of a program pass: it opens files itself, or a debugger or an
+emulator does so for it."""
+
+PLATFORMS = {SEMIHOSTING: ("platform_semihosting.c", "semihosting.c")}
+"""Files in `SUPPORT` with the platform of devices without an operating system."""
+
+DEFAULT_TIMEOUT = 600.0
+"""Time limit in seconds of emulated programs, and on the host of each inference with an
+accelerator, whose driver may wait for ever; other programs of the host have none by default."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +43,23 @@ class Device:
         architecture: compiler flags for the processor, needed in every call.
         size: the program that prints section sizes, such as binutils' `size`.
         packages: Debian packages of the compiler, its C library and the emulator.
-        emulator: command that runs a program; empty if programs run natively.
+        load: words of the command that is run before `run`; empty for none.
+        run: words of the command that runs a program, with placeholders; empty if programs run
+            natively.
         linking: flags for linking a program.
-        start_up: stem of the start-up files in `SUPPORT`; empty if the device has an operating
-            system.
-        linker_script: stem of the linker script in `SUPPORT`; empty for that of the start-up files.
-        replaced: files in `SUPPORT` with functions of `math.h` that replace those of the device's
-            C library, which differ from the host's by more than 2 ULP.
+        output: `FILES`, or `SEMIHOSTING` if the device has no operating system.
+        sources: C and assembly files of every program, such as start-up code.
+        linker_script: the linker script; None for that of the compiler.
+        replaced: C files with functions of `math.h` that replace those of the device's C library,
+            which differ from the host's by more than 2 ULP.
         has_time: whether measured times are meaningful, which they are not under emulation.
         counts_instructions: whether the instructions of a run are counted.
+        timeout_seconds: time limit of a run for which the user chooses none; without `run` there is
+            none.
         runs_rtl: whether designs of `[rtl]` answer in place of simulators.
         processors: architectures of the CPUs of `umakit.machine.cpu` that it runs code for.
         features: what its processor has of the features that these CPUs may need; None for all.
+        own_file: the TOML file of a user that describes it; None for a device of umakit.
     """
 
     name: str
@@ -51,16 +68,20 @@ class Device:
     architecture: tuple[str, ...] = ()
     size: str = "size"
     packages: tuple[str, ...] = ()
-    emulator: tuple[str, ...] = ()
+    load: tuple[str, ...] = ()
+    run: tuple[str, ...] = ()
     linking: tuple[str, ...] = ()
-    start_up: str = ""
-    linker_script: str = ""
-    replaced: tuple[str, ...] = ()
+    output: str = FILES
+    sources: tuple[Path, ...] = ()
+    linker_script: Path | None = None
+    replaced: tuple[Path, ...] = ()
     has_time: bool = False
     counts_instructions: bool = False
+    timeout_seconds: float = DEFAULT_TIMEOUT
     runs_rtl: bool = False
     processors: tuple[str, ...] = ()
     features: tuple[str, ...] | None = None
+    own_file: Path | None = None
 
     @property
     def is_host(self) -> bool:
@@ -70,12 +91,14 @@ class Device:
     @property
     def is_bare_metal(self) -> bool:
         """Whether the device has no operating system."""
-        return bool(self.start_up)
+        return self.output != FILES
 
     @property
     def toolchain_file(self) -> Path | None:
-        """The CMake toolchain file of the device; None for the host."""
-        return TOOLCHAINS / f"toolchain-{self.name}.cmake" if self.command else None
+        """The CMake toolchain file of the device; None for the host and devices of users."""
+        if self.is_host or self.own_file is not None:
+            return None
+        return TOOLCHAINS / f"toolchain-{self.name}.cmake"
 
     def compiler(self) -> list[str]:
         """The C compiler and its flags for the processor.
@@ -87,6 +110,8 @@ class Device:
         if not self.command:
             return host_compiler()
         self._require(self.command)
+        if self.own_file is not None:
+            announce(f"compiles with: {shlex.join([self.command, *self.architecture])}")
         return [self.command, *self.architecture]
 
     def cxx_compiler(self, what: str) -> list[str]:
@@ -108,55 +133,85 @@ class Device:
         command = f"{self.command.removesuffix('gcc')}g++"
         if shutil.which(command) is None:
             package = next((f"g++{name[3:]}" for name in self.packages if name[:4] == "gcc-"), "")
+            mend = f"on Debian: apt-get install {package}, or " if package else ""
             raise MissingProgramError(
                 f"{what} is in C++, and {command} for {self.name} is not installed",
-                fix=f"on Debian: apt-get install {package}, or run it on the host",
+                fix=f"{mend}run it on the host",
             )
         return [command, *self.architecture]
 
     def check_emulator(self) -> None:
-        """Check that the emulator is installed.
+        """Check that the programs that load and run programs are installed.
 
         Raises:
-            MissingProgramError: the emulator is not installed.
+            MissingProgramError: one is not installed.
         """
-        if self.emulator:
-            self._require(self.emulator[0])
+        for command in (self.load, self.run):
+            if command:
+                self._require(command[0])
 
     def platform_sources(self, runtime: Path) -> list[Path]:
         """Return the platform's C files to link with `main.c` of a library's folder `runtime`."""
-        replaced = [SUPPORT / name for name in self.replaced]
         if not self.is_bare_metal:
-            return [runtime / HOSTED_PLATFORM, *replaced]
-        start_up = (f"{self.start_up}.S", f"{self.start_up}.c")
-        return [*(SUPPORT / name for name in (*start_up, *BARE_METAL_PLATFORM)), *replaced]
+            return [runtime / HOSTED_PLATFORM, *self.sources, *self.replaced]
+        platform = (SUPPORT / name for name in PLATFORMS[self.output])
+        return [*self.sources, *platform, *self.replaced]
 
     def program_flags(self) -> list[str]:
         """Return the flags of a whole program in addition to those of `compiler`."""
-        if not self.is_bare_metal:
-            return [f"-I{RUNTIME}", *self.linking]
-        # Unreferenced functions are omitted: memory is small.
-        sections = ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
-        script = SUPPORT / f"{self.linker_script or self.start_up}.ld"
-        placed = ["-nostartfiles", f"-L{SUPPORT}", "-T", str(script)]  # scripts include others
-        return [f"-I{RUNTIME}", *sections, *placed, *self.linking]
+        placed: list[str] = []
+        if self.is_bare_metal:
+            # Unreferenced functions are omitted: memory is small.
+            placed += ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+            placed.append("-nostartfiles")
+        if self.linker_script is not None:
+            folders = dict.fromkeys([self.linker_script.parent, SUPPORT])  # scripts include others
+            placed += [*(f"-L{each}" for each in folders), "-T", str(self.linker_script)]
+        return [f"-I{RUNTIME}", *placed, *self.linking]
 
-    def run_command(self, program: Path, arguments: Sequence[str]) -> list[str]:
+    def run_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
         """Return the command that runs a program; file names are relative to the working directory.
 
         Args:
             program: a program that was built for this device.
             arguments: arguments of `main`; without spaces on bare-metal devices.
+            folder: the working directory.
         """
-        if not self.is_bare_metal:
-            return [*self.emulator, str(program), *arguments]
+        if not self.run:
+            return [str(program), *arguments]
+        return self._command(self.run, program, arguments, folder)
+
+    def load_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
+        """Return the command that runs before that of `run_command`; empty for none.
+
+        Args:
+            program, arguments, folder: as of `run_command`.
+        """
+        return self._command(self.load, program, arguments, folder)
+
+    def announce(self, command: Sequence[str]) -> None:
+        """Say a command of a user's file on standard error before it first runs."""
+        if self.own_file is not None:
+            announce(f"runs: {shlex.join(command)}")
+
+    def _command(
+        self, words: Sequence[str], program: Path, arguments: Sequence[str], folder: Path
+    ) -> list[str]:
         escaped = [word.replace(",", ",,") for word in ("main", *arguments)]
-        semihosting = ",".join(["enable=on", "target=native", *(f"arg={word}" for word in escaped)])
-        return [*self.emulator, "-semihosting-config", semihosting, "-kernel", str(program)]
+        values = {
+            "program": str(program),
+            "folder": str(folder),
+            "semihosting": ",".join(
+                ["enable=on", "target=native", *(f"arg={word}" for word in escaped)]
+            ),
+        }
+        return filled(words, values, arguments)
 
     def _require(self, program: str) -> None:
         if shutil.which(program) is None:
+            mend = f"on Debian: apt-get install {' '.join(self.packages)}"
+            if not self.packages:
+                mend = f"install it, or correct {self.own_file}"
             raise MissingProgramError(
-                f"the device {self.name} needs {program}, which is not installed",
-                fix=f"on Debian: apt-get install {' '.join(self.packages)}",
+                f"the device {self.name} needs {program}, which is not installed", fix=mend
             )

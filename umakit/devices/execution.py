@@ -12,12 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from umakit.devices.device import Device
+from umakit.devices.device import DEFAULT_TIMEOUT, Device
+from umakit.devices.processes import run_group
 from umakit.errors import AcceleratorConfigError, BuildError, DeviceError, UmakitError
-
-DEFAULT_TIMEOUT = 600.0
-"""Time limit in seconds of emulated programs, and on the host of each inference with an
-accelerator, whose driver may wait for ever; other programs of the host have none by default."""
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
@@ -82,8 +79,8 @@ def default_limit(device: Device, description: Mapping[str, Any], inferences: in
         description: section `umakit` of the library's `metadata.json`.
         inferences: number of inferences of the run.
     """
-    if device.emulator:
-        return DEFAULT_TIMEOUT
+    if device.run:
+        return device.timeout_seconds
     return DEFAULT_TIMEOUT * inferences if description["backends"] else None
 
 
@@ -104,7 +101,8 @@ def execute(
         program: path of the program.
         arguments: arguments of `main`; file names are relative to the folder.
         folder: working directory.
-        timeout: time limit in seconds; default: `DEFAULT_TIMEOUT` on emulators, none on the host.
+        timeout: time limit in seconds of the program, and of the command that loads it; default:
+            that of the device, none on the host.
         runs_designs: whether designs answer in it, which end the run themselves when the time is
             up, with a sentence on what the driver waits for.
         environment: further variables of the environment.
@@ -114,15 +112,18 @@ def execute(
 
     Raises:
         BuildError: there is no emulator, or it does not start.
-        TimeLimitError: the program did not end in time.
+        TimeLimitError: the program, or the command that loads it, did not end in time.
         UnansweredError: a function of a linked simulator did not return in time.
-        DeviceError: the program crashed.
+        DeviceError: the program crashed, or could not be loaded.
     """
     device.check_emulator()
-    if timeout is None and device.emulator:
-        timeout = DEFAULT_TIMEOUT
-    command = device.run_command(Path(os.path.realpath(program)), arguments)
+    if timeout is None and device.run:
+        timeout = device.timeout_seconds
+    place = Path(os.path.realpath(program))
     variables, limit = {**os.environ, **(environment or {})}, timeout
+    if device.own_file is not None:
+        return _execute_own(device, place, arguments, folder, variables, timeout)
+    command = device.run_command(place, arguments, folder)
     if runs_designs and timeout is not None:
         variables["UMAKIT_RTL_SECONDS"] = repr(timeout)
         limit = timeout + min(timeout, GRACE_SECONDS)
@@ -146,6 +147,42 @@ def execute(
         ) from None
     except OSError as error:
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+    _check_end(device, program, result)
+    return result
+
+
+def _execute_own(
+    device: Device,
+    program: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout: float | None,
+) -> subprocess.CompletedProcess[str]:
+    """Load and run a program on a device of a user; arguments and errors are those of `execute`."""
+
+    def run(command: Sequence[str], what: str) -> subprocess.CompletedProcess[str]:
+        device.announce(command)
+        try:
+            return run_group(command, folder, environment, timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeLimitError(
+                f"{what} did not end within {timeout:g} s", where=device.name, fix=LATE_HINT
+            ) from None
+        except OSError as error:
+            raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+
+    loading = device.load_command(program, arguments, folder)
+    if loading:
+        loaded = run(loading, f"{loading[0]}, which loads the program,")
+        if loaded.returncode != 0:
+            said = (loaded.stderr.strip() or loaded.stdout.strip()).rpartition("\n")[2]
+            raise DeviceError(
+                f"the program was not loaded: {loading[0]} ended with {loaded.returncode}"
+                + (f": {said}" if said else ""),
+                where=device.name,
+            )
+    result = run(device.run_command(program, arguments, folder), "the program")
     _check_end(device, program, result)
     return result
 
@@ -214,7 +251,7 @@ def _swap() -> int:
 
 
 def _check_end(device: Device, program: Path, result: subprocess.CompletedProcess[str]) -> None:
-    where = f"{device.name}: {program.name}" if device.emulator else program.name
+    where = f"{device.name}: {program.name}" if device.run else program.name
     if result.returncode < 0:
         number = -result.returncode
         first = (result.stderr.strip().splitlines() or [""])[0]

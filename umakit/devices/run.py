@@ -126,7 +126,7 @@ def run_library(
     repeat: int = 1,
     profile: bool = False,
     record_commands: bool | int = False,
-    device: str = HOST.name,
+    device: str | os.PathLike[str] | Device = HOST.name,
     timeout: float | None = None,
     rtl: Sequence[Design] = (),
     wave: WaveFile | None = None,
@@ -144,8 +144,9 @@ def run_library(
         record_commands: whether the times of the commands of each layer are recorded if its
             accelerator is simulated and reports them; needs `profile`. A number is the maximum for
             each layer, which else depends on the device.
-        device: name of the device in `umakit.devices.DEVICES`.
-        timeout: time limit in seconds; default: 600 under emulation, and on the
+        device: name of a device in `umakit.devices.DEVICES`, the path of the TOML file of
+            another one, or a device.
+        timeout: time limit in seconds; default: that of the device, 600 under emulation, and on the
             host 600 for each inference of a library with an accelerator.
         rtl: designs that answer in place of the simulators of their backends, on the host.
         wave: where the waveform of a design is written, also of a run that fails.
@@ -259,7 +260,7 @@ def _report(
     lines: Sequence[str],
     messages: str,
 ) -> dict[str, Any]:
-    where = f"{device.name}: {runner.name}" if device.emulator else runner.name
+    where = f"{device.name}: {runner.name}" if device.run else runner.name
     try:
         report: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, json.JSONDecodeError):

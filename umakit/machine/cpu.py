@@ -6,21 +6,18 @@ Each description is a TOML file, one of umakit's in `umakit/machine/cpus` or one
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
-import tomllib
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from umakit.errors import InputError
-from umakit.machine.config_faults import described_fault
 from umakit.machine.cpu_costs import CpuCosts
+from umakit.machine.described_files import read_described
 from umakit.text.spelling import closest_or_all
 
 FOLDER = Path(__file__).with_name("cpus")
@@ -195,47 +192,5 @@ def _native() -> Cpu:
 
 
 def _read(path: Path, text: str) -> Cpu:
-    try:
-        # As JSON, because strict validation takes no list, which TOML has, for a tuple.
-        return Cpu.model_validate_json(json.dumps(_described(path), default=str), strict=True)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", where=text) from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        what, where, fix = described_fault(path, f"is no TOML: {error}", Cpu)
-        raise InputError(what, where=where, fix=fix) from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        said = str(first["msg"]).removeprefix("Value error, ")
-        if first["type"].endswith("_type"):
-            said += f", not {first['input']!r}"
-        what, where, fix = described_fault(path, f"{place}: {said}" if place else said, Cpu)
-        raise InputError(what, where=where, fix=fix) from None
-    except _NoBase as error:
-        fix = f"choose {', '.join(cpu_names())}"
-        raise InputError(f"base: there is no CPU {error.args[0]!r}", where=text, fix=fix) from None
-
-
-class _NoBase(Exception):
-    """A description names another one that does not exist."""
-
-
-def _described(path: Path) -> dict[str, Any]:
-    """Return what a file describes, with what it does not say from the CPU that it names."""
-    own = tomllib.loads(path.read_text(encoding="utf-8"))
-    base = own.pop("base", None)
-    if base is None:
-        return own
-    if base not in cpu_names():
-        raise _NoBase(base)
-    return _merged(tomllib.loads((FOLDER / f"{base}.toml").read_text(encoding="utf-8")), own)
-
-
-def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two tables as one; of what both say, what the second one says."""
-    found = {**base, **own}
-    for name, value in own.items():
-        before = base.get(name)
-        if isinstance(value, dict) and isinstance(before, dict):
-            found[name] = _merged(before, value)
-    return found
+    bases = {name: FOLDER / f"{name}.toml" for name in cpu_names()}
+    return read_described(path, Cpu, bases, "CPU", shown=text)

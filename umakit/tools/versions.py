@@ -66,7 +66,7 @@ def _programs() -> Iterator[tuple[str, str]]:
         yield compiler, version_line(compiler)
     except UmakitError:
         pass
-    names = [name for device in DEVICES for name in (device.command, *device.emulator[:1])]
+    names = [name for device in DEVICES for name in (device.command, *device.run[:1])]
     for name in dict.fromkeys([*names, "clang", "cmake", "verilator"]):
         if name and shutil.which(name):
             yield name, version_line(name)

@@ -83,12 +83,13 @@ class DeviceMeter:
     def __init__(self, device: Device) -> None:
         self._device = device
         compiler = version_line(device.compiler()[0])
-        emulator = version_line(device.emulator[0]) if device.emulator else ""
+        is_known = bool(device.run) and device.own_file is None  # a user's takes any arguments
+        emulator = version_line(device.run[0]) if is_known else ""
         self.origin = Origin("instructions", device.name, emulator, compiler)
 
     def open(self, library: Path, inputs: Arrays, folder: Path) -> _Counted:
         """Compile a library and run it on the device."""
-        result = run_library(library, inputs, profile=True, device=self._device.name)
+        result = run_library(library, inputs, profile=True, device=self._device)
         return _Counted(result.outputs, tuple(each.instructions or 0 for each in result.layers))
 
     def figures(self, subjects: Sequence[_Counted], rounds: int) -> npt.NDArray[np.float64]:

@@ -142,7 +142,7 @@ def device_check(device: Device) -> Check:
         message = f"a first program that {compiler[0]} compiled ends with {ended.returncode}"
         return failed(name, message, mend=_package_mend(device))
     text = f"{version_line(compiler[0])} compiles, links and runs a program"
-    return ok(name, text if device is HOST else f"{text} on {device.emulator[0]}")
+    return ok(name, text if device is HOST else f"{text} on {device.run[0]}")
 
 
 def cxx_check(device: Device, what: str) -> Check:
@@ -180,7 +180,7 @@ def other_device_checks(tell: Progress) -> Iterator[Check]:
         if device is HOST:
             continue
         tell(f"trying {device.name}")
-        missing = [p for p in (device.command, *device.emulator[:1]) if shutil.which(p) is None]
+        missing = [p for p in (device.command, *device.run[:1]) if shutil.which(p) is None]
         if missing:
             message = f"{' and '.join(missing)}: not installed, --device {device.name} needs it"
             yield doubtful(device.name, message, mend=_package_mend(device))

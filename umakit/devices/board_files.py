@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices as data: each is a TOML file, one of umakit's in `umakit/devices/boards` or a user's."""
+
+from __future__ import annotations
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from umakit.devices.device import DEFAULT_TIMEOUT, SEMIHOSTING, SUPPORT, Device
+from umakit.devices.placeholders import filled, placeholders_in
+from umakit.errors import InputError
+from umakit.machine.described_files import read_described
+from umakit.text.spelling import closest
+
+FOLDER = Path(__file__).with_name("boards")
+
+PLACES = ("support", "here")
+"""Placeholders of folders: umakit's files for boards, and the folder of the TOML file."""
+
+COMMAND_PLACES = (*PLACES, "program", "arguments", "semihosting", "folder")
+"""Placeholders of the commands `load` and `run`."""
+
+RESERVED = ("host", "rtl")
+
+Word = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$")]
+
+
+class Board(BaseModel):
+    """What a TOML file of a device consists of.
+
+    Attributes:
+        base: name of one of umakit's devices, which has what this file does not say.
+        name: name in messages and of the folder of programs; default: that of the file.
+        description: description in one line.
+        compiler: the C compiler.
+        flags: compiler flags for the processor, needed in every call.
+        size: the program that prints section sizes, such as binutils' `size`.
+        packages: Debian packages of the programs, for messages.
+        linking: flags for linking a program.
+        sources: C and assembly files of every program, such as start-up code.
+        linker_script: the linker script; needed without an operating system.
+        replaced: C files with functions of `math.h` in place of those of the C library.
+        load: command that is run before `run`, such as one that writes a flash memory.
+        run: command that runs a program and ends with it; empty if this machine runs programs.
+        output: how inputs, outputs and the report pass: `files` (the program opens files in the
+            working folder) or `semihosting` (a debugger or an emulator does so for it).
+        timeout_seconds: time limit of a run for which the user chooses none.
+        has_time: whether times that the program measures are meaningful.
+        counts_instructions: whether the program counts the instructions of a run.
+        processors: architectures of the CPUs (`uma compile --cpu`) that it runs code for.
+        features: what its processor has of the features that these CPUs may need; default: all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: str = ""
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)
+    description: str = Field(default="", max_length=200)
+    compiler: Word
+    flags: tuple[Word, ...] = ()
+    size: Word = "size"
+    packages: tuple[Word, ...] = ()
+    linking: tuple[Word, ...] = ()
+    sources: tuple[Word, ...] = ()
+    linker_script: str = Field(default="", max_length=4000)
+    replaced: tuple[Word, ...] = ()
+    load: tuple[Word, ...] = ()
+    run: tuple[Word, ...] = ()
+    output: Literal["files", "semihosting"] = "files"
+    timeout_seconds: float = Field(default=DEFAULT_TIMEOUT, gt=0, le=10_000_000)
+    has_time: bool = False
+    counts_instructions: bool = False
+    processors: tuple[Word, ...] = ()
+    features: tuple[Word, ...] | None = None
+
+    @field_validator(
+        "compiler", "flags", "size", "linking", "sources", "linker_script", "replaced", "load",
+        "run",
+    )  # fmt: skip
+    @classmethod
+    def _known_placeholders(
+        cls, value: str | tuple[str, ...], info: ValidationInfo
+    ) -> str | tuple[str, ...]:
+        known = COMMAND_PLACES if info.field_name in ("load", "run") else PLACES
+        for name in placeholders_in([value] if isinstance(value, str) else value):
+            if name not in known:
+                close = closest(name, known)
+                names = ", ".join(f"{{{each}}}" for each in known)
+                mend = f"write {{{close}}}" if close else f"there are {names}"
+                raise ValueError(f"there is no placeholder {{{name}}} here; {mend}")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Board:
+        if self.output == SEMIHOSTING and not self.linker_script:
+            raise ValueError('linker_script: is missing, which output = "semihosting" needs')
+        if self.load and not self.run:
+            raise ValueError("run: is missing, which load needs")
+        if self.output == SEMIHOSTING and not self.run:
+            raise ValueError('run: is missing, which output = "semihosting" needs')
+        used = placeholders_in([*self.load, *self.run])
+        if self.run and "program" not in used:
+            raise ValueError("run: neither run nor load has {program}")
+        if self.run and not {"arguments", "semihosting"} & set(used):
+            raise ValueError("run: the program gets no arguments; add {arguments} or {semihosting}")
+        return self
+
+    def device(self, path: Path, *, is_own: bool) -> Device:
+        """Return the device.
+
+        Args:
+            path: the TOML file.
+            is_own: whether it is a user's.
+
+        Returns:
+            The device, with the placeholders of folders filled.
+        """
+        here = Path(os.path.realpath(path)).parent
+        places = {"support": str(SUPPORT), "here": str(here)}
+
+        def file(text: str) -> Path:
+            return Path(os.path.normpath(here / filled([text], places)[0]))
+
+        def command(words: tuple[str, ...]) -> tuple[str, ...]:
+            found = filled(words, places)
+            return (_program(found[0], here), *found[1:]) if found else ()
+
+        return Device(
+            name=self.name,
+            description=self.description or f"described by {path.name}",
+            command=command((self.compiler,))[0],
+            architecture=tuple(filled(self.flags, places)),
+            size=command((self.size,))[0],
+            packages=self.packages,
+            load=command(self.load),
+            run=command(self.run),
+            linking=tuple(filled(self.linking, places)),
+            output=self.output,
+            sources=tuple(map(file, self.sources)),
+            linker_script=file(self.linker_script) if self.linker_script else None,
+            replaced=tuple(map(file, self.replaced)),
+            has_time=self.has_time,
+            counts_instructions=self.counts_instructions,
+            timeout_seconds=self.timeout_seconds,
+            processors=self.processors,
+            features=self.features,
+            own_file=path if is_own else None,
+        )
+
+
+def _program(word: str, here: Path) -> str:
+    """Return a program of a TOML file in the folder `here`: a name is looked up in $PATH."""
+    return os.path.normpath(here / word) if os.sep in word else word
+
+
+@cache
+def board_names() -> tuple[str, ...]:
+    """Return the names of umakit's devices that are TOML files, numbers in them in order."""
+    names = (path.stem for path in FOLDER.glob("*.toml"))
+    return tuple(sorted(names, key=_in_order))
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
+
+
+def read_board(path: Path, *, is_own: bool = True) -> Device:
+    """Return the device that a TOML file describes.
+
+    Args:
+        path: the file.
+        is_own: whether it is a user's.
+
+    Raises:
+        InputError: the file cannot be read or has a mistake; names file and line.
+    """
+    bases = {name: FOLDER / f"{name}.toml" for name in board_names()}
+    board = read_described(path, Board, bases, "device", defaults={"name": path.stem})
+    if is_own and board.name in (*RESERVED, *bases):
+        raise InputError(
+            f"name: {board.name} is a device of umakit", where=str(path), fix="choose another name"
+        )
+    return board.device(path, is_own=is_own)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Descriptions of CPUs and boards in TOML files, which may be based on another one of umakit's."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from umakit.errors import InputError
+from umakit.machine.config_faults import described_fault
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_described(
+    path: Path,
+    model: type[Model],
+    bases: Mapping[str, Path],
+    what: str,
+    *,
+    shown: str = "",
+    defaults: Mapping[str, Any] | None = None,
+) -> Model:
+    """Return what a TOML file describes, with what it does not say from the file that is its base.
+
+    Args:
+        path: the file.
+        model: what a file consists of; keys and types are checked strictly.
+        bases: the files that the key `base` may name.
+        what: what is described, for messages: `CPU` or `board`.
+        shown: the path for messages without a line; default: `path`.
+        defaults: values of keys that neither the file nor its base has.
+
+    Raises:
+        InputError: the file cannot be read, is no TOML, or has a mistake, which is told with its
+            line and, for a key, with a similar one.
+    """
+    text = shown or str(path)
+    try:
+        described = {**(defaults or {}), **_described(path, bases)}
+        # As JSON, because strict validation takes no list, which TOML has, for a tuple.
+        return model.model_validate_json(json.dumps(described, default=str), strict=True)
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", where=text) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _error(path, f"is no TOML: {error}", model) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        said = str(first["msg"]).removeprefix("Value error, ")
+        if first["type"].endswith("_type"):
+            said += f", not {first['input']!r}"
+        raise _error(path, f"{place}: {said}" if place else said, model) from None
+    except _NoBase as error:
+        fix = f"choose {', '.join(bases)}"
+        raise InputError(
+            f"base: there is no {what} {error.args[0]!r}", where=text, fix=fix
+        ) from None
+
+
+class _NoBase(Exception):
+    """A description names another one that does not exist."""
+
+
+def _error(path: Path, what: str, model: type[BaseModel]) -> InputError:
+    what, where, fix = described_fault(path, what, model)
+    return InputError(what, where=where, fix=fix)
+
+
+def _described(path: Path, bases: Mapping[str, Path]) -> dict[str, Any]:
+    """Return what a file says, with what it does not say from its base."""
+    own = tomllib.loads(path.read_text(encoding="utf-8"))
+    base = own.pop("base", None)
+    if base is None:
+        return own
+    if not isinstance(base, str) or base not in bases:
+        raise _NoBase(base)
+    return _merged(tomllib.loads(bases[base].read_text(encoding="utf-8")), own)
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two tables as one; of what both say, what the second one says."""
+    found = {**base, **own}
+    for name, value in own.items():
+        before = base.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found[name] = _merged(before, value)
+    return found
