@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
-from umakit.cli.options import DeviceOption, ForceOption, JsonOption
+from umakit.cli.options import DeviceOption, ForceOption, JsonOption, device_of
 from umakit.cli.tables import new_table
 
 from umakit.devices import find_device
+from umakit.devices.catalogue import device_file
 from umakit.files.outputs import check_file, check_parent
 from umakit.text.escaping import shell_word, shown
 
@@ -90,6 +91,7 @@ def calibrate(
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
+    device = device_of(device, [backend])
     find_device(device)
     if output is not None:
         check_parent(output)
@@ -104,7 +106,8 @@ def calibrate(
         found = find_backend(backend)
         used = destination_of(found)
         destination = output or used
-        read = [path for path in input_files(backends=[found]) if path.name != used.name]
+        files = input_files(device_file(device), backends=[found])
+        read = [path for path in files if path.name != used.name]
         check_file(destination, CALIBRATION, read, force=force)
     with _shown() as show:
         outcome = measured(found, device=device, tiles=tiles, tell=show)

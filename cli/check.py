@@ -16,6 +16,7 @@ from umakit.cli.options import (
     RtlFlag,
     WaveOption,
     check_wave,
+    device_of,
     device_with,
     find_backends,
 )
@@ -132,7 +133,7 @@ def check(
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
-    device = device_with(rtl, device)
+    device = device_with(rtl, device_of(device, [backend]))
     if registers and (case or operator or not find_device(device).is_host):
         other = "--case" if case else "--operator" if operator else "--device"
         raise InputError(f"--registers and {other} do not go together", fix="leave out one of them")
@@ -147,6 +148,7 @@ def check(
     check_distinct(junit, wave)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.devices.catalogue import device_file
         from umakit.devices.waveforms import WaveFile
         from umakit.files.staging import write_file
         from umakit.registration.inputs import input_files
@@ -158,7 +160,7 @@ def check(
         )
 
         (found,) = find_backends([backend])
-        read = input_files(backends=[found])
+        read = input_files(device_file(device), backends=[found])
         if junit is not None:
             check_file(junit, JUNIT, read, force=force)
         file = None if wave is None else WaveFile(wave, force=force, inputs=read)

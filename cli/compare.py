@@ -112,10 +112,11 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
     compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout")
     running = ("inputs", "seed", "cpu_clock", "size")
     given = {name: f"--{name.replace('_', '-')}" for name in (*compiling, *running)}
+    from umakit.devices.catalogue import device_file
     from umakit.machine.cpu import GENERIC, cpu_file
 
-    cpu = options["cpu"]
-    files = (_path(options, "inputs"), _path(options, "records"), cpu_file(cpu), *checks.read)
+    cpu, own = options["cpu"], device_file(options["device"])
+    files = (_path(options, "inputs"), _path(options, "records"), cpu_file(cpu), own, *checks.read)
     return Sides(
         _path(options, "model"),
         names,

@@ -26,6 +26,7 @@ from umakit.cli.options import (
     ShapesOption,
     WaveOption,
     check_wave,
+    device_of,
     device_with,
     export_options,
     find_backends,
@@ -168,7 +169,7 @@ def diff(
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
-    device = device_with(rtl, device)
+    device = device_with(rtl, device_of(device, backend))
     check_wave(wave, rtl)
     shapes = parse_shapes(input_shapes)
     folder = output or Path(f"{model.stem}_diff")
@@ -183,6 +184,7 @@ def diff(
     _check_library(library, compiling)
     with progress() as tell:
         tell("loading TVM")
+        from umakit.devices.catalogue import device_file
         from umakit.devices.run import load_inputs
         from umakit.devices.waveforms import WaveFile
         from umakit.frontend import model_files
@@ -193,7 +195,8 @@ def diff(
         from umakit.tools.diff.files import DifferenceFiles
 
         found = find_backends(backend)
-        read = input_files(cpu_file(cpu), backends=found, model=model_files(model))
+        own = cpu_file(cpu), device_file(device)
+        read = input_files(*own, backends=found, model=model_files(model))
         if library is not None:
             # A separate folder inside that of the library is harmless.
             is_output = os.path.realpath(folder) == os.path.realpath(library)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from umakit.cli.console import print_json, progress, say, say_wrapped
-from umakit.cli.options import JsonOption
+from umakit.cli.options import DEVICE_NAMES, JsonOption, device_of
 
-from umakit.devices import DEVICES, find_device
+from umakit.devices import find_device
 
 if TYPE_CHECKING:
     from umakit.tools.doctor import Check
@@ -37,16 +37,12 @@ def doctor(
         typer.Argument(help="Name or folder of an accelerator.", show_default=False),
     ] = None,
     device: Annotated[
-        str,
-        typer.Option(
-            help="Where the first network is to run: "
-            f"{', '.join(device.name for device in DEVICES)}."
-        ),
+        str, typer.Option(help=f"Where the first network is to run: {DEVICE_NAMES}.")
     ] = "host",
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
-    machine = find_device(device)
+    machine = find_device(device_of(device, None if backend is None else [backend]))
     with progress() as tell:
         tell("starting")
         from umakit.tools.doctor import examine_backend, examine_machine

@@ -12,7 +12,7 @@ import typer
 from umakit.cli.console import say
 
 from umakit.devices import DEVICES, HOST
-from umakit.devices.catalogue import RTL
+from umakit.devices.catalogue import RTL, device_file
 from umakit.errors import DeviceError, InputError
 from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT
 from umakit.memory.planners import PLANNERS
@@ -110,9 +110,9 @@ ChooseOption = Annotated[
         "cycles (that with the fewest, as measured in runs of the network)."
     ),
 ]
-DeviceOption = Annotated[
-    str, typer.Option(help=f"Where to run: {', '.join(device.name for device in DEVICES)}.")
-]
+DEVICE_NAMES = f"{', '.join(device.name for device in DEVICES)}, or a board's TOML file"
+
+DeviceOption = Annotated[str, typer.Option(help=f"Where to run: {DEVICE_NAMES}.")]
 InferencesOption = Annotated[
     int | None,
     typer.Option(
@@ -247,6 +247,28 @@ def device_with(rtl: bool, device: str) -> str:
     if rtl and device != HOST.name:
         raise InputError(f"--rtl runs on this machine, not on {device}", fix="leave --device out")
     return RTL.name if rtl else device
+
+
+def device_of(device: str, backends: list[str] | None) -> str:
+    """Return a device of an option: the file that a backend has of one, or what was given.
+
+    Args:
+        device: a name or a path.
+        backends: names or folders of backends, which may have `devices/NAME.toml`.
+
+    Raises:
+        BackendError: there is no backend of a name.
+    """
+    if device_file(device) is not None or any(each.name == device for each in (*DEVICES, RTL)):
+        return device
+    from umakit.backend.registry import locate_backend
+
+    for backend in backends or []:
+        found = locate_backend(backend)
+        file = (found.folder or found.load().folder) / "devices" / f"{device}.toml"
+        if file.is_file():
+            return str(file)
+    return device
 
 
 def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:

@@ -38,6 +38,7 @@ from umakit.cli.options import (
     RoundingOption,
     ShapesOption,
     TraceOption,
+    device_of,
     find_backends,
     parse_shapes,
 )
@@ -128,8 +129,10 @@ def report(
     shapes = parse_shapes(input_shapes)
     check_options(model, compare, budget, write_budget, trace)
     checks = read_checks(fail_if, budget, compares=compare is not None)
+    device = device_of(device, backend)
     if compare is not None:
-        return compare_networks(context.params, compare, shapes, checks)
+        options = {**context.params, "device": device}
+        return compare_networks(options, compare, shapes, checks)
     assert model is not None
     destination = output or (None if as_json else DEFAULT_OUTPUT)
     check_distinct(destination, trace, write_budget)
@@ -140,6 +143,7 @@ def report(
     sizes: dict[str, Any] = {}
     with progress() as tell:
         tell("loading TVM")
+        from umakit.devices.catalogue import device_file
         from umakit.devices.run import load_inputs
         from umakit.frontend import model_files
         from umakit.library.options import parse_choose
@@ -152,8 +156,9 @@ def report(
 
         found = find_backends(backend)
         read = input_files(
-            inputs, records, cpu_file(cpu), *checks.read, backends=found, model=model_files(model)
-        )
+            inputs, records, cpu_file(cpu), device_file(device), *checks.read,
+            backends=found, model=model_files(model),
+        )  # fmt: skip
         check_written(write_budget, read, force)
         if destination is not None:
             check_file(destination, PAGE, read, force=force)

@@ -31,6 +31,7 @@ from umakit.cli.owner_tables import print_owners, profile_table
 from umakit.cli.traces import say_trace
 
 from umakit.devices import find_device
+from umakit.devices.catalogue import device_file
 from umakit.devices.totals import CycleTotals
 from umakit.errors import InputError
 from umakit.machine.cpu import GENERIC, NATIVE
@@ -142,7 +143,7 @@ def run(
 
     if print_time and not find_device(device).has_time:
         raise InputError(
-            f"{device} is emulated and has no time of its own", fix="leave --print-time out"
+            f"{find_device(device).name} has no time of its own", fix="leave --print-time out"
         )
     check_wave(wave, bool(rtl))
     if wave_layer and wave is None:
@@ -150,6 +151,7 @@ def run(
     _check_cpu_clock(cpu_clock, profile, device)
     _check_inferences(inferences, profile, repeat)
     designs = find_designs(rtl)
+    own = () if (board := device_file(device)) is None else (board,)
     file = None if wave is None else WaveFile(wave, wave_layer, force)
     traced: list[TraceSummary] = []
     default = NATIVE if find_device(device).is_host else GENERIC
@@ -174,7 +176,7 @@ def run(
             trace=trace,
             inferences=inferences,
             cpu=given.cpu,
-            also_read=given.read,
+            also_read=(*given.read, *own),
             force=force,
             wave=file,
             progress=tell,
@@ -250,7 +252,7 @@ def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> Non
         raise InputError("--cpu-clock scales layers of a profile", fix="add --profile")
     if cpu_clock is not None and not find_device(device).has_time:
         raise InputError(
-            f"{device} is emulated and has no time of its own", fix="leave --cpu-clock out"
+            f"{find_device(device).name} has no time of its own", fix="leave --cpu-clock out"
         )
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from umakit.cli import size_tables
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
-from umakit.cli.options import ChosenCpuOption
+from umakit.cli.options import DEVICE_NAMES, ChosenCpuOption
 
-from umakit.devices import DEVICES, find_device
+from umakit.devices import find_device
 from umakit.machine.cpu import GENERIC
 
 HELP = """Code, constants, arena and stack of a compiled library, layer by layer.
@@ -34,10 +34,7 @@ def size(
             show_default=False,
         ),
     ],
-    device: Annotated[
-        str,
-        typer.Option(help=f"What to compile for: {', '.join(device.name for device in DEVICES)}."),
-    ] = "host",
+    device: Annotated[str, typer.Option(help=f"What to compile for: {DEVICE_NAMES}.")] = "host",
     cpu: ChosenCpuOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:

@@ -71,6 +71,7 @@ def _tune(
     """Tune all kernels; each trial is told when its records are written."""
     tell("loading TVM")
     from umakit.devices import find_device
+    from umakit.devices.catalogue import device_file
     from umakit.frontend import model_files
     from umakit.lower.tiling_records import check_records_file
     from umakit.machine.cpu import cpu_file, find_cpu
@@ -86,7 +87,7 @@ def _tune(
             say(f"trial {at.trial} of {at.trials}: {_faster(at.faster)} so far", error=True)
 
     meter = meter_for(find_cpu(search.cpu), find_device(search.device))
-    files = model_files(call.model)
+    files = input_files(device_file(search.device), model=model_files(call.model))
     check_records_file(call.records, input_files(cpu_file(search.cpu), model=files))
     tell("importing the network")
     network = import_network(call.model, input_shapes=call.shapes, rounding=call.rounding)

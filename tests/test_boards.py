@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from networks import Graph, save
 from umakit.cli.main import run_command
+from umakit.cli.options import device_of
 
 import umakit
 from umakit.devices import DEVICES, HOST, Device, announcements, execute, find_device
@@ -248,6 +250,45 @@ def test_a_board_of_a_user_runs_and_its_commands_are_said_once(
     assert re.fullmatch(f"runs: {tmp_path}/run.sh {program} inputs.bin outputs.bin 1 1", runs)
     np.testing.assert_array_equal(run_library(library, {"x": X}, device=board).outputs["y"], -X)
     assert capsys.readouterr().err == ""
+
+
+def test_commands_take_a_file_as_they_take_a_name(
+    library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = str(here_board(tmp_path, 'exec "$@"', 'flags = ["-O1"]\n'))
+    model = str(library.parent / "network.onnx")
+    assert run_command(["size", str(library), "--device", board, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["compiler"].startswith("gcc -O1 ")
+    assert run_command(["diff", model, "--library", str(library), "--device", board]) == 0
+    assert "runs: " in capsys.readouterr().err
+    assert run_command(["report", model, "--device", board, "--json"]) == 0
+    assert "runs: " not in capsys.readouterr().err  # the same command of the same file
+    tune = ["tune", model, "--cpu", "generic", "--device", board, "--records"]
+    assert run_command([*tune, board]) == 2
+    assert "no times, and does not count" in capsys.readouterr().err
+
+
+def test_a_board_of_a_backend_is_found_by_its_name(tmp_path: Path) -> None:
+    backend = tmp_path / "my_npu"
+    (backend / "devices").mkdir(parents=True)
+    (backend / "backend.py").write_text("", encoding="utf-8")
+    board = here_board(tmp_path, 'exec "$@"').rename(backend / "devices" / "bench.toml")
+    given = ["vanilla_accelerator", str(backend)]
+    assert device_of("bench", given) == str(board) and find_device(board).name == "bench"
+    assert device_of("host", given) == "host" and device_of("qemu-arm", given) == "qemu-arm"
+    assert device_of("other.toml", given) == "other.toml" and device_of("other", given) == "other"
+    assert device_of("bench", None) == "bench"
+
+
+def test_a_board_of_a_backend_is_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    vanilla = Path(__file__).parents[1] / "backends" / "vanilla_accelerator"
+    backend = tmp_path / "vanilla_accelerator"
+    shutil.copytree(vanilla, backend, ignore=shutil.ignore_patterns("__pycache__"))
+    (backend / "devices").mkdir()
+    here_board(backend / "devices", 'exec "$@"').rename(backend / "devices" / "bench.toml")
+    words = ["check", str(backend), "--device", "bench", "--draws", "2", "--jobs", "1"]
+    assert run_command(words) == 0
+    assert f"runs: {backend}/devices/run.sh /" in capsys.readouterr().err
 
 
 def test_devices_of_umakit_say_no_command(

@@ -39,7 +39,7 @@ DECIDED: dict[str, dict[str, str]] = {
         "pool": NEITHER, "planner": NEITHER, "weights": NEITHER, "overlap": NEITHER,
     },
     "run": {
-        "library": READ, "inputs": READ, "outputs": WRITTEN, "device": NEITHER, "rtl": NEITHER,
+        "library": READ, "inputs": READ, "outputs": WRITTEN, "device": READ, "rtl": NEITHER,
         "wave": WRITTEN, "wave_layer": NEITHER, "trace": WRITTEN, "cpu": READ,
     },
     "cosim": {
@@ -49,13 +49,13 @@ DECIDED: dict[str, dict[str, str]] = {
     "diff": {
         **NETWORK, **CHOICE, "library": READ, "inputs": READ, "output": WRITTEN,
         "reference": NEITHER,
-        "device": NEITHER, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
+        "device": READ, "pool": NEITHER, "planner": NEITHER, "weights": NEITHER,
         "rounding": NEITHER, "wave": WRITTEN, "cpu": READ,
     },
     "report": {
         **MODEL, **CHOICE, "output": WRITTEN, "inputs": READ, "records": READ, "trace": WRITTEN,
         "compare": NEITHER, "fail_if": NEITHER, "budget": NEITHER, "write_budget": WRITTEN,
-        "cpu": READ, "device": NEITHER,
+        "cpu": READ, "device": READ,
     },
     # Records that exist are read as well, as those of tune are.
     "sim": {
@@ -63,14 +63,14 @@ DECIDED: dict[str, dict[str, str]] = {
         "cost": NEITHER, "scheduler": NEITHER, "gemm": NEITHER, "dataflow": NEITHER,
     },
     # Records that exist are read as well, and replaced by more of them.
-    "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER, "cpu": READ, "device": NEITHER},
-    "size": {"library": READ, "device": NEITHER, "cpu": READ},
-    "doctor": {"backend": READ, "device": NEITHER},
+    "tune": {**MODEL, "records": WRITTEN, "scheduler": NEITHER, "cpu": READ, "device": READ},
+    "size": {"library": READ, "device": READ, "cpu": READ},
+    "doctor": {"backend": READ, "device": READ},
     "check": {
-        "backend": READ, "operator": NEITHER, "case": NEITHER, "device": NEITHER, "junit": WRITTEN,
+        "backend": READ, "operator": NEITHER, "case": NEITHER, "device": READ, "junit": WRITTEN,
         "wave": WRITTEN,
     },
-    "calibrate": {"backend": READ, "output": WRITTEN, "device": NEITHER},
+    "calibrate": {"backend": READ, "output": WRITTEN, "device": READ},
 }  # fmt: skip
 """By command, every argument and option that is a path or a text."""
 
@@ -89,6 +89,9 @@ NEEDED = {
     ("check", "wave"): ["--rtl", "--case", "qdense seed=1"],
 }
 """What an output is refused without."""
+
+ON_THE_HOST = {("run", "wave"), ("run", "trace"), ("diff", "wave"), ("check", "wave")}
+"""Outputs that are refused with another device."""
 
 
 def test_every_path_and_text_is_decided_about() -> None:
@@ -162,17 +165,19 @@ def inputs_of(command: str, place: Path) -> dict[str, Path]:
     files = {
         "model": place / "model.onnx", "backend": place / "npu", "library": place / "lib",
         "inputs": place / "in.npz", "records": place / "records.json",
-        "cpu": place / "cpu.toml",
+        "cpu": place / "cpu.toml", "device": place / "board.toml",
     }  # fmt: skip
     given = {name: files[name] for name, kind in DECIDED[command].items() if kind is READ}
     if command == "diff":
         del given["backend"], given["cpu"]  # the library is compiled already
     if command == "tune":
-        del given["cpu"]  # in place of which there is a backend
+        del given["cpu"], given["device"]  # in place of which there is a backend
     if "model" in given:
         given["data of the model"] = place / DATA
     if "cpu" in given:
         files["cpu"].write_text('name = "mine"')
+    if "device" in given:
+        files["device"].write_text('compiler = "gcc"')
     if "records" in given:
         files["records"].write_text('{"format": "umakit tuning records"}')
     return given
@@ -230,6 +235,8 @@ def test_no_input_is_an_output(
 ) -> None:
     suffix = SUFFIXES.get((command, option), "")
     given = inputs_of(command, place)
+    if (command, option) in ON_THE_HOST:
+        del given["device"]
     if suffix:  # inputs have names that the output may have
         given = {
             name: path

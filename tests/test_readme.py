@@ -79,6 +79,7 @@ def test_every_page_with_commands_is_run() -> None:
         "strawberry.md",
         "chocolate.md",
         "arithmetic.md",
+        "boards.md",
         "check.md",
         "compare.md",
         "kernel-library.md",

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from umakit.devices.catalogue import DEVICES, HOST, find_device
-from umakit.devices.device import Device
-from umakit.devices.execution import DEFAULT_TIMEOUT, check_memory, execute
+from umakit.devices.device import DEFAULT_TIMEOUT, Device
+from umakit.devices.execution import check_memory, execute
 
 __all__ = ["DEFAULT_TIMEOUT", "DEVICES", "HOST", "Device", "check_memory", "execute", "find_device"]

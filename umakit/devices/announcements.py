@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Hashable
 
 from umakit.errors import one_line
 
-_said: set[str] = set()
+_said: set[Hashable] = set()
 
 
-def announce(sentence: str) -> None:
-    """Print a sentence on standard error unless this process has done so before."""
-    if sentence not in _said:
-        _said.add(sentence)
+def announce(sentence: str, occasion: Hashable) -> None:
+    """Print a sentence on standard error unless this process has done so on the same occasion."""
+    if occasion not in _said:
+        _said.add(occasion)
         print(one_line(sentence), file=sys.stderr, flush=True)

@@ -111,7 +111,8 @@ class Device:
             return host_compiler()
         self._require(self.command)
         if self.own_file is not None:
-            announce(f"compiles with: {shlex.join([self.command, *self.architecture])}")
+            words = self.command, *self.architecture
+            announce(f"compiles with: {shlex.join(words)}", (self.own_file, words))
         return [self.command, *self.architecture]
 
     def cxx_compiler(self, what: str) -> list[str]:
@@ -164,6 +165,9 @@ class Device:
             # Unreferenced functions are omitted: memory is small.
             placed += ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
             placed.append("-nostartfiles")
+            # The board's files include headers of the platform.
+            placed += [f"-I{SUPPORT}"] if self.own_file is not None else []
+            placed += ["-DUMAKIT_BOARD_HAS_TIME"] if self.has_time else []
         if self.linker_script is not None:
             folders = dict.fromkeys([self.linker_script.parent, SUPPORT])  # scripts include others
             placed += [*(f"-L{each}" for each in folders), "-T", str(self.linker_script)]
@@ -189,10 +193,15 @@ class Device:
         """
         return self._command(self.load, program, arguments, folder)
 
-    def announce(self, command: Sequence[str]) -> None:
-        """Say a command of a user's file on standard error before it first runs."""
+    def announce(self, command: Sequence[str], words: Sequence[str]) -> None:
+        """Say a command of a user's file on standard error before it first runs.
+
+        Args:
+            command: the command as it runs.
+            words: its words in the file; the same ones for another program are not said again.
+        """
         if self.own_file is not None:
-            announce(f"runs: {shlex.join(command)}")
+            announce(f"runs: {shlex.join(command)}", (self.own_file, tuple(words)))
 
     def _command(
         self, words: Sequence[str], program: Path, arguments: Sequence[str], folder: Path

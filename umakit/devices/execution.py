@@ -161,8 +161,10 @@ def _execute_own(
 ) -> subprocess.CompletedProcess[str]:
     """Load and run a program on a device of a user; arguments and errors are those of `execute`."""
 
-    def run(command: Sequence[str], what: str) -> subprocess.CompletedProcess[str]:
-        device.announce(command)
+    def run(
+        command: Sequence[str], words: Sequence[str], what: str
+    ) -> subprocess.CompletedProcess[str]:
+        device.announce(command, words)
         try:
             return run_group(command, folder, environment, timeout)
         except subprocess.TimeoutExpired:
@@ -174,7 +176,7 @@ def _execute_own(
 
     loading = device.load_command(program, arguments, folder)
     if loading:
-        loaded = run(loading, f"{loading[0]}, which loads the program,")
+        loaded = run(loading, device.load, f"{loading[0]}, which loads the program,")
         if loaded.returncode != 0:
             said = (loaded.stderr.strip() or loaded.stdout.strip()).rpartition("\n")[2]
             raise DeviceError(
@@ -182,7 +184,8 @@ def _execute_own(
                 + (f": {said}" if said else ""),
                 where=device.name,
             )
-    result = run(device.run_command(program, arguments, folder), "the program")
+    command = device.run_command(program, arguments, folder)
+    result = run(command, device.run, "the program")
     _check_end(device, program, result)
     return result
 

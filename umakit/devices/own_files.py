@@ -29,7 +29,7 @@ def digest_of(device: Device) -> str:
 
 
 def _preprocessed(device: Device, source: Path) -> bytes:
-    command = [*device.compiler(), "-std=c99", f"-I{RUNTIME}", "-E", str(source)]
+    command = [*device.compiler(), "-std=c99", f"-I{RUNTIME}", f"-I{SUPPORT}", "-E", str(source)]
     ended = subprocess.run(command, capture_output=True, check=False)
     return ended.stdout + bytes([ended.returncode != 0])  # the compiler says later what is wrong
 

@@ -149,7 +149,9 @@ void umakit_platform_complain(const char *text)
     print(&messages, text);
 }
 
+#ifndef UMAKIT_BOARD_HAS_TIME /* which a file of the board then has */
 uint64_t umakit_platform_nanoseconds(void)
 {
     return 0; /* An emulator's time is not the processor's. */
 }
+#endif
