@@ -19,7 +19,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "boards.md"
 def test_the_page_typed_along_gives_what_it_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    assert type_with_digits(PAGE, tmp_path, request) == 6
+    assert type_with_digits(PAGE, tmp_path, request) == 7
 
 
 def test_the_page_lists_every_key_and_placeholder() -> None:

@@ -18,8 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from umakit.devices.device import DEFAULT_TIMEOUT, SEMIHOSTING, SUPPORT, Device
+from umakit.devices.device import DEFAULT_TIMEOUT, FILES, SERIAL, SUPPORT, Device
 from umakit.devices.placeholders import filled, placeholders_in
+from umakit.devices.serial_line import PSEUDO, RATES
 from umakit.errors import InputError
 from umakit.machine.described_files import read_described
 from umakit.text.spelling import closest
@@ -29,7 +30,7 @@ FOLDER = Path(__file__).with_name("boards")
 PLACES = ("support", "here")
 """Placeholders of folders: umakit's files for boards, and the folder of the TOML file."""
 
-COMMAND_PLACES = (*PLACES, "program", "arguments", "semihosting", "folder")
+COMMAND_PLACES = (*PLACES, "program", "arguments", "semihosting", "folder", "port")
 """Placeholders of the commands `load` and `run`."""
 
 RESERVED = ("host", "rtl")
@@ -55,7 +56,10 @@ class Board(BaseModel):
         load: command that is run before `run`, such as one that writes a flash memory.
         run: command that runs a program and ends with it; empty if this machine runs programs.
         output: how inputs, outputs and the report pass: `files` (the program opens files in the
-            working folder) or `semihosting` (a debugger or an emulator does so for it).
+            working folder), `semihosting` (a debugger or an emulator does so for it) or `serial`
+            (frames on a serial line).
+        port: path of the port of the serial line, or `pty` for a pseudo terminal of each run.
+        baud: bits a second of the serial line.
         timeout_seconds: time limit of a run for which the user chooses none.
         has_time: whether times that the program measures are meaningful.
         counts_instructions: whether the program counts the instructions of a run.
@@ -78,7 +82,9 @@ class Board(BaseModel):
     replaced: tuple[Word, ...] = ()
     load: tuple[Word, ...] = ()
     run: tuple[Word, ...] = ()
-    output: Literal["files", "semihosting"] = "files"
+    output: Literal["files", "semihosting", "serial"] = "files"
+    port: str = Field(default="", max_length=4000)
+    baud: int = 115_200
     timeout_seconds: float = Field(default=DEFAULT_TIMEOUT, gt=0, le=10_000_000)
     has_time: bool = False
     counts_instructions: bool = False
@@ -87,7 +93,7 @@ class Board(BaseModel):
 
     @field_validator(
         "compiler", "flags", "size", "linking", "sources", "linker_script", "replaced", "load",
-        "run",
+        "run", "port",
     )  # fmt: skip
     @classmethod
     def _known_placeholders(
@@ -104,18 +110,33 @@ class Board(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Board:
-        if self.output == SEMIHOSTING and not self.linker_script:
-            raise ValueError('linker_script: is missing, which output = "semihosting" needs')
-        if self.load and not self.run:
+        is_serial, asks = self.output == SERIAL, f'which output = "{self.output}" needs'
+        if self.output != FILES and not self.linker_script:
+            raise ValueError(f"linker_script: is missing, {asks}")
+        if not self.run and self.load and not is_serial:
             raise ValueError("run: is missing, which load needs")
-        if self.output == SEMIHOSTING and not self.run:
-            raise ValueError('run: is missing, which output = "semihosting" needs')
+        if not self.run and not self.load and self.output != FILES:
+            raise ValueError(f"run: is missing, {asks}")
         used = placeholders_in([*self.load, *self.run])
-        if self.run and "program" not in used:
+        if (self.run or self.load) and "program" not in used:
             raise ValueError("run: neither run nor load has {program}")
-        if self.run and not {"arguments", "semihosting"} & set(used):
+        if self.run and not is_serial and not {"arguments", "semihosting"} & set(used):
             raise ValueError("run: the program gets no arguments; add {arguments} or {semihosting}")
+        self._check_line(used)
         return self
+
+    def _check_line(self, used: list[str]) -> None:
+        """Refuse a serial line that is not complete, or that nothing uses."""
+        if self.output != SERIAL:
+            if self.port:
+                raise ValueError('port: only output = "serial" has a port')
+            return
+        if not self.port:
+            raise ValueError('port: is missing, which output = "serial" needs')
+        if self.port == PSEUDO and "port" not in placeholders_in(self.run):
+            raise ValueError(f'port: run has no {{port}}, which port = "{PSEUDO}" needs')
+        if self.baud not in RATES:
+            raise ValueError(f"baud: {self.baud} is no rate of a port")
 
     def device(self, path: Path, *, is_own: bool) -> Device:
         """Return the device.
@@ -148,6 +169,8 @@ class Board(BaseModel):
             run=command(self.run),
             linking=tuple(filled(self.linking, places)),
             output=self.output,
+            port=self.port if self.port in ("", PSEUDO) else str(file(self.port)),
+            baud=self.baud,
             sources=tuple(map(file, self.sources)),
             linker_script=file(self.linker_script) if self.linker_script else None,
             replaced=tuple(map(file, self.replaced)),

@@ -20,11 +20,14 @@ SUPPORT = Path(__file__).parent / "support"
 
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
-FILES, SEMIHOSTING = "files", "semihosting"
-"""How inputs, outputs and the report of a program pass: it opens files itself, or a debugger or an
-emulator does so for it."""
+FILES, SEMIHOSTING, SERIAL = "files", "semihosting", "serial"
+"""How inputs, outputs and the report of a program pass: it opens files itself, a debugger or an
+emulator does so for it, or they are frames on a serial line."""
 
-PLATFORMS = {SEMIHOSTING: ("platform_semihosting.c", "semihosting.c")}
+PLATFORMS = {
+    SEMIHOSTING: ("platform_semihosting.c", "semihosting.c"),
+    SERIAL: ("platform_serial.c",),
+}
 """Files in `SUPPORT` with the platform of devices without an operating system."""
 
 DEFAULT_TIMEOUT = 600.0
@@ -47,7 +50,9 @@ class Device:
         run: words of the command that runs a program, with placeholders; empty if programs run
             natively.
         linking: flags for linking a program.
-        output: `FILES`, or `SEMIHOSTING` if the device has no operating system.
+        output: `FILES`, or `SEMIHOSTING` or `SERIAL` if the device has no operating system.
+        port: path of the port of a serial line, or `pty` for a pseudo terminal of each run.
+        baud: bits a second of the serial line.
         sources: C and assembly files of every program, such as start-up code.
         linker_script: the linker script; None for that of the compiler.
         replaced: C files with functions of `math.h` that replace those of the device's C library,
@@ -72,6 +77,8 @@ class Device:
     run: tuple[str, ...] = ()
     linking: tuple[str, ...] = ()
     output: str = FILES
+    port: str = ""
+    baud: int = 115_200
     sources: tuple[Path, ...] = ()
     linker_script: Path | None = None
     replaced: tuple[Path, ...] = ()
@@ -173,17 +180,25 @@ class Device:
             placed += [*(f"-L{each}" for each in folders), "-T", str(self.linker_script)]
         return [f"-I{RUNTIME}", *placed, *self.linking]
 
-    def run_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
+    @property
+    def is_emulated_or_remote(self) -> bool:
+        """Whether programs run elsewhere than on the processor of this machine."""
+        return bool(self.run or self.load)
+
+    def run_command(
+        self, program: Path, arguments: Sequence[str], folder: Path, port: str = ""
+    ) -> list[str]:
         """Return the command that runs a program; file names are relative to the working directory.
 
         Args:
             program: a program that was built for this device.
             arguments: arguments of `main`; without spaces on bare-metal devices.
             folder: the working directory.
+            port: path of the port of a serial line.
         """
-        if not self.run:
+        if not self.is_emulated_or_remote:
             return [str(program), *arguments]
-        return self._command(self.run, program, arguments, folder)
+        return self._command(self.run, program, arguments, folder, port)
 
     def load_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
         """Return the command that runs before that of `run_command`; empty for none.
@@ -204,12 +219,18 @@ class Device:
             announce(f"runs: {shlex.join(command)}", (self.own_file, tuple(words)))
 
     def _command(
-        self, words: Sequence[str], program: Path, arguments: Sequence[str], folder: Path
+        self,
+        words: Sequence[str],
+        program: Path,
+        arguments: Sequence[str],
+        folder: Path,
+        port: str = "",
     ) -> list[str]:
         escaped = [word.replace(",", ",,") for word in ("main", *arguments)]
         values = {
             "program": str(program),
             "folder": str(folder),
+            "port": port,
             "semihosting": ",".join(
                 ["enable=on", "target=native", *(f"arg={word}" for word in escaped)]
             ),

@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from umakit.devices.device import DEFAULT_TIMEOUT, Device
-from umakit.devices.processes import run_group
+from umakit.devices.device import DEFAULT_TIMEOUT, SERIAL, Device
+from umakit.devices.processes import beside, run_group
+from umakit.devices.serial_line import open_line
+from umakit.devices.serial_run import SerialRun, SilentError
 from umakit.errors import AcceleratorConfigError, BuildError, DeviceError, UmakitError
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
@@ -79,7 +82,7 @@ def default_limit(device: Device, description: Mapping[str, Any], inferences: in
         description: section `umakit` of the library's `metadata.json`.
         inferences: number of inferences of the run.
     """
-    if device.run:
+    if device.is_emulated_or_remote:
         return device.timeout_seconds
     return DEFAULT_TIMEOUT * inferences if description["backends"] else None
 
@@ -117,7 +120,7 @@ def execute(
         DeviceError: the program crashed, or could not be loaded.
     """
     device.check_emulator()
-    if timeout is None and device.run:
+    if timeout is None and device.is_emulated_or_remote:
         timeout = device.timeout_seconds
     place = Path(os.path.realpath(program))
     variables, limit = {**os.environ, **(environment or {})}, timeout
@@ -184,10 +187,39 @@ def _execute_own(
                 + (f": {said}" if said else ""),
                 where=device.name,
             )
-    command = device.run_command(program, arguments, folder)
-    result = run(command, device.run, "the program")
+    if device.output == SERIAL:
+        result = _run_on_line(device, program, arguments, folder, environment, timeout)
+    else:
+        command = device.run_command(program, arguments, folder)
+        result = run(command, device.run, "the program")
     _check_end(device, program, result)
     return result
+
+
+def _run_on_line(
+    device: Device,
+    program: Path,
+    arguments: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout: float | None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program on a board with a serial line; arguments and errors are those of `execute`."""
+    limit = device.timeout_seconds if timeout is None else timeout
+    with contextlib.ExitStack() as stack:
+        line = stack.enter_context(open_line(device.port, device.baud, device.name))
+        ended: Callable[[], str] = lambda: ""  # noqa: E731
+        if device.run:
+            command = device.run_command(program, arguments, folder, line.port)
+            device.announce(command, device.run)
+            ended = stack.enter_context(beside(command, folder, environment))
+        run = SerialRun(line, arguments, folder, device.name, ended)
+        try:
+            return run.run(limit)
+        except SilentError as error:
+            raise TimeLimitError(
+                f"{TIME_LIMIT} {limit:g} s, {error}", where=device.name, fix=LATE_HINT
+            ) from None
 
 
 def stop_hint(status: int, text: str) -> str:
@@ -254,7 +286,7 @@ def _swap() -> int:
 
 
 def _check_end(device: Device, program: Path, result: subprocess.CompletedProcess[str]) -> None:
-    where = f"{device.name}: {program.name}" if device.run else program.name
+    where = f"{device.name}: {program.name}" if device.is_emulated_or_remote else program.name
     if result.returncode < 0:
         number = -result.returncode
         first = (result.stderr.strip().splitlines() or [""])[0]

@@ -260,7 +260,7 @@ def _report(
     lines: Sequence[str],
     messages: str,
 ) -> dict[str, Any]:
-    where = f"{device.name}: {runner.name}" if device.run else runner.name
+    where = f"{device.name}: {runner.name}" if device.is_emulated_or_remote else runner.name
     try:
         report: dict[str, Any] = json.loads(lines[-1])
     except (IndexError, json.JSONDecodeError):

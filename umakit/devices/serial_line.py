@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serial lines: a port of this machine, or a pseudo terminal for an emulator."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from pathlib import Path
+
+from umakit.errors import DeviceError
+
+PSEUDO = "pty"
+"""Name of a port that is made for a run; `{port}` is its path."""
+
+RATES = {
+    int(name[1:]): getattr(termios, name)
+    for name in dir(termios)
+    if name[0] == "B" and name[1:].isdecimal() and name != "B0"
+}
+"""Constants of termios by bits a second."""
+
+
+class LineEndedError(Exception):
+    """The other side of the line is gone."""
+
+
+class SerialLine:
+    """An open line.
+
+    Attributes:
+        port: path of the port that the other side opens, of a pseudo terminal; else of this side.
+    """
+
+    def __init__(self, descriptor: int, port: str) -> None:
+        self._descriptor, self.port = descriptor, port
+
+    def read(self, seconds: float) -> bytes:
+        """Return bytes that arrive within a time; none if none do.
+
+        Raises:
+            LineEndedError: the other side is gone.
+        """
+        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, seconds))
+        if not ready:
+            return b""
+        try:
+            data = os.read(self._descriptor, 65536)
+        except BlockingIOError:
+            return b""
+        except OSError:
+            raise LineEndedError from None
+        if not data:
+            raise LineEndedError
+        return data
+
+    def write(self, data: bytes, until: float) -> bool:
+        """Write bytes; False if the other side does not take them before a time.
+
+        Args:
+            data: the bytes.
+            until: value of `time.monotonic`.
+
+        Raises:
+            LineEndedError: the other side is gone.
+        """
+        while data:
+            seconds = max(0.0, until - time.monotonic())
+            _, ready, _ = select.select([], [self._descriptor], [], seconds)
+            if not ready:
+                return False
+            try:
+                data = data[os.write(self._descriptor, data) :]
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise LineEndedError from None
+        return True
+
+
+@contextlib.contextmanager
+def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
+    """Open a line, which is closed when the block is left.
+
+    Args:
+        port: path of a port, or `PSEUDO` for a pseudo terminal.
+        rate: bits a second, a key of `RATES`.
+        device: name of the device, for messages.
+
+    Raises:
+        DeviceError: the port cannot be opened, or another program has it.
+    """
+    with contextlib.ExitStack() as stack:
+        if port == PSEUDO:
+            own, other = os.openpty()
+            stack.callback(os.close, own)
+            stack.callback(os.close, other)  # open until the end, also while nobody else has it
+            tty.setraw(other)
+            os.set_blocking(own, False)
+            yield SerialLine(own, os.ttyname(other))
+            return
+        try:
+            own = os.open(port, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+            stack.callback(os.close, own)
+            _configure(own, rate)
+        except (OSError, termios.error) as error:
+            number, text = (*error.args, "")[:2]
+            raise DeviceError(
+                f"the port {port} cannot be opened: {text or number}",
+                where=device,
+                fix=_advice(port),
+            ) from None
+        yield SerialLine(own, port)
+
+
+def _configure(descriptor: int, rate: int) -> None:
+    """Let a port pass all bytes as they are, and forget what arrived before."""
+    tty.setraw(descriptor)
+    attributes = termios.tcgetattr(descriptor)
+    attributes[2] |= termios.CLOCAL | termios.CREAD
+    attributes[4] = attributes[5] = RATES[rate]
+    termios.tcsetattr(descriptor, termios.TCSANOW, attributes)
+    termios.tcflush(descriptor, termios.TCIOFLUSH)
+
+
+def _advice(port: str) -> str:
+    if not Path(port).exists():
+        return "connect the board, or correct port"
+    return "see who may read and write it, and whether another program has it"

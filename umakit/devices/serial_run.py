@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a program on a board that has a serial line to this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from umakit.devices.serial_frames import CHUNK, Frame, FrameReader
+from umakit.devices.serial_line import LineEndedError, SerialLine
+from umakit.errors import DeviceError
+
+GREETING_SECONDS = 0.5
+"""Time after which words for main are sent again while the board has not answered."""
+
+ANSWER_SECONDS = 0.1
+"""The same once the board has said that it has started: it may have read those of before, and words
+that arrive while it sends its answer could be damaged."""
+
+LOOK_SECONDS = 0.05
+"""Time after which it is looked whether the command that runs the board has ended."""
+
+VERSION = b"\1"
+
+
+class SilentError(Exception):
+    """The board did not end its program in time; the text says how far it came."""
+
+
+class SerialRun:
+    """A program's conversation with this machine.
+
+    Args:
+        line: the line to the board.
+        words: arguments of `main`, without its name; the first two are files in the folder.
+        folder: folder of the files of inputs and outputs.
+        device: name of the device, for messages.
+        ended: returns how the command that runs the board ended; empty while it goes on.
+    """
+
+    def __init__(
+        self,
+        line: SerialLine,
+        words: Sequence[str],
+        folder: Path,
+        device: str,
+        ended: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._line, self._folder, self._device, self._ended = line, folder, device, ended
+        self._files = set(words[:2])
+        payload = b"".join(word.encode() + b"\0" for word in ("main", *words))
+        if len(payload) > CHUNK:
+            raise DeviceError(
+                f"the words for main have {len(payload)} bytes, a frame has {CHUNK}", where=device
+            )
+        self._greeting = Frame("A", 0, payload)
+        self._reader = FrameReader()
+        self._inputs, self._outputs = b"", bytearray()
+        self._outputs_name = ""
+        self._report, self._messages = bytearray(), bytearray()
+        self._last: int | None = None
+        self._due = 0.0
+        self._code: int | None = None
+
+    def run(self, seconds: float) -> subprocess.CompletedProcess[str]:
+        """Let the program run until it ends.
+
+        Args:
+            seconds: time limit.
+
+        Returns:
+            Report, messages and exit code of the program. Its outputs are in their file, those of
+            a run that fails as far as they came.
+
+        Raises:
+            SilentError: it did not end in time.
+            DeviceError: the line ended, frames were lost, or the board broke the protocol.
+        """
+        try:
+            self._talk(time.monotonic() + seconds)
+        finally:
+            if self._outputs_name:
+                (self._folder / self._outputs_name).write_bytes(self._outputs)
+        assert self._code is not None  # as _talk sees to
+        texts = (part.decode("utf-8", "replace") for part in (self._report, self._messages))
+        return subprocess.CompletedProcess([], self._code, *texts)
+
+    def _talk(self, until: float) -> None:
+        """Answer the board until its program ends."""
+        while self._code is None:
+            now = time.monotonic()
+            if now >= until:
+                raise SilentError(self._state())
+            if self._last is None and now >= self._due:
+                self._send(self._greeting, until)
+                self._due = now + GREETING_SECONDS
+            ended = self._ended()  # before what it wrote last is read
+            try:
+                data = self._line.read(0 if ended else min(LOOK_SECONDS, until - now))
+            except LineEndedError:
+                raise self._error(f"the line ended {self._state()}") from None
+            if ended and not data:
+                raise self._error(f"{ended} {self._state()}")
+            for frame in self._reader.add(data):
+                self._take(frame, until)
+
+    def _state(self) -> str:
+        """Return how far the run came, for people."""
+        if self._reader.begun:
+            return f"in the middle of a frame, after {self._reader.begun} bytes of it"
+        noise = f"; {self._reader.skipped} bytes are none" if self._reader.skipped else ""
+        if self._last is None:
+            return f"before the board answered with a frame{noise}"
+        return f"after frame {self._last} of the board{noise}"
+
+    def _error(self, what: str) -> DeviceError:
+        return DeviceError(what, where=self._device)
+
+    def _send(self, frame: Frame, until: float) -> None:
+        try:
+            taken = self._line.write(frame.encoded(), until)
+        except LineEndedError:
+            raise self._error(f"the line ended {self._state()}") from None
+        if not taken:
+            raise SilentError(f"{self._state()}; it reads nothing")
+
+    def _take(self, frame: Frame, until: float) -> None:
+        """Do what a frame of the board asks for."""
+        if frame.type == "S":
+            if frame.payload != VERSION:
+                raise self._error("the board has another version of the protocol of serial.h")
+            if self._last is not None:
+                raise self._error(f"the board started again after its frame {self._last}")
+            self._due = time.monotonic() + ANSWER_SECONDS
+            return
+        if self._code is not None:
+            return
+        wanted = frame.number if self._last is None else (self._last + 1) % 256
+        if frame.number != wanted:
+            raise self._error(
+                f"frames of the board were lost or damaged: {frame.number} came in place of "
+                f"{wanted}"
+            )
+        self._last = frame.number
+        if frame.type == "O":
+            self._open(frame)
+        elif frame.type == "R" and len(frame.payload) == 4:
+            size = int.from_bytes(frame.payload, "little")
+            data, self._inputs = self._inputs[:size], self._inputs[size:]
+            self._send(Frame("D", frame.number, data), until)
+        elif frame.type == "X" and len(frame.payload) == 4:
+            self._code = int.from_bytes(frame.payload, "little")
+        elif frame.type in self._streams:
+            self._streams[frame.type].extend(frame.payload)
+        else:
+            raise self._error(f"the board sent a frame of the unknown type {frame.type!r}")
+
+    @property
+    def _streams(self) -> dict[str, bytearray]:
+        return {"W": self._outputs, "P": self._report, "C": self._messages}
+
+    def _open(self, frame: Frame) -> None:
+        names = frame.payload.decode("utf-8", "replace").split("\0")[:2]
+        if len(names) < 2 or not set(names) <= self._files:  # other files are not the board's
+            raise self._error(f"the board asked for the files {' and '.join(map(repr, names))}")
+        self._inputs = (self._folder / names[0]).read_bytes()
+        self._outputs_name = names[1]
