@@ -25,6 +25,7 @@ from umakit.devices.device import SUPPORT
 from umakit.devices.run import run_library
 from umakit.errors import BuildError, DeviceError, InputError, MissingProgramError, UmakitError
 from umakit.library.layout import RUNTIME
+from umakit.tools.doctor.environment import device_check
 
 PROGRAM, WORDS, PLACE = Path("/p/run-1"), ["in,puts", "out", "1"], Path("/p")
 
@@ -439,3 +440,7 @@ def test_a_board_may_have_no_command_to_run(tmp_path: Path) -> None:
     subprocess.run(["gcc", source, "-o", tmp_path / "main"], check=True)
     assert execute(device, tmp_path / "main", [], tmp_path).returncode == 3
     assert not device.is_host and HOST.own_file is None
+    assert device_check(device).status == "ok"
+    here_board(tmp_path, "exit 5")
+    check = device_check(find_device(board))
+    assert (check.status, check.mend) == ("error", f"install its programs, or correct {board}")

@@ -142,7 +142,7 @@ def device_check(device: Device) -> Check:
         message = f"a first program that {compiler[0]} compiled ends with {ended.returncode}"
         return failed(name, message, mend=_package_mend(device))
     text = f"{version_line(compiler[0])} compiles, links and runs a program"
-    return ok(name, text if device is HOST else f"{text} on {device.run[0]}")
+    return ok(name, f"{text} on {device.run[0]}" if device.run else text)
 
 
 def cxx_check(device: Device, what: str) -> Check:
@@ -171,6 +171,8 @@ def cxx_check(device: Device, what: str) -> Check:
 
 
 def _package_mend(device: Device) -> str:
+    if not device.packages:
+        return f"install its programs, or correct {device.own_file}"
     return f"on Debian: apt-get install {' '.join(device.packages)}"
 
 
