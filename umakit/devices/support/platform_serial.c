@@ -72,7 +72,7 @@ static void store_number(uint8_t bytes[4], uint32_t number)
 static void send(uint8_t type, const void *payload, size_t size)
 {
     const uint8_t *const bytes = (const uint8_t *)payload;
-    uint8_t end[4];
+    uint8_t crc[4];
     size_t index;
 
     for (index = 0; index < sizeof mark; index++) {
@@ -86,9 +86,9 @@ static void send(uint8_t type, const void *payload, size_t size)
     for (index = 0; index < size; index++) {
         put(bytes[index]);
     }
-    store_number(end, ~checksum);
-    for (index = 0; index < sizeof end; index++) {
-        umakit_serial_put(end[index]);
+    store_number(crc, ~checksum);
+    for (index = 0; index < sizeof crc; index++) {
+        umakit_serial_put(crc[index]);
     }
 }
 
@@ -118,7 +118,7 @@ static void wait_for_mark(void)
 /* Receive a frame, whatever its type; false if it is damaged. */
 static bool receive_any(uint8_t *type, uint8_t *number, size_t *size)
 {
-    uint8_t end[4];
+    uint8_t crc[4];
     size_t index;
 
     wait_for_mark();
@@ -133,9 +133,9 @@ static bool receive_any(uint8_t *type, uint8_t *number, size_t *size)
     for (index = 0; index < *size; index++) {
         received[index] = get();
     }
-    store_number(end, ~checksum);
-    for (index = 0; index < sizeof end; index++) {
-        if (umakit_serial_get() != end[index]) {
+    store_number(crc, ~checksum);
+    for (index = 0; index < sizeof crc; index++) {
+        if (umakit_serial_get() != crc[index]) {
             return false;
         }
     }
