@@ -236,6 +236,7 @@ def test_as_many_arguments_are_paths_as_are_tried_below() -> None:
         ("import_model", "source"),
         ("load_backend_folder", "folder"),
         ("run_library", "library"),
+        ("run_library", "device"),
         ("compile_and_run", "test_dir"),
     }
 
@@ -256,6 +257,10 @@ def test_every_path_may_be_text(kind: Any, tmp_path: Path) -> None:
     image = np.zeros((1, 1, 8, 8), "float32")
     ran = umakit.run_library(path(tmp_path / "library"), {"image": image})
     assert ran.runs == 1 and library.path == tmp_path / "library"
+    board = tmp_path / "board.toml"
+    board.write_text('compiler = "gcc"\n', encoding="utf-8")
+    device = path(board)
+    assert umakit.run_library(path(tmp_path / "library"), {"image": image}, device=device).runs == 1
     options = umakit.ExportOptions(records=path(tmp_path / "no_records.json"))
     with pytest.raises(umakit.UmakitError, match=r"no_records\.json"):
         umakit.compile_model(path(model), [], path(tmp_path / "other"), options=options)
