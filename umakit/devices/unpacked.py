@@ -95,7 +95,8 @@ class UnpackedLibrary:
             blob = _aligned_memory(self.weights.size, BLOB_ALIGNMENT, offset())
             blob[:] = self.weights
             kept.append(blob)
-            pointers.append(self._open_weights(blob))
+            interface, place = self.description["interface"], blob.ctypes.data
+            pointers.append(open_weights(self.binary, interface, place, blob.size, self.name))
         pointers += [pool.ctypes.data for pool in pools]
         return Placed(tuple(pointers), outputs, kept)
 
@@ -105,25 +106,71 @@ class UnpackedLibrary:
         Raises:
             DeviceError: the status is not 0.
         """
-        interface = self.description["interface"]
-        text = _status_text(self.binary, interface, status)
         if status != 0:
-            sentence, own = stopped(self.description, status, text)
-            raise DeviceError(sentence, where=interface, fix=stop_hint(status, text), status=own)
+            raise run_error(self.binary, self.description, status)
 
-    def _open_weights(self, blob: npt.NDArray[np.uint8]) -> int:
-        """Open a weights blob and return the address of its data."""
-        opened = ctypes.c_void_p()
-        function = getattr(self.binary, f"{self.description['interface']}_open_weights")
-        function.restype = ctypes.c_int32
-        status = function(
-            ctypes.c_void_p(blob.ctypes.data), ctypes.c_size_t(blob.size), ctypes.byref(opened)
+
+def compiled_library(
+    library: Path, folder: Path, sources: Sequence[Path] = (), flags: Sequence[str] = ()
+) -> ctypes.CDLL:
+    """Compile a library for this machine and load it into this process.
+
+    Args:
+        library: an exported library.
+        folder: a folder for the shared library, which has to stay while it is used.
+        sources: other C files that are linked with it.
+        flags: other flags of the compiler.
+
+    Raises:
+        BuildError: the C compiler is missing or reported an error.
+    """
+    shared = folder / "library.so"
+    compile_c(
+        [*library_sources(library), *sources],
+        shared,
+        ["-shared", "-fPIC", *flags, *cpu_flags(library, HOST)],
+        simulators=simulators_of(library),
+        libraries=libraries_of(library),
+    )
+    return ctypes.CDLL(str(shared))
+
+
+def run_error(binary: ctypes.CDLL, description: Mapping[str, Any], status: int) -> DeviceError:
+    """Return the error of a run that ended with a status other than 0.
+
+    Args:
+        binary: the library.
+        description: section `umakit` of its metadata.
+        status: what the run returned.
+    """
+    interface = description["interface"]
+    text = _status_text(binary, interface, status)
+    sentence, own = stopped(description, status, text)
+    return DeviceError(sentence, where=interface, fix=stop_hint(status, text), status=own)
+
+
+def open_weights(binary: ctypes.CDLL, interface: str, address: int, size: int, name: str) -> int:
+    """Open a weights blob and return the address of its data.
+
+    Args:
+        binary: the library.
+        interface: start of the names of its functions.
+        address: of the blob, a multiple of `BLOB_ALIGNMENT`.
+        size: of the blob in bytes.
+        name: what messages call the blob.
+
+    Raises:
+        DeviceError: the weights were refused.
+    """
+    opened = ctypes.c_void_p()
+    function = getattr(binary, f"{interface}_open_weights")
+    function.restype = ctypes.c_int32
+    status = function(ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.byref(opened))
+    if status != 0:
+        raise DeviceError(
+            f"the weights were refused with status {status}", where=name, status=status
         )
-        if status != 0:
-            raise DeviceError(
-                f"the weights were refused with status {status}", where=self.name, status=status
-            )
-        return opened.value or 0
+    return opened.value or 0
 
 
 def load_unpacked(
@@ -150,19 +197,12 @@ def load_unpacked(
     count, _, batches = check_inputs(description["inputs"], inputs)
     if count != 1:
         raise InputError(f"the inputs hold {count} inferences, this interface runs one")
-    shared = folder / "library.so"
-    compile_c(
-        [*library_sources(library), *sources],
-        shared,
-        ["-shared", "-fPIC", *flags, *cpu_flags(library, HOST)],
-        simulators=simulators_of(library),
-        libraries=libraries_of(library),
-    )
+    binary = compiled_library(library, folder, sources, flags)
     has_blob = description["weights"] == "blob"
     weights = np.frombuffer(read_weights(library), np.uint8) if has_blob else None
     name = str(library / weights_path(description["name"]))
     arrays = tuple(batch[0] for batch in batches)
-    return UnpackedLibrary(ctypes.CDLL(str(shared)), description, arrays, weights, name)
+    return UnpackedLibrary(binary, description, arrays, weights, name)
 
 
 def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[str, Any]:

@@ -22,22 +22,15 @@ from typing import Any
 import torch
 
 from umakit.devices import HOST
-from umakit.devices.build import compile_c, library_sources
-from umakit.devices.cpus import cpu_flags, description_for
-from umakit.devices.execution import stop_hint
-from umakit.devices.libraries import libraries_of
-from umakit.devices.simulators import simulators_of
-from umakit.devices.statuses import stopped
-from umakit.errors import DeviceError, InputError, UmakitError
+from umakit.devices.cpus import description_for
+from umakit.devices.unpacked import BLOB_ALIGNMENT, compiled_library, open_weights, run_error
+from umakit.errors import InputError
 from umakit.library.cpu_sections import run_unpacked_symbol
 from umakit.library.metadata import load_metadata, read_weights, weights_path
 from umakit.library.packages.tar import write_package
 
 MOST_ALIGNED = 64
 """Alignment of memory that torch allocates for CPU tensors, in bytes."""
-
-WEIGHTS_ALIGNMENT = 16
-"""Alignment of a weights blob in memory, in bytes."""
 
 _ACCELERATORS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 """By name of an accelerator, what a run on it holds: a second run that begins meanwhile would be
@@ -115,13 +108,7 @@ class LoadedLibrary:
         self.source = folder / "library.tar"
         try:
             write_package(library, self.source, force=False)
-            shared = folder / "library.so"
-            flags = ["-shared", "-fPIC", *cpu_flags(library, HOST)]
-            compile_c(
-                library_sources(library), shared, flags, simulators=simulators_of(library),
-                libraries=libraries_of(library),
-            )  # fmt: skip
-            self._binary = ctypes.CDLL(str(shared))
+            self._binary = compiled_library(library, folder)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -219,18 +206,9 @@ class LoadedLibrary:
             pointers.append(self._weights[1])
         status = self._function(*map(ctypes.c_void_p, [*pointers, *pools]))
         if status != 0:
-            raise self._failure(status)
+            raise run_error(self._binary, self.description, status)
         for address, own, size in results:
             ctypes.memmove(address, own, size)
-
-    def _failure(self, status: int) -> UmakitError:
-        interface = self.description["interface"]
-        function = getattr(self._binary, f"{interface}_status_string")
-        function.restype = ctypes.c_char_p
-        text: bytes = function(ctypes.c_int32(status))
-        sentence, own = stopped(self.description, status, text.decode("utf-8"))
-        fix = stop_hint(status, text.decode("utf-8"))
-        return DeviceError(sentence, where=interface, fix=fix, status=own)
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -243,20 +221,11 @@ class LoadedLibrary:
     def _open_weights(self, library: Path) -> tuple[torch.Tensor, int]:
         """Return the memory of the weights blob and the address of its data."""
         data = read_weights(library)
-        memory, address = _aligned_bytes(len(data), WEIGHTS_ALIGNMENT)
+        memory, address = _aligned_bytes(len(data), BLOB_ALIGNMENT)
         ctypes.memmove(address, data, len(data))
-        opened = ctypes.c_void_p()
-        function = getattr(self._binary, f"{self.description['interface']}_open_weights")
-        function.restype = ctypes.c_int32
-        status = function(
-            ctypes.c_void_p(address), ctypes.c_size_t(len(data)), ctypes.byref(opened)
-        )
-        if status != 0:
-            where = str(library / weights_path(self.description["name"]))
-            raise DeviceError(
-                f"the weights were refused with status {status}", where=where, status=status
-            )
-        return memory, opened.value or 0
+        interface, name = self.description["interface"], weights_path(self.description["name"])
+        opened = open_weights(self._binary, interface, address, len(data), str(library / name))
+        return memory, opened
 
 
 def fingerprint_of(metadata: Mapping[str, Any]) -> str:
