@@ -191,9 +191,7 @@ def main() -> int:
         "",
         explanation(cpu),
     ]
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
+    tools.publish(lines, OUTPUT)
     return 0
 
 

@@ -197,9 +197,7 @@ def main() -> int:
         f"ONNX Runtime {onnxruntime.__version__}, one thread; {compiler.stdout.splitlines()[0]}; "
         f"native is {cpu.name}; {platform.processor() or platform.machine()}.",
     ]
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
+    tools.publish(lines, OUTPUT)
     return 0
 
 

@@ -20,6 +20,7 @@ import networks
 import numpy as np
 import onnx
 import rounds
+import tools
 
 from umakit.machine.cpu import Cpu, find_cpu
 
@@ -184,9 +185,7 @@ def main() -> int:
         "",
         networks_bench.explanation(cpu),
     ]
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
+    tools.publish(lines, OUTPUT)
     return 0
 
 

@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 import quantized_models
 import rounds
+import tools
 from networks import fold_batch_norms, random_inputs
 
 from umakit.devices import HOST
@@ -96,9 +97,7 @@ def main() -> int:
         f"Medians of {ROUNDS} rounds after tuning, quartiles in brackets. {meter.origin.compiler}; "
         f"{cpu.name}; {meter.origin.machine}; {platform.system()}.",
     ]
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
+    tools.publish(lines, OUTPUT)
     return 0
 
 

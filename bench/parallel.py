@@ -142,9 +142,7 @@ def main() -> int:
         f" time with two threads by that with one. {os.cpu_count()} cores; load of the machine "
         f"{os.getloadavg()[0]:.1f}.",
     ]
-    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
-    OUTPUT.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    print("\n".join(lines))
+    tools.publish(lines, OUTPUT)
     return 0
 
 

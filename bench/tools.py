@@ -217,3 +217,11 @@ def prepared(
 
     run.memory = [*memory, arena]  # type: ignore[attr-defined]
     return run
+
+
+def publish(lines: list[str], output: Path) -> None:
+    """Write the lines of a table into a file and print them."""
+    text = "\n".join(lines)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(f"{text}\n", encoding="utf-8")
+    print(text)
