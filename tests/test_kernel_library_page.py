@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from console import type_along
+from console import type_with_digits
 from test_patterns_example import assert_clean
 
 from umakit import compile_model, run_library
@@ -29,8 +29,7 @@ CALL = PAGE.partition("## A call in one line")[2]
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    update = bool(request.config.getoption("--update-golden"))
-    assert type_along(PATH, tmp_path, update=update) == 5
+    assert type_with_digits(PATH, tmp_path, request) == 9
     assert_clean(
         tmp_path / "acme/kernels/source/acme_fully_connected.c",
         f"-I{tmp_path / 'acme/kernels/include'}",

@@ -11,7 +11,7 @@ from comparisons import examples
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
-from umakit import sim
+from umakit import compile_model, sim
 from umakit.backend import load_backend_folder
 from umakit.errors import RegisterMapError, ScaffoldError
 from umakit.testing import QuantizedNetwork, compile_and_run
@@ -269,6 +269,14 @@ def test_the_mock_says_what_a_driver_does_wrong(tmp_path: Path) -> None:
         driver.write_text(text.replace(old, new, 1))
         with pytest.raises(Exception, match=sentence):
             compile_and_run(model, load_backend_folder(folder), test_dir=tmp_path / "out")
+
+
+def test_a_library_has_no_file_of_the_record_of_uma_new(tmp_path: Path) -> None:
+    backend = load_backend_folder(new_backend("my_npu", tmp_path, kind="layer").folder)
+    model = QuantizedNetwork(4, 4, 2).conv2d(2).model()
+    library = compile_model(model.module, [backend], tmp_path / "library", name="network").path
+    assert (backend.folder / ".umakit").is_dir()
+    assert [path for path in library.rglob("*") if ".umakit" in path.parts] == []
 
 
 def test_a_fully_connected_layer_may_be_a_convolution_of_one_column(tmp_path: Path) -> None:

@@ -15,4 +15,4 @@ ROOT = Path(__file__).parents[1]
 def test_a_reader_who_types_along_sees_what_the_page_shows(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    assert type_with_digits(ROOT / "docs" / "new-layer.md", tmp_path, request) == 8
+    assert type_with_digits(ROOT / "docs" / "new-layer.md", tmp_path, request) == 13

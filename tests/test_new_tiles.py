@@ -29,8 +29,8 @@ LONG = (
 @pytest.mark.parametrize(
     ("before", "count"),
     [
-        ("## Tilings and costs", 4),
-        pytest.param(None, 11, marks=LONG, id="whole"),
+        ("## Tilings and costs", 5),
+        pytest.param(None, 12, marks=LONG, id="whole"),
     ],
 )
 @pytest.mark.page

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tomllib
 import venv
 import zipfile
@@ -28,7 +29,7 @@ MODEL = ROOT / "examples" / "digits" / "digits.onnx"
 HELD_OUT = ROOT / "examples" / "digits" / "held_out.npz"
 
 
-def command(*arguments: str | Path, cwd: Path) -> str:
+def command(*arguments: str | Path, cwd: Path, **variables: str) -> str:
     """Standard output of a command that must succeed, far from the checkout."""
     outside = {
         key: value
@@ -38,7 +39,7 @@ def command(*arguments: str | Path, cwd: Path) -> str:
     result = subprocess.run(
         [str(argument) for argument in arguments],
         cwd=cwd,
-        env=outside,
+        env={**outside, **variables},
         capture_output=True,
         text=True,
         check=False,
@@ -47,18 +48,25 @@ def command(*arguments: str | Path, cwd: Path) -> str:
     return result.stdout
 
 
-def built_by_pip(*arguments: str | Path, cwd: Path) -> None:
+def without_compilers(folder: Path) -> dict[str, str]:
+    """An environment in which nothing compiles: no program on PATH, and failing compilers."""
+    empty = folder / "no_programs"
+    empty.mkdir()
+    return {"PATH": str(empty), "CC": "/bin/false", "CXX": "/bin/false"}
+
+
+def built_by_pip(*arguments: str | Path, cwd: Path, **variables: str) -> None:
     """Let pip build a project; it fetches setuptools if this environment's is too old."""
     pip = (sys.executable, "-m", "pip", *arguments)
     try:
-        command(*pip, "--no-build-isolation", cwd=cwd)
+        command(*pip, "--no-build-isolation", cwd=cwd, **variables)
     except AssertionError:
-        command(*pip, cwd=cwd)
+        command(*pip, cwd=cwd, **variables)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of what Git would ship, built in a copy: building leaves traces."""
+    """A wheel of what Git would ship, built without compilers in a copy: building leaves traces."""
     folder = tmp_path_factory.mktemp("build")
     listed = command(
         *("git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"), cwd=ROOT
@@ -68,7 +76,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if source.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(source.read_bytes())
-    built_by_pip("wheel", "--no-deps", "--quiet", "--wheel-dir", "dist", "./source", cwd=folder)
+    built_by_pip(
+        *("wheel", "--no-deps", "--quiet", "--wheel-dir", "dist", "./source"),
+        cwd=folder,
+        **without_compilers(folder),
+    )
     (built,) = (folder / "dist").glob("*.whl")
     return built
 
@@ -118,6 +130,38 @@ def test_the_wheel_holds(part: str, members: set[str]) -> None:
 def test_the_wheel_holds_every_module(members: set[str]) -> None:
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "umakit").rglob("*.py")}
     assert modules - members == set()
+
+
+def test_the_wheel_is_for_every_platform(wheel: Path) -> None:
+    assert wheel.name == f"umakit-{__version__}-py3-none-any.whl"
+
+
+def test_the_sdist_is_built_without_compilers_and_has_what_the_readme_links_to(
+    wheel: Path, tmp_path: Path
+) -> None:
+    source = wheel.parents[1] / "source"
+    code = "from setuptools.build_meta import build_sdist; build_sdist('../sdist')"
+    tools = tmp_path / "tools"  # where this environment's setuptools is too old
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--target", tools)
+    command(*pip, *wanted, cwd=tmp_path)
+    tools_alone = {"PYTHONPATH": str(tools), **without_compilers(tmp_path)}
+    command(sys.executable, "-c", code, cwd=source, **tools_alone)
+    (archive,) = (source.parent / "sdist").glob("*.tar.gz")
+    with tarfile.open(archive) as members:
+        names = {name.partition("/")[2] for name in members.getnames()}
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([^):#]+)\)", text)) | {"examples/digits/digits_int8.onnx"}
+    assert len(linked) > 30 and linked - names == set()
+    assert not any("__pycache__" in name for name in names)
+
+
+def test_sources_that_hide_the_installed_package_say_so(installed: Path, wheel: Path) -> None:
+    """In the root of unpacked sources, Python finds these, which lack four folders."""
+    line = [str(installed / "python"), "-c", "import umakit"]
+    source = wheel.parents[1] / "source"
+    ended = subprocess.run(line, cwd=source, capture_output=True, text=True, check=False)
+    assert "ImportError: this is the source folder of umakit" in ended.stderr
 
 
 def test_the_wheel_holds_license_and_notice(members: set[str]) -> None:

@@ -6,6 +6,7 @@ Names are imported when they are first used, so that `import umakit` does not im
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from umakit.imports.on_use import imported_on_use
@@ -66,3 +67,11 @@ __getattr__ = imported_on_use(
 )
 
 find_moved_modules()
+
+# In a checkout, four folders of the package lie beside this one. Python finds this one first where
+# it looks into the working folder, whatever is installed.
+if find_spec("umakit.cli") is None:
+    raise ImportError(
+        "this is the source folder of umakit, not the installed package: "
+        "pip install --editable ., or work in another folder"
+    )

@@ -217,5 +217,7 @@ def library_files(section: SimulatorSection) -> list[str]:
 
 def _headers(folder: Path, below: str, form: str) -> Iterator[str]:
     for path in sorted((folder / below).glob(form)):
-        if path.suffix in HEADER_SUFFIXES and path.is_file():
-            yield path.relative_to(folder).as_posix()
+        name = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in name.parts)  # such as .umakit of `uma new`
+        if path.suffix in HEADER_SUFFIXES and path.is_file() and not hidden:
+            yield name.as_posix()
