@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import re
 import shutil
 import subprocess
@@ -45,14 +46,20 @@ PYTHON = {
 """Public modules and what they are for."""
 
 CHAPTERS = {
-    "Tutorials": "vanilla strawberry chocolate new-layer new-tiles kernel-library",
-    "How to": "models patterns check analysis compare sweeps several-accelerators cpus shipping "
-    "boards pytorch traces your-simulator your-rtl your-cost-model",
-    "Explanation": "architecture arithmetic layouts generated-c simulator performance safety misra",
+    "Start here": "start",
+    "Tutorials": "kernel-library new-layer new-tiles your-rtl your-simulator "
+    "vanilla strawberry chocolate",
+    "How to: networks": "models pytorch several-accelerators cpus",
+    "How to: backends": "patterns check your-cost-model layouts",
+    "How to: measure": "analysis compare sweeps traces",
+    "How to: ship": "shipping boards",
     "Reference": "commands reference/help reference/python backends-api onnx tflite registers "
-    "simulator-protocol glossary",
-    "More": "coming-from gallery/index gallery/nova_nn gallery/lane_npu changelog contributing "
-    "security",
+    "simulator simulator-protocol",
+    "Explanation": "architecture arithmetic generated-c performance safety misra",
+    "Coming from": "coming-from migrating",
+    "Glossary": "glossary",
+    "Gallery": "gallery/index gallery/nova_nn gallery/lane_npu",
+    "Project": "changelog contributing security",
 }
 """Pages by chapter, in order."""
 
@@ -154,23 +161,53 @@ def gallery_page() -> str:
     """Return the page of backends: ours, and those of examples."""
     lines = [
         "# Gallery of backends", "",
-        "Backends to read and to start from. Lines are those that are written by hand, without",
-        "generated registers and empty lines; `uma new` writes the skeleton of each.", "",
-        "| backend | kind | datatype | lines of Python | lines of C | to read |",
-        "|---|---|---|--:|--:|---|",
+        "Backends to read and to start from.", "",
+        "- **Python, C**: lines that are written by hand, without empty lines, comments, tests,",
+        "  generated registers, simulators, RTL and the functions of a vendor.",
+        "- **Networks**: the share of their multiply-accumulates that is offloaded.",
+        "- **Cycles**: what the backend's simulator counts for one inference, without steps on the",
+        "  CPU; unknown where nothing counts them.", "",
+        "`python site/gallery.py` measures networks and cycles.", "",
+        "| backend | kind | datatype | Python | C | networks: offloaded MACs | cycles | to read |",
+        "|---|---|---|--:|--:|---|--:|---|",
     ]  # fmt: skip
     rows = {
         "vanilla_accelerator": ("MAC array in the CPU's memory", "float32", "../vanilla.md"),
-        "strawberry_accelerator": ("MAC array with scratchpad and DMA", "int8", "../strawberry.md"),
+        "strawberry_accelerator": ("MAC array with scratchpad and DMA, RTL", "int8",
+                                   "../strawberry.md"),
         "chocolate_accelerator": ("tiled array, overlapping transfers", "int8", "../chocolate.md"),
+        "small_chocolate_accelerator": ("the same with an array of 4x4, RTL", "int8",
+                                        "../chocolate.md"),
+        "lane_npu": ("array with two DMA channels, simulator of its own", "int8", "lane_npu.md"),
         "nova_nn": ("kernel library of a vendor, in C", "int8", "nova_nn.md"),
-        "lane_npu": ("simulator of its own, as a program", "int8", "lane_npu.md"),
-    }
+    }  # fmt: skip
     for name, (kind, dtype, page) in rows.items():
         folder = ROOT / ("backends" if name in OWN else "examples") / name
         python, c = lines_of(folder, ".py"), lines_of(folder, ".c", ".h")
-        lines.append(f"| {name} | {kind} | {dtype} | {python} | {c} | [page]({page}) |")
+        networks, cycles = measured_cells(name)
+        lines.append(
+            f"| {name} | {kind} | {dtype} | {python} | {c} | {networks} | {cycles} "
+            f"| [page]({page}) |"
+        )
+    lines += [
+        "", "`digits` and `digits_int8` are in `examples/digits`; the others are int8 networks of",
+        "[MLPerf Tiny](https://github.com/mlcommons/tiny): image classification, keyword spotting",
+        "and anomaly detection.",
+    ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def measured_cells(backend: str) -> tuple[str, str]:
+    """Return the networks of which a backend takes something, and their cycles."""
+    figures = json.loads((ROOT / "site/gallery.json").read_text(encoding="utf-8"))
+    rows = [row for row in figures if row["backend"] == backend and row["offloaded_macs"]]
+    networks = [
+        f"{row['network']}: {100 * row['offloaded_macs'] / row['total_macs']:.1f} % of "
+        f"{row['total_macs']:,}" + (f", rounding {row['rounding']}" if row["rounding"] else "")
+        for row in rows
+    ]
+    cycles = ["unknown" if row["cycles"] is None else f"{row['cycles']:,}" for row in rows]
+    return "<br>".join(networks), "<br>".join(cycles)
 
 
 def lines_of(folder: Path, *suffixes: str) -> int:

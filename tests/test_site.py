@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from umakit.moved import MOVED
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,6 +45,49 @@ def test_each_page_is_in_one_chapter(stage: Any) -> None:
                "gallery/lane_npu", "changelog", "contributing", "security"}  # fmt: skip
     found = {path.stem for path in (ROOT / "docs").glob("*.md")}
     assert set(pages) - written == found
+
+
+@pytest.fixture
+def gallery(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "site"))
+    import gallery
+
+    return gallery
+
+
+QUICK = ["strawberry_accelerator", "lane_npu", "nova_nn"]
+
+
+@pytest.mark.parametrize("backend", QUICK)
+def test_figures_of_the_gallery_are_those_that_are_measured(gallery: Any, backend: str) -> None:
+    """With cycles of umakit's simulator and of another one, and where nothing counts any."""
+    network = "digits_int8"
+    figures = json.loads(gallery.FIGURES.read_text(encoding="utf-8"))
+    (row,) = [row for row in figures if (row["backend"], row["network"]) == (backend, network)]
+    now = gallery.measured(backend, network, gallery.model_file(network))
+    assert row == now, "python site/gallery.py"
+    assert (row["cycles"] is None) == (backend == "nova_nn") and row["cycles"] != 0
+
+
+def test_the_gallery_has_each_backend_and_no_cycles_of_0(stage: Any, gallery: Any) -> None:
+    page = stage.gallery_page()
+    ours = {path.name for path in (ROOT / "backends").iterdir() if (path / "accel.toml").is_file()}
+    examples = {path.parent.name for path in (ROOT / "examples").glob("*/accel.toml")}
+    assert set(gallery.BACKENDS) == ours | examples
+    for name in gallery.BACKENDS:
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        networks, cycles = cells[5].split("<br>"), cells[6].split("<br>")
+        assert len(networks) == len(cycles) >= 1
+        assert all(re.fullmatch(r"[1-9][\d,]*|unknown", each) for each in cycles)
+
+
+def test_the_page_of_migration_names_every_module_that_moved() -> None:
+    page = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `umakit\.(\w+)` \| (.*) \|$", page, re.MULTILINE))
+    assert rows.keys() == MOVED.keys()
+    for old, (place, public) in MOVED.items():
+        assert (public or f"{place}` (not public)").strip("`") in rows[old]
 
 
 def test_public_modules_are_those_that_backends_import(stage: Any) -> None:
