@@ -18,5 +18,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from umakit.torch.module import LibraryModule, load
+from umakit.torch.offload import offload
+from umakit.torch.offloaded import OffloadedModule
 
-__all__ = ["LibraryModule", "load"]
+__all__ = ["LibraryModule", "OffloadedModule", "load", "offload"]
