@@ -45,7 +45,7 @@ PYTHON = {
 """Public modules and what they are for."""
 
 CHAPTERS = {
-    "Tutorials": "vanilla strawberry chocolate new-layer new-tiles kernel-library",
+    "Tutorials": "vanilla strawberry chocolate new-layer new-tiles kernel-library pytorch-tutorial",
     "How to": "models patterns check analysis compare sweeps several-accelerators cpus shipping "
     "boards pytorch traces your-simulator your-rtl your-cost-model",
     "Explanation": "architecture arithmetic layouts generated-c simulator performance safety misra",

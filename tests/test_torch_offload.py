@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import importlib.util
 import operator
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,7 @@ from torch_networks import Function, randomize, tensor  # noqa: E402  needs torc
 import umakit.torch  # noqa: E402  needs torch
 from umakit.torch.regions import clusters, copy_shared_operands, extract  # noqa: E402
 
+ROOT = Path(__file__).parents[1]
 VANILLA, STRAWBERRY, CHOCOLATE = (
     f"{name}_accelerator" for name in ("vanilla", "strawberry", "chocolate")
 )
@@ -434,3 +437,38 @@ def test_wrong_options_are_told(options: dict[str, Any], said: str) -> None:
     function = torch.compile(nn.Linear(2, 2), backend="umakit", options=options)
     with pytest.raises(Exception, match=said):
         function(torch.zeros(1, 2))
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?(e-?\d+)?")
+
+
+def without_numbers(text: str) -> str:
+    """A text with each number as `#`, without the spaces and lines that depend on its length."""
+    return re.sub(r"[ \u2500]+", " ", NUMBER.sub("#", text))
+
+
+@needs_torchao
+@pytest.mark.page
+def test_programs_of_the_tutorial_print_what_it_shows(tmp_path: Path) -> None:
+    """Figures of trained networks differ from machine to machine; what is offloaded does not."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    page = (ROOT / "docs/pytorch-tutorial.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```(python|text)\n(.*?)```", page, re.DOTALL)
+    program = "\n".join(text for language, text in blocks if language == "python")
+    shown = "".join(text for language, text in blocks if language == "text")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PATH": path},
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert without_numbers(ended.stdout) == without_numbers(shown)
+    assert re.findall(r"[\d.]+ % of [\d,]+ MACs", ended.stdout) == re.findall(
+        r"[\d.]+ % of [\d,]+ MACs", shown
+    )
+    rights = [int(count) for count in re.findall(r"(\d+) of 140 are right", ended.stdout)]
+    assert rights[0] > 125 and rights[1] < rights[0] and rights[2] > 125
+    noise = [float(each) for each in re.findall(r"relu_1 +([\d.]+) dB", ended.stdout)]
+    assert noise[1] > noise[0] + 3

@@ -26,6 +26,7 @@ def offload(
     *,
     keywords: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    by_layer: bool = False,
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
 ) -> OffloadedModule:
@@ -44,6 +45,8 @@ def offload(
         keywords: further arguments by name.
         dynamic_shapes: as for `torch.export.export`: sizes that later calls may change. Parts are
             compiled for each shape when they are first called with it.
+        by_layer: make a part of each layer, which `OffloadedModule.compare` then compares on its
+            own, instead of as few parts as there can be.
         options: of the compilation, without records of tuning, which belong to whole networks.
         progress: callback with a description of each stage.
 
@@ -66,7 +69,7 @@ def offload(
             fix="pass a torch.nn.Module, or what torch.export.export returns",
         )
     flat = flat_arguments(program, arguments, keywords or {})
-    return offloaded_module(program, flat, accelerators, progress)
+    return offloaded_module(program, flat, accelerators, progress, by_layer)
 
 
 def accelerators_of(

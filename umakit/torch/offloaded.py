@@ -16,6 +16,7 @@ import torch.fx
 
 from umakit.backend.registry import find_backend
 from umakit.errors import InputError
+from umakit.frontend.torch.archive import register_quantized_operators
 from umakit.library.options import ExportOptions
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import compile_model
@@ -33,7 +34,7 @@ from umakit.torch.offloading import (
     values_at,
 )
 from umakit.torch.placements import PYTORCH, Offload
-from umakit.torch.regions import clusters, copy_shared_operands, extract
+from umakit.torch.regions import clusters, copy_shared_operands, divided, extract
 
 ALONE = "the accelerator takes it in the whole network, but not in a part of it"
 Shapes = tuple[Any, ...]
@@ -257,6 +258,7 @@ def _restored(
     libraries: Sequence[Mapping[Shapes, bytes | None]],
     buffers: Mapping[str, torch.Tensor],
 ) -> OffloadedModule:
+    register_quantized_operators()
     with quiet_torch():
         loaded = torch.export.load(io.BytesIO(program))
     module = OffloadedModule(loaded, names, accelerators, offload)
@@ -272,6 +274,7 @@ def offloaded_module(
     flat: Sequence[Any],
     accelerators: Accelerators,
     progress: Progress = lambda stage: None,
+    by_layer: bool = False,
 ) -> OffloadedModule:
     """Give accelerators what they take of a network.
 
@@ -280,6 +283,7 @@ def offloaded_module(
         flat: arguments of an inference, for whose shapes parts are compiled.
         accelerators: who takes parts.
         progress: callback with a description of each stage.
+        by_layer: make a part of each layer, instead of as few as there can be.
 
     Raises:
         UmakitError: its subclass says which stage refused and why.
@@ -288,6 +292,8 @@ def offloaded_module(
     module = eager_graph(program)
     offer = find_offer(program, module, flat, accelerators.backends(), accelerators.options)
     groups = clusters(module.graph, lambda node: node.name in offer.taken)
+    if by_layer:
+        groups = divided(module.graph, groups)
     names = [[node.name for node in group] for group in groups]
     nothing = Offload(offer.placements, 0, 0, offer.macs)
     tried = OffloadedModule(program, names, accelerators, nothing)

@@ -124,6 +124,51 @@ def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list
     return [groups[level] for level in sorted(groups) if not constants.issuperset(groups[level])]
 
 
+def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[list[Node]]:
+    """Divide groups of `clusters` into one for each layer.
+
+    A layer is what is computed between tensors of integers; elsewhere an operator, with those of
+    one operand behind it that are no layers themselves, such as activations.
+    """
+    layers = quantized_layers(graph)
+    constants = constant_nodes(graph)
+    keys: dict[Node, Node] = {}
+    for node in graph.nodes:
+        layer = layers.get(node.name, [])
+        sources = [each for each in node.all_input_nodes if each in keys and each not in constants]
+        if any(is_conversion(each, "") for each in layer):
+            keys[node] = layer[0]
+        elif node.op == "call_function":
+            alone = len(sources) == 1 and not has_weights(node)
+            keys[node] = keys[sources[0]] if alone else node
+    found = []
+    for group in groups:
+        parts: dict[Node, list[Node]] = {}
+        for node in group:
+            users = [user for user in node.users if user in keys]
+            key = keys[users[0]] if node in constants and users else keys[node]
+            parts.setdefault(key, []).append(node)
+        found += _in_order(list(parts.values())) or [list(group)]
+    return found
+
+
+def has_weights(node: Node) -> bool:
+    """Whether an operator reads a weight."""
+    return any(each.op == "get_attr" for each in node.all_input_nodes)
+
+
+def _in_order(parts: list[list[Node]]) -> list[list[Node]] | None:
+    """Sort parts so that each reads earlier ones only; None if they depend on each other."""
+    number_of = {node: number for number, part in enumerate(parts) for node in part}
+    needs: dict[Unit, set[Unit]] = {
+        number: {number_of[used] for node in part for used in node.all_input_nodes
+                 if used in number_of} - {number}
+        for number, part in enumerate(parts)
+    }  # fmt: skip
+    order = _sorted(needs, {number: number for number in needs})
+    return [parts[number] for number in order] if len(order) == len(parts) else None
+
+
 def _levels(
     graph: torch.fx.Graph, inside: Collection[Node], constants: Collection[Node]
 ) -> dict[Node, int]:
@@ -245,11 +290,16 @@ def _order(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[Unit
             needed.update(positions)
             barrier = unit
         needed.discard(unit)
-    return _sorted(needs, positions)
+    order = _sorted(needs, positions)
+    assert len(order) == len(needs), "groups depend on each other in a circle"
+    return order
 
 
 def _sorted(needs: Mapping[Unit, Collection[Unit]], positions: Mapping[Unit, int]) -> list[Unit]:
-    """Sort units so that each comes after those that it needs, else by their position."""
+    """Sort units so that each comes after those that it needs, else by their position.
+
+    Units that need each other in a circle are left out.
+    """
     left = {unit: len(needed) for unit, needed in needs.items()}
     users: dict[Unit, list[Unit]] = {unit: [] for unit in needs}
     for unit, needed in needs.items():
@@ -266,5 +316,4 @@ def _sorted(needs: Mapping[Unit, Collection[Unit]], positions: Mapping[Unit, int
             left[user] -= 1
             if not left[user]:
                 heapq.heappush(ready, (positions[user], next(numbers), user))
-    assert len(found) == len(needs), "groups depend on each other in a circle"
     return found
