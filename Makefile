@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo dist site test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
+  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-offload bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -30,6 +30,7 @@ help:
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
 	@echo "                make bench-cmsis: instructions and code on Cortex-M, compared with CMSIS-NN,"
 	@echo "                which \$$CMSIS_NN names"
+	@echo "                make bench-offload: parts of modules of PyTorch, compared with PyTorch alone"
 	@echo "                make bench-cpu-tuning: what uma tune --cpu native gains"
 	@echo "                make bench-cpu-costs: costs of CPUs, fitted to what emulators count; WRITE=1 writes"
 	@echo "                them into the descriptions, CPUS=\"cortex-m4 ...\" chooses these"
@@ -239,6 +240,10 @@ bench-cpu-operators: $(VENV)/installed-test
 
 bench-parallel: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/parallel.py
+
+# Needs torch and torchao.
+bench-offload: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/offload.py
 
 # $UMAKIT_MODELS names the folder of the trained networks, which are compared with LiteRT.
 bench-cpu-integers: $(VENV)/installed-bench

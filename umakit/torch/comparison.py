@@ -26,6 +26,7 @@ class TensorDifference:
         shape: its extents.
         largest: largest difference of an element: for integers in LSB.
         elements: number of elements that differ.
+        magnitude: largest absolute value of an element, as PyTorch has it.
     """
 
     where: str
@@ -34,6 +35,7 @@ class TensorDifference:
     shape: tuple[int, ...]
     largest: float
     elements: int
+    magnitude: float
 
 
 @dataclass(frozen=True)
@@ -115,5 +117,8 @@ def differences(where: str, found: Any, wanted: Any) -> list[TensorDifference]:
         dtype = str(one.dtype).removeprefix("torch.")
         largest = float(apart.max()) if apart.numel() else 0.0
         count = int((~same).sum())
-        rows.append(TensorDifference(where, number, dtype, tuple(one.shape), largest, count))
+        magnitude = float(other.to(torch.float64).abs().max()) if other.numel() else 0.0
+        rows.append(
+            TensorDifference(where, number, dtype, tuple(one.shape), largest, count, magnitude)
+        )
     return rows
