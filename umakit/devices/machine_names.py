@@ -6,8 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from umakit.errors import BuildError, LibraryError
-from umakit.files.compiled_files import read_compiled
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from umakit.errors import BuildError
+from umakit.files.compiled_files import MACHINES
 
 SYSTEM_NAMES = {
     "x86-64": r"x86_64|amd64",
@@ -43,13 +46,14 @@ def check_runs_on(program: Path, system_name: str, where: str) -> None:
         BuildError: names both.
     """
     try:
-        machine = read_compiled("program.o", program.read_bytes(), str(program)).machine
-    except (OSError, LibraryError):
+        with program.open("rb") as stream:
+            machine = MACHINES.get(str(ELFFile(stream)["e_machine"]), "")
+    except (OSError, ELFError):
         return
     there = processor_of(system_name)
-    if machine is not None and there and machine.name != there:
+    if machine and there and machine != there:
         raise BuildError(
-            f"the program is for {machine.name}, this machine is {there} ({system_name})",
+            f"the program is for {machine}, this machine is {there} ({system_name})",
             where=where,
             fix="correct the compiler in the device's file, or leave it out: the machine is asked "
             "what it is then",
