@@ -61,8 +61,8 @@ class Board(BaseModel):
             (frames on a serial line).
         port: path of the port of the serial line, or `pty` for a pseudo terminal of each run.
         baud: bits a second of the serial line.
-        remote: address of the machine that programs are sent to, `ssh://` or `rpc://`; in place of
-            `load` and `run`.
+        remote: address of the machine that programs are sent to, `ssh://` or `rpc://`; takes the
+            place of `load` and `run`, also of those of the base.
         ssh_options: options of ssh.
         timeout_seconds: time limit of a run for which the user chooses none.
         has_time: whether times that the program measures are meaningful; default: whether there is
@@ -147,8 +147,6 @@ class Board(BaseModel):
             parse_address(self.remote)
         except InputError as error:
             raise ValueError(f"remote: {error.what}; {error.fix}") from None
-        if self.load or self.run:
-            raise ValueError("run: a machine with an address (remote) has neither run nor load")
         if self.output != FILES:
             raise ValueError('output: a machine with an address (remote) has output = "files"')
 
@@ -192,8 +190,8 @@ class Board(BaseModel):
             architecture=tuple(filled(self.flags, places)),
             size=command((self.size,))[0],
             packages=self.packages,
-            load=command(self.load),
-            run=command(self.run),
+            load=command(self.load) if not self.remote else (),
+            run=command(self.run) if not self.remote else (),
             linking=tuple(filled(self.linking, places)),
             output=self.output,
             port=self.port if self.port in ("", PSEUDO) else str(file(self.port)),

@@ -167,6 +167,8 @@ class Device:
 
     def platform_sources(self, runtime: Path) -> list[Path]:
         """Return the platform's C files to link with `main.c` of a library's folder `runtime`."""
+        if self.is_loaded:
+            return [SUPPORT / "platform_rpc.c", *self.sources, *self.replaced]
         if not self.is_bare_metal:
             return [runtime / HOSTED_PLATFORM, *self.sources, *self.replaced]
         platform = (SUPPORT / name for name in PLATFORMS[self.output])
@@ -175,6 +177,13 @@ class Device:
     def program_flags(self) -> list[str]:
         """Return the flags of a whole program in addition to those of `compiler`."""
         placed: list[str] = []
+        linking = self.linking
+        if self.is_loaded:
+            from umakit.tvm_api import ffi_headers  # imports TVM
+
+            linking = tuple(flag for flag in linking if flag != "-static")
+            # What `main` of a program is called; the headers are TVM's.
+            placed += ["-shared", "-fPIC", "-Dmain=umakit_main", *ffi_headers()]
         if self.is_bare_metal:
             # Unreferenced functions are omitted: memory is small.
             placed += ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
@@ -185,7 +194,7 @@ class Device:
         if self.linker_script is not None:
             folders = dict.fromkeys([self.linker_script.parent, SUPPORT])  # scripts include others
             placed += [*(f"-L{each}" for each in folders), "-T", str(self.linker_script)]
-        return [f"-I{RUNTIME}", *placed, *self.linking]
+        return [f"-I{RUNTIME}", *placed, *linking]
 
     @property
     def is_emulated_or_remote(self) -> bool:
