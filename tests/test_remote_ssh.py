@@ -107,7 +107,7 @@ def test_an_address_has_parts(text: str) -> None:
      "ssh://h/a\nb", "rpc://h", "rpc://u@h:1", "rpc://h:1/x", "ssh://h x", "ssh://h;ls"],
 )  # fmt: skip
 def test_what_is_no_address_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError, match="is no address of a machine; write (ssh|rpc)://"):
+    with pytest.raises(InputError, match=r"is no address of a machine; write (ssh|rpc)://"):
         find_device(text)
     assert run_command(["size", "nothing", "--device", text]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -193,7 +193,9 @@ def test_a_mistake_in_a_file_is_named(text: str, tmp_path: Path) -> None:
 
 
 def test_what_a_shell_says_before_is_ignored(library: Path, tmp_path: Path) -> None:
-    greeting = 'ForceCommand echo Welcome; printf "\\numakit-0 ended 9\\n"; eval "$SSH_ORIGINAL_COMMAND"'
+    greeting = (
+        'ForceCommand echo Welcome; printf "\\numakit-0 ended 9\\n"; eval "$SSH_ORIGINAL_COMMAND"'
+    )
     with served(tmp_path, greeting) as server:
         outputs = run_library(library, {"x": X}, device=server.address).outputs
     np.testing.assert_array_equal(outputs["y"], -X)
@@ -206,7 +208,7 @@ def test_a_machine_may_have_no_more_than_busybox(library: Path, tmp_path: Path) 
     tools.mkdir()
     for name in ("sh", "dd", "head", "tar", "mktemp", "uname", "cat", "rm", "sleep"):
         (tools / name).symlink_to(str(shutil.which("busybox")))
-    forced = f"ForceCommand PATH={tools}; export PATH; eval \"$SSH_ORIGINAL_COMMAND\""
+    forced = f'ForceCommand PATH={tools}; export PATH; eval "$SSH_ORIGINAL_COMMAND"'
     with served(tmp_path, forced) as server:
         outputs = run_library(library, {"x": X}, device=server.address).outputs
         np.testing.assert_array_equal(outputs["y"], -X)
@@ -240,7 +242,9 @@ def test_an_unknown_host(library: Path, server: SshServer) -> None:
 
 def test_a_refused_login(library: Path, server: SshServer, tmp_path: Path, monkeypatch) -> None:
     new_key(tmp_path / "other")
-    monkeypatch.setenv(OPTIONS_VARIABLE, f"-o IdentityFile={tmp_path}/other {other(server, tmp_path)}")
+    monkeypatch.setenv(
+        OPTIONS_VARIABLE, f"-o IdentityFile={tmp_path}/other {other(server, tmp_path)}"
+    )
     fails(server.address, library, InputError, "the login was refused; let ssh log in without")
 
 
@@ -268,7 +272,7 @@ def test_an_unknown_and_a_changed_key_of_the_host(
 
 def test_options_that_cannot_be_read(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(OPTIONS_VARIABLE, "-o 'open")
-    with pytest.raises(BuildError, match="UMAKIT_SSH_OPTIONS=.* cannot be read: No closing"):
+    with pytest.raises(BuildError, match=r"UMAKIT_SSH_OPTIONS=.* cannot be read: No closing"):
         find_device("ssh://127.0.0.1")
     monkeypatch.setenv(OPTIONS_VARIABLE, "-o NoSuchOption=1")
     with pytest.raises(InputError, match=r"ssh ended with 255: .*try it by hand"):
@@ -347,9 +351,7 @@ def test_a_crash_is_told_with_its_signal(server: SshServer, tmp_path: Path) -> N
     assert server.left() == []
 
 
-def test_a_program_for_another_processor(
-    library: Path, server: SshServer, tmp_path: Path
-) -> None:
+def test_a_program_for_another_processor(library: Path, server: SshServer, tmp_path: Path) -> None:
     """The machine's kernel refuses it. A library for another CPU is refused before."""
     foreign = program(tmp_path, "return 0;")
     data = bytearray(foreign.read_bytes())
@@ -448,7 +450,7 @@ def test_an_emulated_arm_machine(library: Path, tmp_path: Path) -> None:
     for name, text in scripts.items():
         (tools / name).write_text(text, encoding="utf-8")
         (tools / name).chmod(0o755)
-    forced = f"ForceCommand PATH={tools}:$PATH; export PATH; eval \"$SSH_ORIGINAL_COMMAND\""
+    forced = f'ForceCommand PATH={tools}:$PATH; export PATH; eval "$SSH_ORIGINAL_COMMAND"'
     with served(tmp_path, forced) as server:
         device = find_device(server.address)
         assert (device.command, device.processors) == ("aarch64-linux-gnu-gcc", ("aarch64",))

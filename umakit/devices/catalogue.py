@@ -29,7 +29,7 @@ RTL = Device(
 )
 """Chosen with `--rtl`: it needs the folders of backends, which a library does not have."""
 
-ADDRESSES = "ssh://HOST, rpc://HOST:PORT, or a TOML file"
+ADDRESSES = "ssh://HOST, rpc://HOST:PORT, or a board's TOML file"
 """What else a device may be, for people."""
 
 DEVICES = (

@@ -15,8 +15,8 @@ from typing import Any
 
 from umakit.devices.device import DEFAULT_TIMEOUT, SERIAL, Device
 from umakit.devices.processes import beside, run_group
-from umakit.devices.serial_line import open_line
 from umakit.devices.remote_run import LateError, run_remotely
+from umakit.devices.serial_line import open_line
 from umakit.devices.serial_run import SerialRun, SilentError
 from umakit.errors import AcceleratorConfigError, BuildError, DeviceError, UmakitError
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines that are reached by an address: asked once what they are, and which compiler is theirs."""
+"""Machines that are reached by an address: asked once what they are; their compilers."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ ENDED, SIGNALLED, LATE, LOST = range(4)
 """How a program ended, as of platform_rpc.c."""
 
 START_HINT = (
-    "start it there with `python -m tvm.exec.rpc_server --port {port} --port-end {end}`, which needs "
-    "cloudpickle: pip install 'umakit[rpc]'"
+    "start it there with `python -m tvm.exec.rpc_server --port {port} --port-end {end}`, which "
+    "needs cloudpickle: pip install 'umakit[rpc]'"
 )
 OTHER_MACHINE = ("wrong ELF class", "invalid ELF header", "cannot open shared object file")
 NO_ROOM = "there is no room for the program and its inputs"
@@ -44,7 +44,7 @@ class _Worker:
     """The process that talks to a server."""
 
     def __init__(self) -> None:
-        self._messages: IO[bytes] = tempfile.TemporaryFile()
+        self._messages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "umakit.devices.rpc_worker"],
             stdin=subprocess.PIPE,
@@ -59,7 +59,7 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """Return the answer to a request; None if there is none in time, or the process ended.
+        """Return the answer to a request; None if there is none in time.
 
         The process does not outlive an answer that did not come.
         """
@@ -77,15 +77,25 @@ class _Worker:
                         break
                     piece = os.read(self._process.stdout.fileno(), 65536)
                     if not piece:
+                        line = self._last_words()
                         break
                     line += piece
         except OSError:
-            line = b""
-        finally:
-            if not line.endswith(b"\n"):
-                self.end()
-        found: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
+            line = self._last_words()
+        except BaseException:
+            self.end()
+            raise
+        if not line.endswith(b"\n"):
+            self.end()
+            return None
+        found: dict[str, Any] = json.loads(line)
         return found
+
+    def _last_words(self) -> bytes:
+        """Return the answer for a process that has ended by itself."""
+        self._messages.seek(0)
+        said = self._messages.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return json.dumps({"error": said or "it ended", "at": "start"}).encode() + b"\n"
 
     def end(self) -> None:
         """End the process."""
@@ -178,7 +188,7 @@ def run_over_rpc(
 def _ask(
     address: Address, request: dict[str, Any], seconds: float, library: Path | None = None
 ) -> dict[str, Any]:
-    """Return the answer of the worker; `machine_of_server` and `run_over_rpc` say what it raises."""
+    """Return the answer of the worker; raises what `run_over_rpc` does."""
     announce(f"calls: TVM's RPC server at {address}", ("rpc", str(address)))
     limit = seconds + CONNECTING_SECONDS
     request = {"host": address.host, "port": address.port, "seconds": limit, **request}

@@ -101,7 +101,7 @@ class SshClient:
         port = [] if address.port is None else ["-p", str(address.port)]
         user = ["-l", address.user] if address.user else []
         # Bytes are read one by one: what follows the script must stay.
-        read = f'sh -c \'eval "$(dd bs=1 count={bytes_of_script} 2>/dev/null)"\''
+        read = f"sh -c 'eval \"$(dd bs=1 count={bytes_of_script} 2>/dev/null)\"'"
         return ["ssh", *own, *self._options, *OPTIONS, *port, *user, "--", address.host, read]
 
     def talk(

@@ -15,7 +15,9 @@ NOISE = re.compile(
 NO_HOST = "Could not resolve hostname"
 CHANGED = "REMOTE HOST IDENTIFICATION HAS CHANGED"
 UNKNOWN_KEY = "Host key verification failed"
-REFUSED_LOGIN = re.compile(r"Permission denied \(|Too many authentication failures|no such identity")
+REFUSED_LOGIN = re.compile(
+    r"Permission denied \(|Too many authentication failures|no such identity"
+)
 UNREACHABLE = re.compile(
     r"connect to host .*: (?P<reason>Connection refused|Connection timed out|Operation timed out"
     r"|No route to host|Network is unreachable|[^\n]+?)\s*$",
@@ -50,7 +52,9 @@ def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitEr
         return DeviceError(f"there is no connection: {what}", where=where, fix=fix)
     if NO_HOST in messages:
         return InputError(
-            "there is no host of this name", where=where, fix="correct it, or add it to ~/.ssh/config"
+            "there is no host of this name",
+            where=where,
+            fix="correct it, or add it to ~/.ssh/config",
         )
     if CHANGED in messages:
         return InputError(

@@ -125,7 +125,9 @@ def _unpacked(data: bytes, folder: Path, where: str) -> dict[str, bytes]:
                 else:
                     (folder / path.name).write_bytes(content)
     except tarfile.TarError:
-        raise DeviceError("the connection was lost while results were fetched", where=where) from None
+        raise DeviceError(
+            "the connection was lost while results were fetched", where=where
+        ) from None
     return hidden
 
 
