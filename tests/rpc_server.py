@@ -15,8 +15,16 @@ from pathlib import Path
 
 from ssh_server import free_port
 
-SECONDS = 120.0
-"""How long a server may take to start on a busy machine: it imports TVM twice."""
+SECONDS = 600.0
+"""How long a server may take to start on a busy machine: it imports TVM twice, perhaps in
+an emulator."""
+
+
+START = (
+    "import runpy, sys; sys.executable = {python!r}; "
+    "runpy.run_module('tvm.exec.rpc_server', run_name='__main__', alter_sys=True)"
+)
+"""`python -m tvm.exec.rpc_server`, which starts Python again: also one that an emulator runs."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,10 @@ class RpcServer:
 
 @contextlib.contextmanager
 def rpc_server(
-    folder: Path, environment: Mapping[str, str] | None = None, work: Path | None = None
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    work: Path | None = None,
+    python: Path = Path(sys.executable),
 ) -> Iterator[RpcServer]:
     """Run a server while a block runs.
 
@@ -57,6 +68,7 @@ def rpc_server(
         folder: folder for its log.
         environment: further variables of its environment.
         work: folder for temporary folders; default: one that is made.
+        python: the program that runs Python.
     """
     port = free_port()
     place = work or folder / "work"
@@ -64,7 +76,7 @@ def rpc_server(
     log = (folder / "log").open("wb")
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1",
+            str(python), "-c", START.format(python=str(python)), "--host", "127.0.0.1",
             "--port", str(port), "--port-end", str(port + 1),
         ],
         env={**os.environ, "TMPDIR": str(place), **(environment or {})},

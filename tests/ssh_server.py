@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from umakit.errors import MissingProgramError
+import pytest
 
 SECONDS = 30.0
 """How long a server may take to start on a busy machine."""
@@ -83,12 +83,11 @@ def ssh_server(folder: Path, lines: Sequence[str] = ()) -> Iterator[SshServer]:
         folder: an empty folder.
         lines: further lines of its configuration.
 
-    Raises:
-        MissingProgramError: OpenSSH's server is not installed.
+    Skips the test where OpenSSH's server is not installed; on CI it is, see conftest.py.
     """
     server = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
     if server is None or shutil.which("ssh") is None:
-        raise MissingProgramError("the test needs sshd and ssh, which are not installed")
+        pytest.skip("sshd or ssh is not installed")
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
     (folder / "work").mkdir()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arm_tvm import arm_python
 from networks import Graph, save
 from rpc_server import RpcServer, rpc_server
 from ssh_server import free_port
@@ -224,3 +225,24 @@ def test_the_client_needs_no_cloudpickle(
     np.testing.assert_array_equal(outputs["y"], -X)
     rpc_run._end_workers()
     assert not is_running(b"umakit.devices.rpc_worker")
+
+
+# --- another processor --------------------------------------------------------------------------
+
+
+def test_an_emulated_arm_machine(library: Path, tmp_path: Path) -> None:
+    """TVM's server with TVM for 64-bit Arm, whose library loads what is compiled here."""
+    find_device("qemu-aarch64").compiler()
+    python, environment = arm_python(tmp_path)
+    with rpc_server(tmp_path, environment, python=python) as server:
+        device = find_device(server.address)
+        assert (device.command, device.processors) == ("aarch64-linux-gnu-gcc", ("aarch64",))
+        result = run_library(library, {"x": X}, device=server.address, profile=True)
+        np.testing.assert_array_equal(result.outputs["y"], -X)
+        assert result.layers[0].seconds is not None
+        crashing = shared_object(device, tmp_path, "__builtin_trap();")
+        with pytest.raises(DeviceError, match="stopped by signal"):
+            execute(device, crashing, [], work(tmp_path), 60)
+        outputs = run_library(library, {"x": X}, device=server.address).outputs
+        np.testing.assert_array_equal(outputs["y"], -X)
+        assert server.left() == []

@@ -152,9 +152,12 @@ def test_other_commands_take_an_address(
     assert server.left() == []
 
 
-def test_an_accelerator_is_simulated_there(server: SshServer) -> None:
-    words = ["check", "vanilla_accelerator", "--draws", "1", "--jobs", "1", "--case", "conv2d"]
-    assert run_command([*words, "--device", server.address]) in (0, 2)
+def test_an_accelerator_is_simulated_there(
+    server: SshServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["check", "vanilla_accelerator", "--draws", "1", "--jobs", "1"]
+    assert run_command([*words, "--device", server.address]) == 0
+    assert "runs: ssh " in capsys.readouterr().err
     assert server.left() == []
 
 
@@ -199,6 +202,26 @@ def test_what_a_shell_says_before_is_ignored(library: Path, tmp_path: Path) -> N
     with served(tmp_path, greeting) as server:
         outputs = run_library(library, {"x": X}, device=server.address).outputs
     np.testing.assert_array_equal(outputs["y"], -X)
+
+
+def test_a_connection_that_ssh_keeps_is_used_again(
+    library: Path, server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ssh leaves behind for it keeps its standard error open."""
+    kept = f"-o ControlMaster=auto -o ControlPath={tmp_path}/c -o ControlPersist=60"
+    monkeypatch.setenv(OPTIONS_VARIABLE, f"{kept} {server.options}")
+    try:
+        for _ in range(2):
+            outputs = run_library(library, {"x": X}, device=server.address).outputs
+            np.testing.assert_array_equal(outputs["y"], -X)
+        assert (tmp_path / "c").exists()
+        hanging = program(tmp_path, "sleep(1000); return 0;")
+        with pytest.raises(DeviceError, match="did not end within"):
+            execute(find_device(server.address), hanging, [], work(tmp_path), 0.3)
+        assert server.left() == [] and not is_running(b"./program")
+    finally:
+        words = ["ssh", "-F", str(server.folder / "client"), "-S", f"{tmp_path}/c", "-O", "exit"]
+        subprocess.run([*words, "127.0.0.1"], capture_output=True)
 
 
 def test_a_machine_may_have_no_more_than_busybox(library: Path, tmp_path: Path) -> None:
@@ -342,6 +365,15 @@ def test_ctrl_c_and_a_killed_process_leave_nothing(
         process.communicate(timeout=30)
         assert wait_for(lambda: not is_running(b"./program"))
         assert server.left() == []
+
+
+def test_programs_that_end_at_once_end_the_conversation(server: SshServer, tmp_path: Path) -> None:
+    """Also before those who watch them there have begun."""
+    short = program(tmp_path, "return 3;")
+    device, folder = find_device(server.address), work(tmp_path)
+    for _ in range(10):
+        assert execute(device, short, [], folder, 60).returncode == 3
+    assert server.left() == []
 
 
 def test_a_crash_is_told_with_its_signal(server: SshServer, tmp_path: Path) -> None:

@@ -83,11 +83,11 @@ class SshClient:
                 fix="on Debian: apt-get install openssh-client",
             )
 
-    def command(self, bytes_of_script: int = 0) -> list[str]:
+    def command(self, bytes_of_script: int | str = "BYTES") -> list[str]:
         """Return the command, whose standard input begins with a script for `sh`.
 
         Args:
-            bytes_of_script: size of the script.
+            bytes_of_script: size of the script; for people without it.
 
         Raises:
             BuildError: the user's variable cannot be parsed.

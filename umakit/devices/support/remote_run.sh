@@ -16,7 +16,7 @@ say() {
 finish() {
     trap '' HUP INT TERM PIPE
     for each in $watch $limit; do
-        kill "$each" 2>/dev/null
+        kill -s USR1 "$each" 2>/dev/null
     done
     [ -z "$program" ] || kill -9 "$program" 2>/dev/null
     wait
@@ -41,16 +41,17 @@ say started
 program=$!
 
 # The program ends when standard input does, or when its time is up. A subshell that is told to end
-# ends what it waits for, too.
+# ends what it waits for, too. It is told by a signal that has no trap here: of others, one that
+# comes before the subshell has let go of the traps of this shell would be lost.
 {
-    trap '[ "$!" = "$program" ] || kill "$!"; exit 0' TERM
+    trap '[ "$!" = "$program" ] || kill "$!"; exit 0' USR1
     cat <&3 &
     wait "$!"
     kill -9 "$program"
 } >/dev/null 2>&1 &
 watch=$!
 {
-    trap '[ "$!" = "$program" ] || kill "$!"; exit 0' TERM
+    trap '[ "$!" = "$program" ] || kill "$!"; exit 0' USR1
     sleep "$seconds" &
     wait "$!"
     : >.late
