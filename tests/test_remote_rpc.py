@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,16 +19,19 @@ from arm_tvm import arm_python
 from networks import Graph, save
 from rpc_server import RpcServer, rpc_server
 from ssh_server import free_port
+from strict import WARNINGS
 from test_remote_ssh import fails, is_running, small_folder, wait_for, work
 from umakit.cli.main import run_command
 
 import umakit
 from umakit.devices import Device, announcements, execute, find_device, rpc_run
 from umakit.devices.build import compile_c
+from umakit.devices.device import SUPPORT
 from umakit.devices.remote_machines import _asked
 from umakit.devices.run import run_library
-from umakit.errors import BuildError, DeviceError, InputError
+from umakit.errors import BuildError, DeviceError, InputError, MissingProgramError
 from umakit.library.layout import RUNTIME
+from umakit.tvm_api import ffi_headers
 
 X = np.float32([1, -2, 3, 4])
 
@@ -109,6 +113,16 @@ def test_other_commands_take_an_address(
     assert run_command(["size", str(library), *device, "--json"]) == 0
     assert run_command(["doctor", *device]) == 0
     assert server.left() == []
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang", "aarch64-linux-gnu-gcc"])
+def test_the_platform_compiles_without_warnings(compiler: str, tmp_path: Path) -> None:
+    if shutil.which(compiler) is None:
+        raise MissingProgramError(f"there is no {compiler}")
+    headers = [*ffi_headers(), f"-I{RUNTIME}"]
+    words = [compiler, "-std=c99", "-O2", "-fPIC", *WARNINGS, *headers, "-c"]
+    source = SUPPORT / "platform_rpc.c"
+    subprocess.run([*words, source, "-o", tmp_path / "platform.o"], check=True)
 
 
 # --- faults -------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ static bool take(struct stream *stream, int descriptor)
 }
 
 /* Collect what a program writes until it ends, its time is up or the connection is lost. */
-static int collect(int reading[STREAMS], int64_t limit)
+static int collect(const int reading[STREAMS], int64_t limit)
 {
     struct pollfd watched[STREAMS + MOST_SOCKETS];
     const int64_t until = milliseconds_now() + limit;
@@ -306,6 +306,13 @@ static unsigned char *bytes_of(const DLTensor *tensor)
     return (unsigned char *)tensor->data + tensor->byte_offset;
 }
 
+/* The head of a packed function, behind its declaration. */
+#define PACKED(name)                                                                       \
+    TVM_FFI_DLL_EXPORT int name(void *self, const TVMFFIAny *arguments, int32_t count,     \
+                                TVMFFIAny *result);                                        \
+    TVM_FFI_DLL_EXPORT int name(void *self, const TVMFFIAny *arguments, int32_t count,     \
+                                TVMFFIAny *result)
+
 static int give(TVMFFIAny *result, int64_t value)
 {
     result->type_index = kTVMFFIInt;
@@ -322,8 +329,7 @@ static struct stream *stream_of(const TVMFFIAny *argument)
     return is_one ? &streams[argument->v_int64] : NULL;
 }
 
-TVM_FFI_DLL_EXPORT int __tvm_ffi_umakit_program(
-    void *self, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result)
+PACKED(__tvm_ffi_umakit_program)
 {
     const DLTensor *words = count == 3 ? tensor_of(&arguments[0]) : NULL;
     const DLTensor *inputs = count == 3 ? tensor_of(&arguments[1]) : NULL;
@@ -338,15 +344,13 @@ TVM_FFI_DLL_EXPORT int __tvm_ffi_umakit_program(
                 run((char *)bytes_of(words), (size_t)words->shape[0], arguments[2].v_int64));
 }
 
-TVM_FFI_DLL_EXPORT int __tvm_ffi_umakit_ending(
-    void *self, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result)
+PACKED(__tvm_ffi_umakit_ending)
 {
     (void)self;
     return give(result, count == 1 ? ending[arguments[0].v_int64 != 0] : -1);
 }
 
-TVM_FFI_DLL_EXPORT int __tvm_ffi_umakit_size(
-    void *self, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result)
+PACKED(__tvm_ffi_umakit_size)
 {
     const struct stream *stream = count == 1 ? stream_of(&arguments[0]) : NULL;
 
@@ -354,8 +358,7 @@ TVM_FFI_DLL_EXPORT int __tvm_ffi_umakit_size(
     return give(result, stream == NULL ? -1 : (int64_t)stream->size);
 }
 
-TVM_FFI_DLL_EXPORT int __tvm_ffi_umakit_fetch(
-    void *self, const TVMFFIAny *arguments, int32_t count, TVMFFIAny *result)
+PACKED(__tvm_ffi_umakit_fetch)
 {
     const struct stream *stream = count == 2 ? stream_of(&arguments[0]) : NULL;
     const DLTensor *tensor = count == 2 ? tensor_of(&arguments[1]) : NULL;
