@@ -79,8 +79,8 @@ def main() -> int:
         *rows,
         "",
         "Largest differences from PyTorch, of layers with the same inputs and of the network's "
-        "result; those in float divided by the largest value. Times of a call, accelerators simulated, divided by those of PyTorch alone, "
-        "measured by turns.",
+        "result; those in float divided by the largest value. Times of a call, accelerators "
+        "simulated, divided by those of PyTorch alone, measured by turns.",
     ]
     tools.publish(lines, OUTPUT)
     return 0

@@ -47,7 +47,7 @@ PYTHON = {
 CHAPTERS = {
     "Tutorials": "vanilla strawberry chocolate new-layer new-tiles kernel-library pytorch-tutorial",
     "How to": "models patterns check analysis compare sweeps several-accelerators cpus shipping "
-    "boards pytorch traces your-simulator your-rtl your-cost-model",
+    "boards remote pytorch traces your-simulator your-rtl your-cost-model",
     "Explanation": "architecture arithmetic layouts generated-c simulator performance safety misra",
     "Reference": "commands reference/help reference/python backends-api onnx tflite registers "
     "simulator-protocol glossary",

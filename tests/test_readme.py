@@ -86,6 +86,7 @@ def test_every_page_with_commands_is_run() -> None:
         "layouts.md",
         "new-layer.md",
         "new-tiles.md",
+        "remote.md",
         "several-accelerators.md",
         "sweeps.md",
         "your-cost-model.md",

@@ -789,3 +789,68 @@ def ffi_build_flags() -> list[str]:
         str(library),
         f"-Wl,-rpath,{library.parent}",
     ]
+
+
+def ffi_headers() -> list[str]:
+    """Flags for a C compiler to find the headers of TVM's foreign function interface."""
+    folders = (tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path())
+    return [word for folder in folders for word in ("-isystem", str(folder))]
+
+
+# --- RPC ----------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
+    """Connect to TVM's RPC server.
+
+    Args:
+        host, port: where it listens.
+        seconds: time after which the server ends the session.
+    """
+    from tvm import rpc
+
+    session = rpc.connect(host, port, session_timeout=seconds)
+    try:
+        yield session
+    finally:
+        # Without references to it, the connection is closed.
+        session._remote_funcs.clear()
+        del session
+
+
+def rpc_machine(session: Any) -> str:
+    """The first part of the target triple of an RPC server, such as `x86_64`.
+
+    Raises:
+        ValueError: the server's TVM has no LLVM and does not know.
+    """
+    triple = session.get_function("tvm.codegen.llvm.GetDefaultTargetTriple")()
+    return str(triple).partition("-")[0]
+
+
+@contextlib.contextmanager
+def uploaded(session: Any, name: str, content: bytes) -> Iterator[None]:
+    """Upload a file to an RPC server, which is removed when the block is left."""
+    session.upload(bytearray(content), name)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(*TVM_ERRORS):  # the connection may be lost
+            session.remove(name)
+
+
+def bytes_there(session: Any, data: bytes) -> Any:
+    """A tensor of bytes on an RPC server."""
+    array = np.frombuffer(data or b"\0", np.uint8)
+    return tvm.runtime.tensor(array, device=session.cpu(0))
+
+
+def bytes_from(session: Any, module: Any, stream: int) -> bytes:
+    """What a program on an RPC server wrote to a stream, see platform_rpc.c."""
+    size = int(module["umakit_size"](stream))
+    if size <= 0:
+        return b""
+    tensor = tvm.runtime.empty((size,), "uint8", session.cpu(0))
+    module["umakit_fetch"](stream, tensor)
+    return bytes(tensor.numpy().tobytes())
