@@ -239,7 +239,7 @@ def test_a_machine_may_have_no_more_than_busybox(library: Path, tmp_path: Path) 
             hanging = program(tmp_path, "sleep(1000); return 0;")
             execute(find_device(server.address), hanging, [], work(tmp_path), 0.3)
         assert server.left() == []
-        assert not is_running(b"sleep")
+        assert not is_running(b"sleep", "busybox")
 
 
 # --- faults -------------------------------------------------------------------------------------
@@ -302,13 +302,34 @@ def test_options_that_cannot_be_read(library: Path, monkeypatch: pytest.MonkeyPa
         find_device("ssh://127.0.0.1")
 
 
-def is_running(word: bytes) -> bool:
-    """Whether a process has this as its program or an argument."""
+def is_running(word: bytes, program: str = "") -> bool:
+    """Whether a process has this as its program or an argument.
+
+    Tests that another worker runs meanwhile are not looked at; what has lost its parents is.
+
+    Args:
+        word: the argument.
+        program: end of the path of its program; empty for any.
+    """
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            if word in path.read_bytes().split(b"\0"):
+            if word not in path.read_bytes().split(b"\0"):
+                continue
+            parents = ancestors(int(path.parent.name))
+            is_other = os.getppid() in parents and os.getpid() not in parents
+            if not is_other and os.readlink(path.parent / "exe").endswith(program):
                 return True
     return False
+
+
+def ancestors(pid: int) -> list[int]:
+    """The parents of a process."""
+    found = []
+    while pid > 1:
+        state = Path(f"/proc/{pid}/stat").read_text()
+        pid = int(state.rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
 
 
 def wait_for(condition, seconds: float = 20.0) -> bool:
