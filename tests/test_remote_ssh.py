@@ -317,7 +317,7 @@ def is_running(word: bytes, program: str = "") -> bool:
                 continue
             parents = ancestors(int(path.parent.name))
             is_other = os.getppid() in parents and os.getpid() not in parents
-            if not is_other and os.readlink(path.parent / "exe").endswith(program):
+            if not is_other and (path.parent / "exe").readlink().name.endswith(program):
                 return True
     return False
 

@@ -19,7 +19,7 @@ import torch._dynamo
 import torch.fx
 
 from umakit.errors import BackendError, BuildError, InputError, UmakitError
-from umakit.torch.offload import accelerators_of
+from umakit.torch.offers import exported
 from umakit.torch.offloaded import (
     Accelerators,
     OffloadedModule,
@@ -27,7 +27,7 @@ from umakit.torch.offloaded import (
     offloaded_module,
     shapes_of,
 )
-from umakit.torch.offloading import exported
+from umakit.torch.offloading import accelerators_of
 from umakit.torch.placements import Offload
 
 OPTIONS = ("accelerators", "export", "explain", "report")

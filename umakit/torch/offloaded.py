@@ -23,7 +23,7 @@ from umakit.pipeline import compile_model
 from umakit.registration.backend import Backend
 from umakit.torch.comparison import Comparison, compare
 from umakit.torch.module import LibraryModule, from_bytes, load
-from umakit.torch.offloading import (
+from umakit.torch.offers import (
     Progress,
     exported_part,
     find_offer,
