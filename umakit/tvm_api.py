@@ -2,7 +2,8 @@
 """The TVM names that umakit uses and that may change with the next release.
 
 TVM renames parts of its Python interface in each version. Stages import them from here, so that
-only this file changes for a new version. Written against apache-tvm 0.27.
+only this file changes for a new version. Written against apache-tvm 0.27; `_named` and
+`_look_like_newest` say what older versions call otherwise (docs/tvm-versions.md).
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -27,9 +29,27 @@ from umakit.imports.without_torch import WithoutTorch
 with WithoutTorch():
     import tvm
 import tvm_ffi
-from tvm import s_tir, sym, topi
+from tvm import s_tir, topi
 from tvm.relax.backend.pattern_registry import get_patterns_with_prefix, register_patterns
 from tvm.s_tir.schedule import ScheduleError
+
+
+def _named(*names: str) -> Any:
+    """What the first of some names below `tvm` stands for that this version has.
+
+    The newest name comes first: for a new version, its name goes before the others.
+
+    Raises:
+        ImportError: it has none of them.
+    """
+    for name in names:
+        found: Any = tvm
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not None:
+            return found
+    raise ImportError(f"TVM {tvm.__version__} has none of {', '.join(names)}")
+
 
 if TYPE_CHECKING:
     from umakit.tvm_types import (
@@ -85,19 +105,14 @@ else:
     from tvm.ir import (
         Call,
         Expr,
-        GenericConst,
         GlobalVar,
         Node,
         Op,
         Span,
-        StringImm,
-        TensorLoad,
-        TupleGetItem,
         TupleType,
         Type,
         Var,
     )
-    from tvm.ir import Tuple as RelaxTuple
     from tvm.relax import Binding, BlockBuilder, Function, TensorType, VarBinding
     from tvm.relax.backend.utils import has_leaking_intermediate_variables
     from tvm.relax.dpl import DFPattern, is_const, is_op, is_tuple, wildcard
@@ -107,6 +122,11 @@ else:
     from tvm.tirx import Buffer, PrimFunc, Stmt
     from tvm.tirx.expr import ExprOp
 
+    GenericConst = _named("ir.GenericConst", "relax.Constant")
+    RelaxTuple = _named("ir.Tuple", "relax.Tuple")
+    StringImm = _named("ir.StringImm", "tirx.StringImm")
+    TensorLoad = _named("ir.TensorLoad", "tirx.BufferLoad")
+    TupleGetItem = _named("ir.TupleGetItem", "relax.TupleGetItem")
     IRModule = tvm.IRModule
     Pass = tvm.transform.Pass
     PrimExpr = Expr
@@ -140,8 +160,6 @@ def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
 
     return alone
 
-
-SBlockRealize = s_tir.SBlockRealize
 
 VERSION: str = tvm.__version__
 FFI_VERSION: str = tvm_ffi.__version__
@@ -215,6 +233,94 @@ OUTPUT_FUSABLE_PATTERN = 4
 OPAQUE_OPERATOR_PATTERN = 8
 """`OpPatternKind.kOpaque`: an operator that fusion must leave alone."""
 
+
+class _Operation:
+    """Stands for a class of nodes where this TVM has calls of an operator instead.
+
+    `isinstance`, making one, and the callbacks of `rewrite` and `walk` are as with the class.
+    """
+
+    def __init__(self, name: str, operator: str) -> None:
+        self.__name__ = name
+        self._operator, self._make = Op.get(f"tirx.{operator}"), getattr(tirx, operator)
+
+    def __call__(self, *operands: object) -> Expr:
+        made: Expr = self._make(*operands)
+        return made
+
+    def __instancecheck__(self, node: object) -> bool:
+        return isinstance(node, Call) and bool(node.op.same_as(self._operator))
+
+
+_OPERATIONS = {"LShift": "shift_left", "RShift": "shift_right"}
+"""Classes of nodes of 0.27, and the operators of which 0.26 has calls instead."""
+
+
+def _operand(number: int, call: Call) -> Expr:
+    """An operand of a call that stands for a class of nodes.
+
+    Raises:
+        AttributeError: the call does not.
+    """
+    if not any(isinstance(call, getattr(tirx, name)) for name in _OPERATIONS):
+        raise AttributeError(f"a call of {call.op} has no operands a and b")
+    return call.args[number]
+
+
+def _look_like_newest() -> None:
+    """Give classes of an older TVM the names and attributes that umakit reads.
+
+    Each is looked for, so that nothing happens with the version that umakit is written against.
+    """
+    for place, name, old_place in (
+        (s_tir, "SBlock", tirx),
+        (s_tir, "SBlockRealize", tirx),
+        (s_tir.transform, "StmtSimplify", tirx.transform),
+    ):
+        if not hasattr(place, name):
+            setattr(place, name, getattr(old_place, name))
+    for kind, new, old in (
+        (TensorLoad, "source", "buffer"),
+        (tirx.BufferRegion, "source", "buffer"),
+        (GenericConst, "value", "data"),
+    ):
+        if isinstance(kind, type) and not hasattr(kind, new):
+            setattr(kind, new, property(attrgetter(old)))
+    TensorLoad.__name__ = "TensorLoad"  # what expressions are printed and counted by
+    missing = {name: called for name, called in _OPERATIONS.items() if not hasattr(tirx, name)}
+    for name, called in missing.items():
+        setattr(tirx, name, _Operation(name, called))
+    if missing:
+        Call.a, Call.b = (property(functools.partial(_operand, number)) for number in range(2))
+
+
+_look_like_newest()
+
+
+def _round_half_to_even() -> None:
+    """Let `tirx.round` become the same as `tirx.nearbyint`, as it does since 0.27.
+
+    Older versions round halves away from zero: Relax's, ONNX's and PyTorch's `round` do not.
+    """
+    rules = [f"{target}.FLowerIntrinsic" for target in ("default", "llvm")]
+    lowered = Op.get("tirx.round").get_attr(rules[0])(tirx.round(tirx.Var("x", "float32")))
+    if lowered.args[0].value != "roundf":
+        return
+
+    def as_nearbyint(lower: Callable[[Expr], Expr]) -> Callable[[Call], Expr]:
+        return lambda call: lower(tirx.nearbyint(call.args[0]))
+
+    for rule in rules:
+        lower = as_nearbyint(Op.get("tirx.nearbyint").get_attr(rule))
+        tvm.ir.register_op_attr("tirx.round", rule, lower, level=OVERRIDING)
+
+
+OVERRIDING = 20
+"""Level of registered attributes that take the place of TVM's."""
+
+_round_half_to_even()
+
+SBlockRealize = s_tir.SBlockRealize
 
 for _error in all_errors():
     # Errors lose their class on the way through TVM's C++ unless it knows the name.
@@ -499,7 +605,7 @@ def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Non
 
 def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     """A copy of `root` in which each node of a type is replaced by what its callback returns."""
-    entries = [(_type_index(kind), function) for kind, function in callbacks]
+    entries = _entries(callbacks, lambda call: call)
     rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], _CHILDREN_FIRST)
     return rewritten
 
@@ -515,8 +621,30 @@ def _type_index(kind: Any) -> int:
     return index
 
 
+def _entries(
+    callbacks: Sequence[tuple[Any, Callable[[Any], Any]]], untouched: Callable[[Any], Any]
+) -> list[tuple[int, Any]]:
+    """Indices of types with callbacks, as TVM's walks take them.
+
+    Args:
+        callbacks: by type, or by operation where TVM has calls for one.
+        untouched: callback of calls for which `callbacks` has none.
+    """
+    operations = [each for each in callbacks if isinstance(each[0], _Operation)]
+    types = [each for each in callbacks if not isinstance(each[0], _Operation)]
+    if operations:
+        others = [function for kind, function in types if kind is Call]
+
+        def called(call: Any) -> Any:
+            own = [function for kind, function in operations if isinstance(call, kind)]
+            return [*own, *others, untouched][0](call)
+
+        types = [(Call, called), *types]
+    return [(_type_index(kind), function) for kind, function in types]
+
+
 def _walk(root: object, callbacks: list[tuple[Any, Callable[[Any], None]]]) -> None:
-    entries = [(_type_index(kind), function) for kind, function in callbacks]
+    entries = _entries(callbacks, lambda call: None)
     tvm_ffi._ffi_api.StructuralWalk(root, entries, [], _CHILDREN_FIRST)
 
 
@@ -563,7 +691,7 @@ def buffer_bytes(buffer: Buffer) -> int:
 def whole_region(buffer: Buffer) -> Node:
     """All of a buffer, as blocks say what they read and write."""
     ranges = [tvm.ir.Range.from_min_extent(0, extent) for extent in buffer.shape]
-    return tvm.ir.TensorRegion(buffer, ranges, tirx.stmt.BufferRegionType())
+    return tirx.BufferRegion(buffer, ranges)
 
 
 def element_bytes(dtype: str) -> int:
@@ -647,7 +775,7 @@ def integer_value(expression: object) -> int | None:
 
 def simplified(expression: Expr) -> Expr:
     """An integer expression after simplification."""
-    return sym.Analyzer().simplify(expression)
+    return _named("sym.Analyzer", "arith.Analyzer")().simplify(expression)
 
 
 def buffers_in(expression: object) -> list[Buffer]:
@@ -749,7 +877,24 @@ def onnx_frontend() -> ModuleType:
     """TVM's module that imports ONNX; loaded only when a file is imported."""
     from tvm.relax.frontend.onnx import onnx_frontend as module
 
+    _fold_each_element(module.MultiInputBase)
     return module
+
+
+def _fold_each_element(converter: Any) -> None:
+    """Let constant inputs of Max, Min, Sum and Mean be folded element by element.
+
+    TVM 0.26 calls NumPy's reductions with the second input in the place of the axis.
+    """
+    if hasattr(converter, "_impl_dynamic"):
+        return
+
+    def folded(reduce: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *inputs: reduce(np.stack(np.broadcast_arrays(*inputs)), axis=0)
+
+    for each in converter.__subclasses__():
+        if each.numpy_op in (np.max, np.min, np.sum, np.mean):
+            each.numpy_op = staticmethod(folded(each.numpy_op))
 
 
 def tflite_frontend() -> ModuleType:
