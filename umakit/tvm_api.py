@@ -606,13 +606,17 @@ def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Non
 def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     """A copy of `root` in which each node of a type is replaced by what its callback returns."""
     entries = _entries(callbacks, lambda call: call)
-    rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], _CHILDREN_FIRST)
+    # TVM 0.26 cannot copy what is in a constant, to which nothing is done.
+    of_constants = all(kind is GenericConst for kind, _ in callbacks)
+    order = _PARENTS_FIRST if of_constants else _CHILDREN_FIRST
+    rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], order)
     return rewritten
 
 
 # `tvm_ffi.structural_walk` and `structural_map` look up the types of callbacks again in every
 # call, which takes longer than to walk through an expression.
 _CHILDREN_FIRST = int(tvm_ffi.WalkOrder.POSTORDER)
+_PARENTS_FIRST = int(tvm_ffi.WalkOrder.PREORDER)
 
 
 @functools.cache
