@@ -9,6 +9,7 @@ only this file changes for a new version. Written against apache-tvm 0.27; `_nam
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import shutil
 import subprocess
@@ -605,12 +606,36 @@ def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Non
 
 def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
     """A copy of `root` in which each node of a type is replaced by what its callback returns."""
+    kinds = [kind for kind, _ in callbacks]
+    if tirx.SeqStmt not in kinds and not _rewriting_drops_what_does_nothing():
+        callbacks = [*callbacks, (tirx.SeqStmt, _without_what_does_nothing)]
     entries = _entries(callbacks, lambda call: call)
     # TVM 0.26 cannot copy what is in a constant, to which nothing is done.
-    of_constants = all(kind is GenericConst for kind, _ in callbacks)
-    order = _PARENTS_FIRST if of_constants else _CHILDREN_FIRST
+    order = _PARENTS_FIRST if set(kinds) == {GenericConst} else _CHILDREN_FIRST
     rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], order)
     return rewritten
+
+
+@functools.cache
+def _rewriting_drops_what_does_nothing() -> bool:
+    """Whether `0;` leaves a sequence that is rewritten, which it does not in TVM 0.26."""
+    nothing = tirx.Evaluate(tirx.IntImm("int32", 0))
+    marks = [tirx.Evaluate(tirx.call_extern("int32", name)) for name in "abc"]
+    callbacks = [(tirx.Evaluate, lambda each: nothing if each.same_as(marks[0]) else each)]
+    entries = _entries(callbacks, lambda call: call)
+    mapped = tvm_ffi._ffi_api.StructuralMap(tirx.SeqStmt(marks), entries, [], _CHILDREN_FIRST)
+    return len(mapped.seq) < len(marks)
+
+
+def _without_what_does_nothing(sequence: tirx.SeqStmt) -> Stmt:
+    kept = [each for each in sequence.seq if not _does_nothing(each)]
+    if len(kept) == len(sequence.seq):
+        return sequence
+    return tirx.SeqStmt(kept) if len(kept) > 1 else [*kept, *sequence.seq][0]
+
+
+def _does_nothing(statement: Stmt) -> bool:
+    return isinstance(statement, tirx.Evaluate) and isinstance(statement.value, tirx.IntImm)
 
 
 # `tvm_ffi.structural_walk` and `structural_map` look up the types of callbacks again in every
@@ -905,7 +930,48 @@ def tflite_frontend() -> ModuleType:
     """TVM's module that imports TensorFlow Lite; loaded only when a file is imported."""
     from tvm.relax.frontend.tflite import tflite_frontend as module
 
+    _take_scales_of_channels(module.OperatorConverter)
     return module
+
+
+def _take_scales_of_channels(converter: Any) -> None:
+    """Let depthwise convolutions have a scale for each channel, which TVM 0.26 refuses.
+
+    What it takes then is the convolution of dequantized data and weights: the same expression.
+    """
+    own = converter.convert_conv
+
+    @functools.wraps(own)
+    def convert_conv(self: Any, op: Any, conv_type: str) -> Expr:
+        try:
+            return own(self, op, conv_type)
+        except tvm.error.OpNotImplemented:
+            data, weights, *bias = self.get_input_tensors(op)
+            if conv_type != "depthwise" or not data.qnn_params or not weights.qnn_params:
+                raise
+        index = weights.tensor_idx
+        stored = self.get_expr(index) if self.has_expr(index) else None
+        stored = relax.const(self.get_tensor_value(weights)) if stored is None else stored
+        real = {
+            data.tensor_idx: self.dequantize(self.get_expr(data.tensor_idx), data),
+            index: self.dequantize(stored, weights),
+        }
+        plain = copy.copy(data)
+        plain.qnn_params = None
+        get, has = self.get_expr, self.has_expr
+        replaced = {
+            "get_input_tensors": lambda _: [plain, weights, *bias],
+            "get_expr": lambda number: real[number] if number in real else get(number),
+            "has_expr": lambda number: number in real or has(number),
+        }
+        vars(self).update(replaced)
+        try:
+            return own(self, op, conv_type)
+        finally:
+            for name in replaced:
+                delattr(self, name)
+
+    converter.convert_conv = convert_conv
 
 
 def torch_frontend() -> ModuleType:

@@ -93,7 +93,8 @@ def _package_fault(needed: Requirement) -> Check | None:
         return failed("packages", f"{needed.name} is not installed", mend=mend)
     if needed.name == TVM:
         untested = untested_tvm(found)
-        return doubtful("packages", f"{TVM} is {found}: {untested}", mend=mend) if untested else None
+        message = f"{TVM} is {found}: {untested}"
+        return doubtful("packages", message, mend=mend) if untested else None
     if not needed.specifier.contains(found, prereleases=True):
         message = f"{needed.name} is {found}, umakit needs {needed.specifier}"
         return failed("packages", message, mend=mend)
