@@ -935,43 +935,81 @@ def tflite_frontend() -> ModuleType:
 
 
 def _take_scales_of_channels(converter: Any) -> None:
-    """Let depthwise convolutions have a scale for each channel, which TVM 0.26 refuses.
+    """Let depthwise convolutions be as TVM 0.27 makes them, in an older one.
 
-    What it takes then is the convolution of dequantized data and weights: the same expression.
+    It refuses a scale for each channel; what it takes then is the convolution of dequantized data
+    and weights, the same expression. It also takes depth multipliers for a number of inputs.
     """
     own = converter.convert_conv
+    if "per_channel_depthwise" in own.__code__.co_varnames:
+        return
 
     @functools.wraps(own)
     def convert_conv(self: Any, op: Any, conv_type: str) -> Expr:
-        try:
+        if conv_type != "depthwise":
             return own(self, op, conv_type)
+        data, weights, *bias = self.get_input_tensors(op)
+        try:
+            converted = own(self, op, conv_type)
         except tvm.error.OpNotImplemented:
-            data, weights, *bias = self.get_input_tensors(op)
-            if conv_type != "depthwise" or not data.qnn_params or not weights.qnn_params:
+            if not data.qnn_params or not weights.qnn_params:
                 raise
-        index = weights.tensor_idx
-        stored = self.get_expr(index) if self.has_expr(index) else None
-        stored = relax.const(self.get_tensor_value(weights)) if stored is None else stored
-        real = {
-            data.tensor_idx: self.dequantize(self.get_expr(data.tensor_idx), data),
-            index: self.dequantize(stored, weights),
-        }
-        plain = copy.copy(data)
-        plain.qnn_params = None
-        get, has = self.get_expr, self.has_expr
-        replaced = {
-            "get_input_tensors": lambda _: [plain, weights, *bias],
-            "get_expr": lambda number: real[number] if number in real else get(number),
-            "has_expr": lambda number: number in real or has(number),
-        }
-        vars(self).update(replaced)
-        try:
-            return own(self, op, conv_type)
-        finally:
-            for name in replaced:
-                delattr(self, name)
+            index = weights.tensor_idx
+            stored = self.get_expr(index) if self.has_expr(index) else None
+            stored = relax.const(self.get_tensor_value(weights)) if stored is None else stored
+            values = {
+                data.tensor_idx: self.dequantize(self.get_expr(data.tensor_idx), data),
+                index: self.dequantize(stored, weights),
+            }
+            plain = copy.copy(data)
+            plain.qnn_params = None
+            with _as_tensors(self, [plain, weights, *bias], values):
+                converted = own(self, op, conv_type)
+        inputs, outputs = (int(each.tensor.Shape(3)) for each in (data, weights))
+        _, height, width, _ = weights.tensor.ShapeAsNumpy()
+        shape = (int(height), int(width), outputs, 1)
+        return converted if inputs in (1, outputs) else _with_weights_of_shape(converted, shape)
 
     converter.convert_conv = convert_conv
+
+
+@contextlib.contextmanager
+def _as_tensors(converter: Any, tensors: list[Any], values: Mapping[int, Expr]) -> Iterator[None]:
+    """Within, a converter reads these inputs of an operator, some with other values."""
+    get, has = converter.get_expr, converter.has_expr
+    replaced = {
+        "get_input_tensors": lambda _: tensors,
+        "get_expr": lambda number: values[number] if number in values else get(number),
+        "has_expr": lambda number: number in values or has(number),
+    }
+    vars(converter).update(replaced)
+    try:
+        yield
+    finally:
+        for name in replaced:
+            delattr(converter, name)
+
+
+def _with_weights_of_shape(expression: Expr, shape: tuple[int, ...]) -> Expr:
+    """A convolution and what is done with its result, with the same weights in another shape."""
+    if not isinstance(expression, Call):
+        return expression
+    first, *others = expression.args
+    if operator_name(expression) != "nn.conv2d":
+        operands = [_with_weights_of_shape(first, shape), *others]
+    else:
+        operands = [first, _reshaped_weights(others[0], shape)]
+    return relax.Call(expression.op, operands, expression.attrs, expression.ty_args)
+
+
+def _reshaped_weights(weights: Expr, shape: tuple[int, ...]) -> Expr:
+    array = constant_array(weights)
+    if array is not None:
+        return relax.const(array.reshape(shape), str(array.dtype))
+    if operator_name(weights) != "dequantize":
+        return relax.op.reshape(weights.args[0], shape)
+    operands = [_reshaped_weights(weights.args[0], shape), *weights.args[1:]]
+    return relax.Call(weights.op, operands, weights.attrs, weights.ty_args)
 
 
 def torch_frontend() -> ModuleType:
