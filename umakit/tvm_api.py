@@ -291,8 +291,8 @@ def _look_like_newest() -> None:
     missing = {name: called for name, called in _OPERATIONS.items() if not hasattr(tirx, name)}
     for name, called in missing.items():
         setattr(tirx, name, _Operation(name, called))
-    if missing:
-        Call.a, Call.b = (property(functools.partial(_operand, number)) for number in range(2))
+    for number, name in enumerate("ab" if missing else ""):
+        setattr(Call, name, property(functools.partial(_operand, number)))
 
 
 _look_like_newest()

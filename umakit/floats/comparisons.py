@@ -7,7 +7,9 @@ TVM compiles itself, for constant folding and as a reference, the same semantics
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +56,7 @@ def in_comparisons(module: tvm_api.IRModule) -> tvm_api.IRModule:
 
 
 def _function(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-    callbacks = [
+    callbacks: list[tuple[Any, Callable[[Any], tvm_api.Expr]]] = [
         (tirx.Max, lambda node: _extreme(node, tirx.GT)),
         (tirx.Min, lambda node: _extreme(node, tirx.LT)),
         (tirx.Cast, _conversion),
