@@ -50,7 +50,7 @@ CHAPTERS = {
     "boards remote pytorch traces your-simulator your-rtl your-cost-model",
     "Explanation": "architecture arithmetic layouts generated-c simulator performance safety misra",
     "Reference": "commands reference/help reference/python backends-api onnx tflite registers "
-    "simulator-protocol glossary",
+    "simulator-protocol tvm-versions glossary",
     "More": "coming-from gallery/index gallery/nova_nn gallery/lane_npu changelog contributing "
     "security",
 }
