@@ -2,7 +2,10 @@
 # `make demo` and `make test` set up what they need: Python 3.11, a C compiler and make suffice.
 
 PYTHON ?= python3
-VENV := .venv
+# TVM=0.26.0 tries that version of TVM, in an environment of its own: docs/tvm-versions.md.
+TVM :=
+FFI :=
+VENV := .venv$(if $(TVM),-tvm-$(TVM))
 BIN := $(VENV)/bin
 JOBS ?= 2
 LOCK := requirements.lock
@@ -11,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo dist site test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
+  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-offload bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -30,19 +33,36 @@ help:
 	@echo "                those of an earlier revision; make bench BASE=REVISION: that too"
 	@echo "                make bench-cmsis: instructions and code on Cortex-M, compared with CMSIS-NN,"
 	@echo "                which \$$CMSIS_NN names"
+	@echo "                make bench-offload: parts of modules of PyTorch, compared with PyTorch alone"
 	@echo "                make bench-cpu-tuning: what uma tune --cpu native gains"
 	@echo "                make bench-cpu-costs: costs of CPUs, fitted to what emulators count; WRITE=1 writes"
 	@echo "                them into the descriptions, CPUS=\"cortex-m4 ...\" chooses these"
 	@echo "make install    umakit in $(VENV), editable"
+	@echo "make test TVM=0.26.0: with another version of TVM, in .venv-tvm-0.26.0; demo, quick, pages, ... too."
+	@echo "                FFI=VERSION: with another apache-tvm-ffi than the lock's, which it may need"
 	@echo "make lock       write $(LOCK) again, with the newest versions"
 	@echo "make cppcheck   static analysis; make misra: deviations from MISRA C:2012 (both need cppcheck)"
 	@echo "make dist       sdist, wheel and bill of materials of a release, in dist"
 	@echo "make site       README, docs, examples and the help of all commands as a site, in build/site/html"
 	@echo "make backends   write the reference backends again from the templates"
-	@echo "make clean      remove $(VENV) and build folders"
+	@echo "make clean      remove .venv, .venv-tvm-* and build folders"
 
 # Compiling all modules of all packages takes as long as installing them; few are ever imported.
-PIP := $(BIN)/python -m pip install -qq --no-compile --constraint $(LOCK)
+PIP := $(BIN)/python -m pip install -qq --no-compile --constraint $(if $(TVM),$(VENV)/versions,$(LOCK))
+
+ifdef TVM
+# pip refuses a TVM that pyproject.toml does not allow: what else umakit needs comes first, then
+# umakit alone.
+NEEDED = import tomllib; project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  needed = project["dependencies"] + project["optional-dependencies"].get("$(1)", []); \
+  print(*(each for each in needed if not each.startswith("apache-tvm")), sep="\n")
+OTHER_VERSIONS := s/^apache-tvm==.*/apache-tvm==$(TVM)/$(if $(FFI),; s/^apache-tvm-ffi==.*/apache-tvm-ffi==$(FFI)/)
+INSTALL = sed '$(OTHER_VERSIONS)' $(LOCK) > $(VENV)/versions \
+  && $(BIN)/python -c '$(NEEDED)' > $(VENV)/needed \
+  && $(PIP) apache-tvm apache-tvm-ffi --requirement $(VENV)/needed && $(PIP) --no-deps --editable .
+else
+INSTALL = $(PIP) --editable '.$(if $(1),[$(1)])'
+endif
 
 # --- set-up -------------------------------------------------------------------------------------
 
@@ -54,12 +74,12 @@ $(VENV)/python:
 
 $(VENV)/installed: pyproject.toml $(LOCK) $(VENV)/python
 	@echo "Installing umakit and TVM into $(VENV) (about a minute the first time)"
-	$(PIP) --editable .
+	$(INSTALL)
 	@touch $@
 
 $(VENV)/installed-test: $(VENV)/installed
 	@echo "Installing the test tools into $(VENV)"
-	$(PIP) --editable '.[test]'
+	$(call INSTALL,test)
 	@touch $@
 
 # Newest versions that pyproject.toml allows, with which `make test` has to pass before they are committed.
@@ -240,6 +260,10 @@ bench-cpu-operators: $(VENV)/installed-test
 bench-parallel: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/parallel.py
 
+# Needs torch and torchao.
+bench-offload: $(VENV)/installed-test
+	PYTHONPATH=tests $(BIN)/python bench/offload.py
+
 # $UMAKIT_MODELS names the folder of the trained networks, which are compared with LiteRT.
 bench-cpu-integers: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python bench/cpu_integers.py
@@ -287,4 +311,4 @@ backends: install
 	done
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf .venv .venv-tvm-* build dist *.egg-info

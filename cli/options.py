@@ -12,8 +12,9 @@ import typer
 from umakit.cli.console import say
 
 from umakit.devices import DEVICES, HOST
-from umakit.devices.catalogue import RTL, device_file
-from umakit.errors import DeviceError, InputError
+from umakit.devices.addresses import is_address
+from umakit.devices.catalogue import ADDRESSES, RTL, device_file
+from umakit.errors import BackendError, DeviceError, InputError, LibraryError
 from umakit.memory.limits import DEFAULT_SCRATCH_LIMIT, LARGEST_SCRATCH_LIMIT
 from umakit.memory.planners import PLANNERS
 
@@ -110,7 +111,7 @@ ChooseOption = Annotated[
         "cycles (that with the fewest, as measured in runs of the network)."
     ),
 ]
-DEVICE_NAMES = f"{', '.join(device.name for device in DEVICES)}, or a board's TOML file"
+DEVICE_NAMES = f"{', '.join(device.name for device in DEVICES)}, {ADDRESSES}"
 
 DeviceOption = Annotated[str, typer.Option(help=f"Where to run: {DEVICE_NAMES}.")]
 InferencesOption = Annotated[
@@ -259,16 +260,55 @@ def device_of(device: str, backends: list[str] | None) -> str:
     Raises:
         BackendError: there is no backend of a name.
     """
-    if device_file(device) is not None or any(each.name == device for each in (*DEVICES, RTL)):
+    if _is_known(device):
         return device
+    return next((str(file) for each in backends or [] if (file := _board_of(each, device))), device)
+
+
+def device_of_library(device: str, library: Path | None = None) -> str:
+    """Return a device of an option where no backend is given: the file that a backend has of one.
+
+    The backends of the library come first, then all others that are known by their names.
+
+    Args:
+        device: a name or a path.
+        library: an exported library; None, or a model, where there is none.
+    """
+    if _is_known(device):
+        return device
+    from umakit.backend.registry import list_backends
+    from umakit.library.metadata import load_metadata
+    from umakit.tools.model_or_library import is_model
+
+    names: list[str] = []
+    if library is not None and not is_model(library):
+        with contextlib.suppress(LibraryError):  # which is told when the library is read
+            names = [str(each["name"]) for each in load_metadata(library)["umakit"]["backends"]]
+    for name in dict.fromkeys([*names, *(source.name for source in list_backends())]):
+        with contextlib.suppress(BackendError):  # it may be in a folder that nobody named
+            file = _board_of(name, device)
+            if file is not None:
+                return str(file)
+    return device
+
+
+def _is_known(device: str) -> bool:
+    """Whether a device is none that a backend may have: umakit's, an address or a path."""
+    is_own = any(each.name == device for each in (*DEVICES, RTL))
+    return is_own or is_address(device) or device_file(device) is not None
+
+
+def _board_of(backend: str, device: str) -> Path | None:
+    """Return the file that a backend has of a device, if it has one.
+
+    Raises:
+        BackendError: there is no backend of this name, or it cannot be loaded.
+    """
     from umakit.backend.registry import locate_backend
 
-    for backend in backends or []:
-        found = locate_backend(backend)
-        file = (found.folder or found.load().folder) / "devices" / f"{device}.toml"
-        if file.is_file():
-            return str(file)
-    return device
+    found = locate_backend(backend)
+    file = Path(found.folder or found.load().folder) / "devices" / f"{device}.toml"
+    return file if file.is_file() else None
 
 
 def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:

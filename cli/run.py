@@ -24,6 +24,7 @@ from umakit.cli.options import (
     TraceOption,
     WaveOption,
     check_wave,
+    device_of_library,
     find_designs,
     said_when_it_fails,
 )
@@ -141,6 +142,7 @@ def run(
     from umakit.devices.waveforms import WaveFile
     from umakit.tools.model_or_library import library_of
 
+    device = device_of_library(device, library)
     if print_time and not find_device(device).has_time:
         raise InputError(
             f"{find_device(device).name} has no time of its own", fix="leave --print-time out"

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from umakit.cli import size_tables
 from umakit.cli.console import console, print_json, progress, say, say_wrapped
-from umakit.cli.options import DEVICE_NAMES, ChosenCpuOption
+from umakit.cli.options import DEVICE_NAMES, ChosenCpuOption, device_of_library
 
 from umakit.devices import find_device
 from umakit.machine.cpu import GENERIC
@@ -42,7 +42,7 @@ def size(
     from umakit.tools.model_or_library import library_of
     from umakit.tools.size import library_size
 
-    machine = find_device(device)
+    machine = find_device(device_of_library(device, library))
     with progress() as tell, library_of(library, cpu, GENERIC, tell) as given:
         sizes = library_size(given.library, progress=tell, device=machine, cpu=given.cpu)
     for notice in given.notices:

@@ -14,6 +14,7 @@ from umakit.cli.options import (
     ModelArgument,
     RoundingOption,
     ShapesOption,
+    device_of_library,
     parse_shapes,
 )
 from umakit.cli.tune_backend import BackendSearch, tune_for_backend
@@ -145,7 +146,7 @@ def tune(
     shapes = parse_shapes(input_shapes)
     call = TuneCall(model, records, again, shapes, rounding, keep_layout, as_json)
     if cpu is not None:
-        return tune_for_cpu(call, CpuSearch(cpu, device, trials, seconds))
+        return tune_for_cpu(call, CpuSearch(cpu, device_of_library(device), trials, seconds))
     assert backend is not None  # as `_check_kind` says
     return tune_for_backend(call, BackendSearch(backend, clock, simulate, workers, scheduler))
 

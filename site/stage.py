@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,14 +47,14 @@ PYTHON = {
 
 CHAPTERS = {
     "Start here": "start",
-    "Tutorials": "kernel-library new-layer new-tiles your-rtl your-simulator "
+    "Tutorials": "kernel-library new-layer new-tiles your-rtl your-simulator pytorch-tutorial "
     "vanilla strawberry chocolate",
     "How to: networks": "models pytorch several-accelerators cpus",
     "How to: backends": "patterns check your-cost-model layouts",
     "How to: measure": "analysis compare sweeps traces",
-    "How to: ship": "shipping boards",
+    "How to: ship": "shipping boards remote",
     "Reference": "commands reference/help reference/python backends-api onnx tflite registers "
-    "simulator simulator-protocol",
+    "simulator simulator-protocol tvm-versions",
     "Explanation": "architecture arithmetic generated-c performance safety misra",
     "Coming from": "coming-from migrating",
     "Glossary": "glossary",
@@ -168,8 +168,7 @@ def gallery_page() -> str:
         "- **Cycles**: what the backend's simulator counts for one inference, without steps on the",
         "  CPU; unknown where nothing counts them.", "",
         "`python site/gallery.py` measures networks and cycles.", "",
-        "| backend | kind | datatype | Python | C | networks: offloaded MACs | cycles | to read |",
-        "|---|---|---|--:|--:|---|--:|---|",
+        "| backend | kind | datatype | Python | C | to read |", "|---|---|---|--:|--:|---|",
     ]  # fmt: skip
     rows = {
         "vanilla_accelerator": ("MAC array in the CPU's memory", "float32", "../vanilla.md"),
@@ -184,30 +183,29 @@ def gallery_page() -> str:
     for name, (kind, dtype, page) in rows.items():
         folder = ROOT / ("backends" if name in OWN else "examples") / name
         python, c = lines_of(folder, ".py"), lines_of(folder, ".c", ".h")
-        networks, cycles = measured_cells(name)
-        lines.append(
-            f"| {name} | {kind} | {dtype} | {python} | {c} | {networks} | {cycles} "
-            f"| [page]({page}) |"
-        )
+        lines.append(f"| {name} | {kind} | {dtype} | {python} | {c} | [page]({page}) |")
     lines += [
+        "", "| backend | network | MACs | offloaded | cycles |", "|---|---|--:|--:|--:|",
+        *measured_rows(rows),
         "", "`digits` and `digits_int8` are in `examples/digits`; the others are int8 networks of",
         "[MLPerf Tiny](https://github.com/mlcommons/tiny): image classification, keyword spotting",
-        "and anomaly detection.",
+        "and anomaly detection. A network of which a backend takes nothing has no row.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
-def measured_cells(backend: str) -> tuple[str, str]:
-    """Return the networks of which a backend takes something, and their cycles."""
+def measured_rows(backends: Iterable[str]) -> list[str]:
+    """Return a row for each backend and network of which it takes something."""
     figures = json.loads((ROOT / "site/gallery.json").read_text(encoding="utf-8"))
-    rows = [row for row in figures if row["backend"] == backend and row["offloaded_macs"]]
-    networks = [
-        f"{row['network']}: {100 * row['offloaded_macs'] / row['total_macs']:.1f} % of "
-        f"{row['total_macs']:,}" + (f", rounding {row['rounding']}" if row["rounding"] else "")
-        for row in rows
-    ]
-    cycles = ["unknown" if row["cycles"] is None else f"{row['cycles']:,}" for row in rows]
-    return "<br>".join(networks), "<br>".join(cycles)
+    lines = []
+    for row in figures:
+        if row["backend"] in backends and row["offloaded_macs"]:
+            share = f"{100 * row['offloaded_macs'] / row['total_macs']:.1f} %"
+            network = row["network"] + (f", `--rounding {row['rounding']}`" * bool(row["rounding"]))
+            cycles = "unknown" if row["cycles"] is None else f"{row['cycles']:,}"
+            macs = f"{row['total_macs']:,}"
+            lines.append(f"| {row['backend']} | {network} | {macs} | {share} | {cycles} |")
+    return lines
 
 
 def lines_of(folder: Path, *suffixes: str) -> int:

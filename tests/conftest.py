@@ -159,6 +159,7 @@ def pytest_configure(config: pytest.Config) -> None:
         for device in DEVICES:
             programs += [device.command, device.size, *device.run[:1]]
         missing = [name for name in programs if name and shutil.which(name) is None]
+        programs += ["ssh", "busybox", shutil.which("sshd") or "/usr/sbin/sshd"]
         packages = ["torch", "torchao"]
         missing += [name for name in packages if importlib.util.find_spec(name) is None]
         if missing:

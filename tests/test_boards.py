@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 from networks import Graph, save
 from umakit.cli.main import run_command
-from umakit.cli.options import device_of
+from umakit.cli.options import device_of, device_of_library
 
 import umakit
+from umakit.backend import registry
+from umakit.backend.registry import BackendSource
 from umakit.devices import DEVICES, HOST, Device, announcements, execute, find_device
 from umakit.devices.board_files import FOLDER
 from umakit.devices.device import SUPPORT
@@ -161,7 +163,9 @@ def test_a_mistake_is_named_with_file_and_line(
 def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.toml: cannot be read: No such file"):
         find_device(tmp_path / "nowhere.toml")
-    with pytest.raises(InputError, match=r"devices are host, qemu-aarch64, .* or a TOML file"):
+    with pytest.raises(
+        InputError, match=r"devices are host, qemu-aarch64, .*rpc://HOST:PORT, or a board's TOML"
+    ):
         find_device("pdp11")
 
 
@@ -279,6 +283,46 @@ def test_a_board_of_a_backend_is_found_by_its_name(tmp_path: Path) -> None:
     assert device_of("host", given) == "host" and device_of("qemu-arm", given) == "qemu-arm"
     assert device_of("other.toml", given) == "other.toml" and device_of("other", given) == "other"
     assert device_of("bench", None) == "bench"
+
+
+def test_a_board_of_a_backend_is_found_where_a_library_runs(
+    library: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Those of the library's backends come first, then those of all that are known by name."""
+    for name in ("first_npu", "second_npu"):
+        (tmp_path / name / "devices").mkdir(parents=True)
+        (tmp_path / name / "backend.py").write_text("", encoding="utf-8")
+    board = here_board(tmp_path / "second_npu" / "devices", 'exec "$@"')
+    board = board.rename(board.with_name("bench.toml"))
+    other = here_board(tmp_path / "first_npu" / "devices", "exit 1")
+    other.rename(other.with_name("bench.toml"))
+    sources = [
+        BackendSource(name, "test", str(tmp_path / name)) for name in ("first_npu", "second_npu")
+    ]
+    monkeypatch.setattr(registry, "list_backends", lambda: sources)
+    assert device_of_library("bench") == str(other.with_name("bench.toml"))
+    assert device_of_library("host") == "host" and device_of_library("none") == "none"
+    mine = tmp_path / "library"
+    shutil.copytree(library, mine)
+    text = (mine / "metadata.json").read_text(encoding="utf-8")
+    described = json.loads(text)
+    monkeypatch.setattr(
+        "umakit.library.metadata.load_metadata",
+        lambda path: {"umakit": {**described["umakit"], "backends": [{"name": "second_npu"}]}},
+    )
+    assert device_of_library("bench", mine) == str(board)
+    monkeypatch.undo()
+    monkeypatch.setattr(registry, "list_backends", lambda: sources[1:])
+    words = ["--device", "bench", "--json"]
+    assert run_command(["run", str(library), "-i", str(library.parent / "in.npz"), *words]) == 0
+    assert run_command(["size", str(library), *words]) == 0
+    tune = ["tune", str(library.parent / "network.onnx"), "--cpu", "generic", "--device", "bench"]
+    capsys.readouterr()
+    assert run_command([*tune, "--records", str(tmp_path / "r.json")]) == 2
+    assert "bench has no times" in capsys.readouterr().err
 
 
 def test_a_board_of_a_backend_is_tried(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from umakit.cli.main import run_command
 
 from umakit.backend import load_backend_folder
 from umakit.devices import HOST, find_device
+from umakit.tools import versions as installed
 from umakit.tools.doctor import (
     Check,
     Diagnosis,
@@ -28,6 +29,7 @@ from umakit.tools.doctor import (
 from umakit.tools.doctor.checks import ok
 from umakit.tools.doctor.driver import StagedDriver, fault_of, stage
 from umakit.tools.doctor.simulator import start_checks
+from umakit.version import TESTED_TVM
 
 BACKENDS = Path(__file__).parents[1] / "backends"
 NAMES = ("vanilla_accelerator", "strawberry_accelerator", "chocolate_accelerator")
@@ -316,12 +318,40 @@ def test_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_packages_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions = {"apache-tvm": "0.26.0", "onnx": None}
+    versions = {"jinja2": "2.0", "onnx": None}
     real = environment._version
     monkeypatch.setattr(environment, "_version", lambda name: versions.get(name, real(name)))
     found = [shown_check(check) for check in environment.python_checks()]
-    assert any("apache-tvm is 0.26.0, umakit needs <0.28,>=0.27" in text for text in found)
+    assert any("jinja2 is 2.0, umakit needs >=3.1" in text for text in found)
     assert any("onnx is not installed" in t and "pip install 'onnx>=1.16'" in t for t in found)
+
+
+def test_an_untested_tvm_is_a_warning_and_no_refusal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "umakit is tested with 0.26.0 and 0.27.0.post1, not with this version"
+    real = environment._version
+    for found, warnings in (("0.28.0", 1), *((tested, 0) for tested in TESTED_TVM)):
+        versions = {"apache-tvm": found}
+        known = functools.partial(lambda known, name: known.get(name) or real(name), versions)
+        monkeypatch.setattr(environment, "_version", known)
+        checks = [c for c in environment.python_checks() if c.status is not Status.OK]
+        assert [check.message for check in checks] == [f"apache-tvm is {found}: {said}"] * warnings
+        assert all(check.status is Status.WARNING for check in checks)
+    monkeypatch.setattr(installed, "version", lambda name: "0.28.0")
+    assert run_command(["--version", "--verbose"]) == 0
+    assert f"apache-tvm  0.28.0 ({said})\n" in capsys.readouterr().out
+
+
+def test_the_page_of_versions_has_those_that_are_tested() -> None:
+    """A version is tested when the last row of it has no failures."""
+    root = Path(__file__).parents[1]
+    page = (root / "docs" / "tvm-versions.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\S+) \|.* \| (\d+) \| (\d+) \|[^|]*\|$", page, re.MULTILINE)
+    failures = {version: int(failed) for version, passed, failed in rows if int(passed)}
+    assert tuple(v for v, failed in sorted(failures.items()) if failed == 0) == TESTED_TVM
+    locked = (root / "requirements.lock").read_text(encoding="utf-8")
+    assert f"apache-tvm=={TESTED_TVM[-1]}\n" in locked
 
 
 @pytest.mark.skipif(shutil.which("qemu-system-arm") is None, reason="needs QEMU")

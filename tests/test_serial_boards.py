@@ -22,7 +22,7 @@ from umakit.devices import find_device
 from umakit.devices.device import SUPPORT
 from umakit.devices.run import run_library
 from umakit.devices.serial_frames import MARK, Frame, FrameReader
-from umakit.devices.serial_line import LineEndedError, SerialLine
+from umakit.devices.serial_line import LineEndedError, SerialLine, open_line
 from umakit.devices.serial_run import SerialRun
 from umakit.errors import DeviceError, InputError
 from umakit.library.layout import RUNTIME
@@ -358,6 +358,26 @@ def test_a_port_by_its_path(library: Path, tmp_path: Path) -> None:
         np.testing.assert_array_equal(result.outputs["y"], -X)
     finally:
         subprocess.run(["kill", "-KILL", (tmp_path / "pid").read_text().strip()], check=False)
+
+
+def test_a_port_that_another_run_has_is_one_sentence() -> None:
+    """Both are runs of umakit, which look for the lock; the port is free when the first ends."""
+    own, other = os.openpty()
+    port = os.ttyname(other)
+    try:
+        for _ in range(2):
+            with (
+                open_line(port, 115_200, "first"),
+                pytest.raises(
+                    DeviceError,
+                    match=rf"^second: the port {port} cannot be opened: another program has",
+                ),
+                open_line(port, 115_200, "second"),
+            ):
+                pass
+    finally:
+        os.close(own)
+        os.close(other)
 
 
 def test_a_port_that_is_not_there_is_one_sentence(library: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from umakit.devices.addresses import FORMS, is_address, parse_address
 from umakit.devices.device import DEFAULT_TIMEOUT, FILES, SERIAL, SUPPORT, Device
 from umakit.devices.placeholders import filled, placeholders_in
 from umakit.devices.serial_line import PSEUDO, RATES
@@ -60,8 +61,12 @@ class Board(BaseModel):
             (frames on a serial line).
         port: path of the port of the serial line, or `pty` for a pseudo terminal of each run.
         baud: bits a second of the serial line.
+        remote: address of the machine that programs are sent to, `ssh://` or `rpc://`; takes the
+            place of `load` and `run`, also of those of the base.
+        ssh_options: options of ssh.
         timeout_seconds: time limit of a run for which the user chooses none.
-        has_time: whether times that the program measures are meaningful.
+        has_time: whether times that the program measures are meaningful; default: whether there is
+            an address.
         counts_instructions: whether the program counts the instructions of a run.
         processors: architectures of the CPUs (`uma compile --cpu`) that it runs code for.
         features: what its processor has of the features that these CPUs may need; default: all.
@@ -72,7 +77,7 @@ class Board(BaseModel):
     base: str = ""
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=60)
     description: str = Field(default="", max_length=200)
-    compiler: Word
+    compiler: str = Field(default="", max_length=4000, pattern=r"^[^\x00]*$")
     flags: tuple[Word, ...] = ()
     size: Word = "size"
     packages: tuple[Word, ...] = ()
@@ -85,15 +90,17 @@ class Board(BaseModel):
     output: Literal["files", "semihosting", "serial"] = "files"
     port: str = Field(default="", max_length=4000)
     baud: int = 115_200
+    remote: str = Field(default="", max_length=4000)
+    ssh_options: tuple[Word, ...] = ()
     timeout_seconds: float = Field(default=DEFAULT_TIMEOUT, gt=0, le=10_000_000)
-    has_time: bool = False
+    has_time: bool | None = None
     counts_instructions: bool = False
     processors: tuple[Word, ...] = ()
     features: tuple[Word, ...] | None = None
 
     @field_validator(
         "compiler", "flags", "size", "linking", "sources", "linker_script", "replaced", "load",
-        "run", "port",
+        "run", "port", "ssh_options",
     )  # fmt: skip
     @classmethod
     def _known_placeholders(
@@ -110,6 +117,7 @@ class Board(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> Board:
+        self._check_remote()
         is_serial, asks = self.output == SERIAL, f'which output = "{self.output}" needs'
         if self.output != FILES and not self.linker_script:
             raise ValueError(f"linker_script: is missing, {asks}")
@@ -124,6 +132,23 @@ class Board(BaseModel):
             raise ValueError("run: the program gets no arguments; add {arguments} or {semihosting}")
         self._check_line(used)
         return self
+
+    def _check_remote(self) -> None:
+        """Refuse an address beside what it replaces, and a machine that nobody describes."""
+        if not self.remote:
+            if not self.compiler:
+                raise ValueError("compiler: is missing; set it, or base")
+            if self.ssh_options:
+                raise ValueError("ssh_options: only an address (remote) has options of ssh")
+            return
+        if not is_address(self.remote):
+            raise ValueError(f"remote: is no address; write {' or '.join(FORMS.values())}")
+        try:
+            parse_address(self.remote)
+        except InputError as error:
+            raise ValueError(f"remote: {error.what}; {error.fix}") from None
+        if self.output != FILES:
+            raise ValueError('output: a machine with an address (remote) has output = "files"')
 
     def _check_line(self, used: list[str]) -> None:
         """Refuse a serial line that is not complete, or that nothing uses."""
@@ -161,12 +186,12 @@ class Board(BaseModel):
         return Device(
             name=self.name,
             description=self.description or f"described by {path.name}",
-            command=command((self.compiler,))[0],
+            command=command((self.compiler,))[0] if self.compiler else "",
             architecture=tuple(filled(self.flags, places)),
             size=command((self.size,))[0],
             packages=self.packages,
-            load=command(self.load),
-            run=command(self.run),
+            load=command(self.load) if not self.remote else (),
+            run=command(self.run) if not self.remote else (),
             linking=tuple(filled(self.linking, places)),
             output=self.output,
             port=self.port if self.port in ("", PSEUDO) else str(file(self.port)),
@@ -174,12 +199,14 @@ class Board(BaseModel):
             sources=tuple(map(file, self.sources)),
             linker_script=file(self.linker_script) if self.linker_script else None,
             replaced=tuple(map(file, self.replaced)),
-            has_time=self.has_time,
+            has_time=bool(self.remote) if self.has_time is None else self.has_time,
             counts_instructions=self.counts_instructions,
             timeout_seconds=self.timeout_seconds,
             processors=self.processors,
             features=self.features,
             own_file=path if is_own else None,
+            remote=parse_address(self.remote) if self.remote else None,
+            ssh_options=tuple(filled(self.ssh_options, places)),
         )
 
 

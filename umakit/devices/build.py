@@ -377,7 +377,7 @@ def build_runner(
 
 
 def _build_folder(library: Path, device: Device) -> Path:
-    folder = library / "build" / device.name
+    folder = library / "build" / (device.folder_name or device.name)
     try:
         # A link out of the library is not followed: it may be anyone's.
         if folder.resolve().is_relative_to(library.resolve()):
@@ -387,7 +387,7 @@ def _build_folder(library: Path, device: Device) -> Path:
     except OSError:
         pass
     name = hashlib.sha256(os.fsencode(os.path.realpath(library))).hexdigest()[:16]
-    return cache_folder(name, device.name)
+    return cache_folder(name, device.folder_name or device.name)
 
 
 def _fingerprint(library: Path, flags: list[str], device: Device) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from umakit.devices.addresses import RPC, Address
 from umakit.devices.announcements import announce
 from umakit.devices.placeholders import filled
 from umakit.errors import BuildError, MissingProgramError
@@ -65,6 +66,9 @@ class Device:
         processors: architectures of the CPUs of `umakit.machine.cpu` that it runs code for.
         features: what its processor has of the features that these CPUs may need; None for all.
         own_file: the TOML file of a user that describes it; None for a device of umakit.
+        remote: where the machine is that programs are sent to; None if they run here.
+        ssh_options: options of ssh for it.
+        folder_name: name of the folder of programs in a library; empty for that of the device.
     """
 
     name: str
@@ -89,6 +93,9 @@ class Device:
     processors: tuple[str, ...] = ()
     features: tuple[str, ...] | None = None
     own_file: Path | None = None
+    remote: Address | None = None
+    ssh_options: tuple[str, ...] = ()
+    folder_name: str = ""
 
     @property
     def is_host(self) -> bool:
@@ -103,7 +110,7 @@ class Device:
     @property
     def toolchain_file(self) -> Path | None:
         """The CMake toolchain file of the device; None for the host and devices of users."""
-        if self.is_host or self.own_file is not None:
+        if self.is_host or self.own_file is not None or self.remote is not None:
             return None
         return TOOLCHAINS / f"toolchain-{self.name}.cmake"
 
@@ -117,9 +124,9 @@ class Device:
         if not self.command:
             return host_compiler()
         self._require(self.command)
-        if self.own_file is not None:
+        if self.own_file is not None or self.remote is not None:
             words = self.command, *self.architecture
-            announce(f"compiles with: {shlex.join(words)}", (self.own_file, words))
+            announce(f"compiles with: {shlex.join(words)}", (self.own_file or self.name, words))
         return [self.command, *self.architecture]
 
     def cxx_compiler(self, what: str) -> list[str]:
@@ -160,6 +167,8 @@ class Device:
 
     def platform_sources(self, runtime: Path) -> list[Path]:
         """Return the platform's C files to link with `main.c` of a library's folder `runtime`."""
+        if self.is_loaded:
+            return [SUPPORT / "platform_rpc.c", *self.sources, *self.replaced]
         if not self.is_bare_metal:
             return [runtime / HOSTED_PLATFORM, *self.sources, *self.replaced]
         platform = (SUPPORT / name for name in PLATFORMS[self.output])
@@ -168,6 +177,13 @@ class Device:
     def program_flags(self) -> list[str]:
         """Return the flags of a whole program in addition to those of `compiler`."""
         placed: list[str] = []
+        linking = self.linking
+        if self.is_loaded:
+            from umakit.tvm_api import ffi_headers  # imports TVM
+
+            linking = tuple(flag for flag in linking if flag != "-static")
+            # What `main` of a program is called; the headers are TVM's.
+            placed += ["-shared", "-fPIC", "-Dmain=umakit_main", *ffi_headers()]
         if self.is_bare_metal:
             # Unreferenced functions are omitted: memory is small.
             placed += ["-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
@@ -178,12 +194,12 @@ class Device:
         if self.linker_script is not None:
             folders = dict.fromkeys([self.linker_script.parent, SUPPORT])  # scripts include others
             placed += [*(f"-L{each}" for each in folders), "-T", str(self.linker_script)]
-        return [f"-I{RUNTIME}", *placed, *self.linking]
+        return [f"-I{RUNTIME}", *placed, *linking]
 
     @property
     def is_emulated_or_remote(self) -> bool:
         """Whether programs run elsewhere than on the processor of this machine."""
-        return bool(self.run or self.load)
+        return bool(self.run or self.load or self.remote)
 
     def run_command(
         self, program: Path, arguments: Sequence[str], folder: Path, port: str = ""
@@ -196,7 +212,7 @@ class Device:
             folder: the working directory.
             port: path of the port of a serial line.
         """
-        if not self.is_emulated_or_remote:
+        if not self.run and not self.load:
             return [str(program), *arguments]
         return self._command(self.run, program, arguments, folder, port)
 
@@ -207,6 +223,11 @@ class Device:
             program, arguments, folder: as of `run_command`.
         """
         return self._command(self.load, program, arguments, folder)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether programs are shared objects, which TVM's server loads."""
+        return self.remote is not None and self.remote.scheme == RPC
 
     def announce(self, command: Sequence[str], words: Sequence[str]) -> None:
         """Say a command of a user's file on standard error before it first runs.

@@ -15,6 +15,7 @@ from typing import Any
 
 from umakit.devices.device import DEFAULT_TIMEOUT, SERIAL, Device
 from umakit.devices.processes import beside, run_group
+from umakit.devices.remote_run import LateError, run_remotely
 from umakit.devices.serial_line import open_line
 from umakit.devices.serial_run import SerialRun, SilentError
 from umakit.errors import AcceleratorConfigError, BuildError, DeviceError, UmakitError
@@ -124,6 +125,8 @@ def execute(
         timeout = device.timeout_seconds
     place = Path(os.path.realpath(program))
     variables, limit = {**os.environ, **(environment or {})}, timeout
+    if device.remote is not None:
+        return _execute_remotely(device, place, arguments, folder, timeout)
     if device.own_file is not None:
         return _execute_own(device, place, arguments, folder, variables, timeout)
     command = device.run_command(place, arguments, folder)
@@ -150,6 +153,21 @@ def execute(
         ) from None
     except OSError as error:
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+    _check_end(device, program, result)
+    return result
+
+
+def _execute_remotely(
+    device: Device, program: Path, arguments: Sequence[str], folder: Path, timeout: float | None
+) -> subprocess.CompletedProcess[str]:
+    """Send a program to a machine and run it there; arguments and errors are those of `execute`."""
+    limit = device.timeout_seconds if timeout is None else timeout
+    try:
+        result = run_remotely(device, program, arguments, folder, limit)
+    except LateError:
+        raise TimeLimitError(
+            f"{TIME_LIMIT} {limit:g} s", where=device.name, fix=LATE_HINT
+        ) from None
     _check_end(device, program, result)
     return result
 

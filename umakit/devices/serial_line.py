@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import select
 import termios
@@ -93,6 +95,8 @@ def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
 
     Raises:
         DeviceError: the port cannot be opened, or another program has it.
+
+    A port is locked while it is open, so that bytes of two runs do not mix.
     """
     with contextlib.ExitStack() as stack:
         if port == PSEUDO:
@@ -106,15 +110,38 @@ def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
         try:
             own = os.open(port, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
             stack.callback(os.close, own)
+            _lock(own)
+            stack.callback(_unlock, own)
             _configure(own, rate)
         except (OSError, termios.error) as error:
             number, text = (*error.args, "")[:2]
             raise DeviceError(
                 f"the port {port} cannot be opened: {text or number}",
                 where=device,
-                fix=_advice(port),
+                fix=_advice(port, number == errno.EBUSY),
             ) from None
         yield SerialLine(own, port)
+
+
+def _lock(descriptor: int) -> None:
+    """Let nobody else open a port, and refuse one that another program has.
+
+    Raises:
+        OSError: another program has it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another program has it") from None
+    # Programs that do not look for locks; root may open it nevertheless. It ends with the last
+    # descriptor of the port.
+    fcntl.ioctl(descriptor, termios.TIOCEXCL)
+
+
+def _unlock(descriptor: int) -> None:
+    """Let others open a port again, also where the other side of a pseudo terminal stays open."""
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(descriptor, termios.TIOCNXCL)
 
 
 def _configure(descriptor: int, rate: int) -> None:
@@ -127,7 +154,9 @@ def _configure(descriptor: int, rate: int) -> None:
     termios.tcflush(descriptor, termios.TCIOFLUSH)
 
 
-def _advice(port: str) -> str:
+def _advice(port: str, is_taken: bool) -> str:
+    if is_taken:
+        return "wait until that run has ended, or end it"
     if not Path(port).exists():
         return "connect the board, or correct port"
     return "see who may read and write it, and whether another program has it"

@@ -7,6 +7,10 @@ TVM compiles itself, for constant folding and as a reference, the same semantics
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from umakit import tvm_api
@@ -52,12 +56,12 @@ def in_comparisons(module: tvm_api.IRModule) -> tvm_api.IRModule:
 
 
 def _function(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-    callbacks = [
+    callbacks: list[tuple[Any, Callable[[Any], tvm_api.Expr]]] = [
         (tirx.Max, lambda node: _extreme(node, tirx.GT)),
         (tirx.Min, lambda node: _extreme(node, tirx.LT)),
         (tirx.Cast, _conversion),
         *((kind, _division) for kind in (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)),
-        *((kind, _shift) for kind in (tirx.LShift, tirx.RShift)),
+        *((kind, partial(_shift, kind)) for kind in (tirx.LShift, tirx.RShift)),
     ]
     body = tvm_api.rewrite(function.body, callbacks)
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
@@ -117,13 +121,15 @@ def _division(node: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> tvm_
     return tirx.Select(special, otherwise, type(node)(a, tirx.Select(special, one, b)))
 
 
-def _shift(node: tirx.LShift | tirx.RShift) -> tvm_api.Expr:
+def _shift(
+    kind: type[tirx.LShift] | type[tirx.RShift], node: tirx.LShift | tirx.RShift
+) -> tvm_api.Expr:
     dtype, amount = _dtype(node), node.b
     if not tvm_api.collect(amount, tvm_api.TensorLoad):
         return node
     width = np.iinfo(dtype).bits
     inside = tirx.And(amount >= tirx.IntImm(dtype, 0), amount < tirx.IntImm(dtype, width))
-    moved = type(node)(node.a, tirx.Select(inside, amount, tirx.IntImm(dtype, width - 1)))
-    if isinstance(node, tirx.RShift) and dtype.startswith("int"):
+    moved = kind(node.a, tirx.Select(inside, amount, tirx.IntImm(dtype, width - 1)))
+    if kind is tirx.RShift and dtype.startswith("int"):
         return moved
     return tirx.Select(inside, moved, tirx.IntImm(dtype, 0))

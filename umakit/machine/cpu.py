@@ -135,15 +135,27 @@ class Cpu(BaseModel):
             text = CPU_INFORMATION.read_text(encoding="ascii", errors="replace")
         except OSError:
             return ""
-        found = {
-            word for line in text.splitlines() if _lists_features(line) for word in line.split()
-        }
-        missing = [feature for feature in self.features if found and feature not in found]
+        found = features_in(text)
+        if found is None:
+            return ""
+        missing = [feature for feature in self.features if feature not in found]
         return f"this machine has no {', '.join(missing)}" if missing else ""
 
 
-def _lists_features(line: str) -> bool:
-    return line.lower().startswith(("flags", "features"))
+def features_in(text: str) -> tuple[str, ...] | None:
+    """Return the features that a text like `/proc/cpuinfo` lists; None if it lists none.
+
+    Of RISC-V these are the letters of `isa`, such as `v`.
+    """
+    found: dict[str, None] = {}
+    for line in text.splitlines():
+        name, _, value = line.lower().partition(":")
+        if name.startswith(("flags", "features")):
+            found.update(dict.fromkeys(value.split()))
+        elif name.strip() == "isa":
+            letters = value.strip().partition("_")[0].removeprefix("rv64").removeprefix("rv32")
+            found.update(dict.fromkeys(letters))
+    return tuple(found) or None
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.devices import find_device
+from umakit.devices import Device, find_device
 from umakit.devices.cpus import description_for
 from umakit.devices.execution import CRASH_HINT, LINE_HINT, TIME_LIMIT, TimeLimitError
 from umakit.devices.inputs import check_inputs
@@ -25,7 +25,7 @@ def with_layer(
     error: DeviceError,
     library: Path,
     arrays: Mapping[str, Array],
-    device: str,
+    device: str | Device,
     timeout: float | None,
     cpu: str = "",
 ) -> DeviceError:
@@ -38,7 +38,7 @@ def with_layer(
         error: what the run raised.
         library: folder or tar file of the library.
         arrays: inputs of the run by name, as for `umakit.run_library`.
-        device: name of the device.
+        device: name of the device, or the device.
         timeout: time limit of each run in seconds, if the user chose one.
         cpu: as in `umakit.run_library`.
     """

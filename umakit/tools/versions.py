@@ -14,9 +14,10 @@ from umakit.devices import DEVICES, HOST
 from umakit.devices.versions import processor_name, version_line
 from umakit.errors import UmakitError
 from umakit.machine.cpu import NATIVE, find_cpu
-from umakit.version import __version__
+from umakit.version import __version__, untested_tvm
 
 PACKAGE = "umakit"
+TVM = "apache-tvm"
 
 OPTIONAL = (
     "torch",
@@ -54,9 +55,11 @@ def _packages() -> Iterator[tuple[str, str]]:
     names = [each.name for each in map(Requirement, needed) if each.marker is None]
     for name in [*names, *OPTIONAL]:
         try:
-            yield name, version(name)
+            found = version(name)
         except PackageNotFoundError:
             continue
+        untested = untested_tvm(found) if name == TVM else ""
+        yield name, f"{found} ({untested})" if untested else found
 
 
 def _programs() -> Iterator[tuple[str, str]]:

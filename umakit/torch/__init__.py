@@ -6,6 +6,8 @@ Importing this package imports torch, which `import umakit` never does.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from umakit.errors import MissingProgramError
 
 try:
@@ -17,6 +19,17 @@ except ModuleNotFoundError as error:
         "umakit.torch needs PyTorch, which is not installed", fix="pip install umakit[torch]"
     ) from None
 
+from umakit.imports.on_use import imported_on_use
 from umakit.torch.module import LibraryModule, load
 
-__all__ = ["LibraryModule", "load"]
+if TYPE_CHECKING:
+    from umakit.torch.offloaded import OffloadedModule
+    from umakit.torch.offloading import offload
+
+__all__ = ["LibraryModule", "OffloadedModule", "load", "offload"]
+
+# A library runs without TVM.
+__getattr__ = imported_on_use(
+    __name__,
+    {"OffloadedModule": "umakit.torch.offloaded", "offload": "umakit.torch.offloading"},
+)

@@ -81,7 +81,11 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Callable[[bytes], LibraryModule], tuple[bytes]]:
         """Pickle the library's sources: what is compiled fits this machine only."""
-        return _from_bytes, (self._operator.library.source.read_bytes(),)
+        return from_bytes, (self.source_bytes(),)
+
+    def source_bytes(self) -> bytes:
+        """Return the library as the bytes of a tar file."""
+        return self._operator.library.source.read_bytes()
 
     def _argument(
         self, spec: TensorSpec, given: dict[str, torch.Tensor], tensors: tuple[torch.Tensor, ...]
@@ -140,7 +144,8 @@ def _class_for(operator: LibraryOperator) -> type[LibraryModule]:
     return type("LibraryModule", (LibraryModule,), {"forward": forward})
 
 
-def _from_bytes(source: bytes) -> LibraryModule:
+def from_bytes(source: bytes) -> LibraryModule:
+    """Return a module that runs a library, given as the bytes of a tar file."""
     with tempfile.TemporaryDirectory(prefix="umakit-torch-") as folder:
         path = Path(folder) / "library.tar"
         path.write_bytes(source)

@@ -62,6 +62,12 @@ def is_torch_file(path: Path) -> bool:
     return LEGACY_MAGIC in head or path.suffix in (".pt", ".pt2", ".pth")
 
 
+def register_quantized_operators() -> None:
+    """Let torch register quantize and dequantize of PT2E, which saved programs name."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+
+
 def load_program(path: Path) -> torch.export.ExportedProgram:
     """Read an exported program; see the module's docstring for what is not read.
 
@@ -71,9 +77,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
     members = _check_kind(path)
     import torch
 
-    with contextlib.suppress(ImportError):
-        # Registers quantize and dequantize, which a saved program names.
-        importlib.import_module("torch.ao.quantization.fx._decomposed")
+    register_quantized_operators()
     archive = _plain_archive(path, members)
     try:
         return torch.export.load(archive)

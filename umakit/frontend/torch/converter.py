@@ -102,6 +102,49 @@ class Converter(Importer):  # type: ignore[misc]
             builder.emit_func_output(result)
         return builder.get()
 
+    def refusals(self) -> dict[Node, ModelError]:
+        """Why nodes cannot be imported, each for itself: what is refused counts as an input."""
+        found: dict[Node, ModelError] = {}
+        program, builder = self._program, self.block_builder
+        with quiet(), builder.function("main", []):
+            with builder.dataflow():
+                for node in program.graph.nodes:
+                    if node.op != "call_function":
+                        self._stand_in(node)
+                    elif is_fake(program.values[node]):
+                        try:
+                            self._check_types(node)
+                            self._convert_node(node)
+                        except ModelError as error:
+                            found[node] = error
+                            self._stand_in(node)
+                nothing = builder.emit_output(relax.Tuple([]))
+            builder.emit_func_output(nothing)
+        return found
+
+    def _check_types(self, node: Node) -> None:
+        """Refuse a node with an operand or a result of a dtype that is not supported."""
+        for used in (*node.all_input_nodes, node):
+            value = self.fake(used)
+            for each in value if isinstance(value, (tuple, list)) else [value]:
+                if isinstance(each, torch.Tensor):
+                    self.dtype(each.dtype, node)
+
+    def _stand_in(self, node: Node) -> None:
+        """Let a variable stand for what an input or a refused node yields."""
+        value: Any = self._program.values.get(node)
+        if not is_fake(value):
+            return
+        several = isinstance(value, (tuple, list))
+        tensors = [each for each in (value if several else [value]) if is_fake(each)]
+        # What has another dtype is not looked at: its users are refused.
+        names = [str(each.dtype).removeprefix("torch.") for each in tensors]
+        types = [
+            tvm_api.tensor_type(tuple(each.shape), name if name in DTYPES else "float32")
+            for each, name in zip(tensors, names, strict=True)
+        ]
+        self.env[node] = relax.Var(node.name, tvm_api.TupleType(types) if several else types[0])
+
     def value(self, node: Node) -> tvm_api.Expr:
         """The Relax expression of a tensor node; constants are made when they are used."""
         if node not in self.env:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import Counter
 from pathlib import Path
@@ -38,7 +39,11 @@ class Names:
         nodes = [node for node in program.graph.nodes if node.op == "call_function"]
         self._nodes = nodes
         self._paths = {node.name: _module_path(node) for node in nodes}
-        self._counts = Counter(self._paths.values())
+        # An element of several results is no operator of its own.
+        self._items = {node.name for node in nodes if node.target is operator.getitem}
+        self._counts = Counter(
+            path for name, path in self._paths.items() if name not in self._items
+        )
         self._parents = {
             path[:position]
             for path in self._counts
@@ -49,7 +54,7 @@ class Names:
 
     def label(self, node: torch.fx.Node) -> str:
         """The name of a node of the program, or of one that it was decomposed into."""
-        origin = self._origin(node)
+        origin = self.origin(node)
         if origin in self._labels:
             return self._labels[origin]
         path = _module_path(node)
@@ -63,7 +68,7 @@ class Names:
         labels = {}
         for node in self._nodes:
             path = self._paths[node.name]
-            if path in alone:
+            if path in alone and node.name not in self._items:
                 labels[node.name] = path
                 continue
             first = ".".join(filter(None, (path, NUMBER.sub("", node.name))))
@@ -92,7 +97,7 @@ class Names:
         return ModelError(f"operator {operator_of(node)} of {place} {what}", where=self._where,
                           fix=fix)  # fmt: skip
 
-    def _origin(self, node: torch.fx.Node) -> str:
+    def origin(self, node: torch.fx.Node) -> str:
         """The name of the node of the program that a decomposed node comes from."""
         found = str(node.name)
         source = (node.meta.get("from_node") or [None])[-1]

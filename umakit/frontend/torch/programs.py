@@ -45,7 +45,7 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
     where = str(source) if isinstance(source, Path) else (name or "ExportedProgram")
     names = Names(program, where)
     for node in program.graph.nodes:
-        _check_inference(node, names)
+        check_inference(node, names)
     outputs = output_names(program, where)
     shapes, notices = input_sizes(program, input_shapes, where)
     static = make_static(program, shapes, names.error, where)
@@ -112,7 +112,7 @@ def _path_name(path: Sequence[object]) -> str:
 # --- training mode --------------------------------------------------------------------------------
 
 
-def _check_inference(node: torch.fx.Node, names: Names) -> None:
+def check_inference(node: torch.fx.Node, names: Names) -> None:
     """Refuse what a network only does while it is trained.
 
     Raises:

@@ -7,6 +7,7 @@ is a graph of operators on tensors of static shape, each with the type that torc
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import torch
 import torch.fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
 from umakit.frontend.model import InputShapes, last_line, symbolic_notice
@@ -23,6 +25,10 @@ from umakit.frontend.torch.registry import NOT_DECOMPOSED
 
 EVALUATE = "call model.eval() before torch.export.export"
 USER_OUTPUTS = (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+GRAPH_OF_ITS_OWN = "holds a graph of its own (control flow), which is not supported"
+NEEDS_REFUSED = "needs the result of an operator whose type only a run can tell"
+UNKNOWN = object()
+"""Stands for the value of a node that is refused."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +132,7 @@ def make_static(
     shapes: Mapping[str, tuple[int, ...]],
     fail: Callable[[Any, str], ModelError],
     where: str,
+    refused: dict[Any, ModelError] | None = None,
 ) -> StaticProgram:
     """Decompose a program into Core ATen and compute every type and constant.
 
@@ -134,17 +141,23 @@ def make_static(
         shapes: shapes of its inputs, by name.
         fail: (node, what) -> the error to raise about a node.
         where: the file, for errors.
+        refused: if given, errors about nodes are put here instead of being raised, and what the
+            program writes is not looked at.
 
     Raises:
         ModelError: torch cannot decompose the program or run it with these sizes.
     """
     try:
-        program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
+        with warnings.catch_warnings():
+            # torch copies its own tree specifications, which have become deprecated.
+            warnings.simplefilter("ignore", FutureWarning)
+            program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
     except Exception as error:  # torch raises whatever its tracing stumbles over
         raise ModelError(
             f"torch cannot decompose the program: {last_line(error)}", where=where
         ) from error
-    check_no_state(program, where)
+    if refused is None:
+        check_no_state(program, where)
     sources = _constants(program, where)
     values: dict[Any, Any] = {}
     inputs: list[Any] = []
@@ -164,9 +177,16 @@ def make_static(
             node.args, node.kwargs = torch.fx.node.map_arg(
                 (node.args, node.kwargs), lambda used: _number_or_node(used, values)
             )
-            values[node] = _evaluate(node, values, mode, fail)
+            try:
+                values[node] = _evaluate(node, values, mode, fail)
+            except ModelError as error:
+                if refused is None:
+                    raise
+                refused[node], values[node] = error, _type_by_torch(node, mode)
         elif node.op != "output":
-            raise fail(node, "holds a graph of its own (control flow), which is not supported")
+            if refused is None:
+                raise fail(node, GRAPH_OF_ITS_OWN)
+            values[node] = UNKNOWN
     return StaticProgram(graph, tuple(inputs), values)
 
 
@@ -231,6 +251,9 @@ def _evaluate(
         return values[used]
 
     args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value_of)
+    if any(value is UNKNOWN for value in arguments):
+        control = isinstance(node.target, torch._ops.HigherOrderOperator)
+        raise fail(node, GRAPH_OF_ITS_OWN if control else NEEDS_REFUSED)
     try:
         with torch.no_grad():
             if not any(is_fake(value) for value in arguments) and _is_foldable(node.target):
@@ -239,6 +262,21 @@ def _evaluate(
                 return node.target(*args, **kwargs)
     except Exception as error:  # whatever torch's kernels find wrong with the arguments
         raise fail(node, f"cannot be given a static type: {last_line(error)}") from error
+
+
+def _type_by_torch(node: torch.fx.Node, mode: Any) -> Any:
+    """Return the type that torch gave a node when it exported it; `UNKNOWN` if its sizes vary."""
+
+    def static(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not all(type(n) is int for n in value.shape):
+            raise ValueError
+        with mode:
+            return torch.empty(tuple(value.shape), dtype=value.dtype)
+
+    try:
+        return pytree.tree_map(static, node.meta["val"])
+    except (KeyError, ValueError):
+        return UNKNOWN
 
 
 def _is_foldable(target: Any) -> bool:

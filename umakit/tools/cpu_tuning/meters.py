@@ -115,8 +115,11 @@ def meter_for(cpu: Cpu, device: Device) -> Meter:
     if lacks:
         raise InputError(f"kernels for {cpu.name} cannot be tuned here: {lacks}", fix=fix)
     if not _tells(device):
+        lacks = "has no times, and does not count instructions"
+        if device.has_time:
+            lacks = "does not count instructions, and times are compared in one process here only"
         raise InputError(
-            f"{device.name} has no times, and does not count instructions",
+            f"{device.name} {lacks}",
             where="--device",
             fix=fix,
         )

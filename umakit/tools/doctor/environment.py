@@ -22,10 +22,12 @@ from umakit.errors import UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME, user_cache
 from umakit.tools.doctor.checks import Check, doubtful, failed, ok, refused
+from umakit.version import untested_tvm
 
 Progress = Callable[[str], None]
 
 PACKAGE = "umakit"
+TVM = "apache-tvm"
 
 FIRST_PROGRAM = """\
 #include <math.h>
@@ -78,8 +80,8 @@ def python_checks() -> list[Check]:
         checks = [ok("Python", found)]
     needed = [Requirement(text) for text in described.get_all("Requires-Dist") or []]
     faults = [fault for each in needed if (fault := _package_fault(each)) is not None]
-    tvm = _version("apache-tvm") or "without apache-tvm"
-    return [*checks, *(faults or [ok("packages", f"apache-tvm {tvm}, all others as needed")])]
+    tvm = _version(TVM) or f"without {TVM}"
+    return [*checks, *(faults or [ok("packages", f"{TVM} {tvm}, all others as needed")])]
 
 
 def _package_fault(needed: Requirement) -> Check | None:
@@ -89,6 +91,10 @@ def _package_fault(needed: Requirement) -> Check | None:
     mend = f"pip install '{needed.name}{needed.specifier}'"
     if found is None:
         return failed("packages", f"{needed.name} is not installed", mend=mend)
+    if needed.name == TVM:
+        untested = untested_tvm(found)
+        message = f"{TVM} is {found}: {untested}"
+        return doubtful("packages", message, mend=mend) if untested else None
     if not needed.specifier.contains(found, prereleases=True):
         message = f"{needed.name} is {found}, umakit needs {needed.specifier}"
         return failed("packages", message, mend=mend)

@@ -186,14 +186,14 @@ def _first_network(
     try:
         rtl = [design_from(backend.configuration, backend.folder)] if only_rtl else []
         library = compile_model(model.module, [backend], folder, name=model.name)
-        ran = run_library(folder, model.inputs, device=device.name, timeout=seconds, rtl=rtl)
+        ran = run_library(folder, model.inputs, device=device, timeout=seconds, rtl=rtl)
         expected = llvm_reference(model)
     except (TimeLimitError, UnansweredError) as error:
         return refused(FIRST, not_returned(backend, seconds) if seconds else error)
     except DeviceError as error:
         found = error
         if not only_rtl:
-            found = with_layer(error, folder, model.inputs, device.name, seconds)
+            found = with_layer(error, folder, model.inputs, device, seconds)
         return refused(FIRST, found, "see what the driver and its device do there")
     except UmakitError as error:
         return refused(FIRST, error, "correct what it names")

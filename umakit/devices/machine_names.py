@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processors by what operating systems, ELF files and TVM call them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
+from umakit.errors import BuildError
+from umakit.files.compiled_files import MACHINES
+
+SYSTEM_NAMES = {
+    "x86-64": r"x86_64|amd64",
+    "AArch64": r"aarch64|arm64",
+    "Arm": r"arm(?!64).*",
+    "RISC-V": r"riscv(32|64)",
+    "x86": r"i[3-6]86",
+}
+"""What `uname -m` says, by the names of `umakit.files.compiled_files.MACHINES`."""
+
+
+def processor_of(system_name: str) -> str:
+    """Return the processor of a name of an operating system, else the name itself.
+
+    >>> processor_of("armv7l")
+    'Arm'
+    """
+    for name, form in SYSTEM_NAMES.items():
+        if re.fullmatch(form, system_name):
+            return name
+    return system_name
+
+
+def check_runs_on(program: Path, system_name: str, where: str) -> None:
+    """Refuse a program for another processor.
+
+    Args:
+        program: an ELF file.
+        system_name: what `uname -m` says there.
+        where: what messages call the machine.
+
+    Raises:
+        BuildError: names both.
+    """
+    try:
+        with program.open("rb") as stream:
+            machine = MACHINES.get(str(ELFFile(stream)["e_machine"]), "")
+    except (OSError, ELFError):
+        return
+    there = processor_of(system_name)
+    if machine and there and machine != there:
+        raise BuildError(
+            f"the program is for {machine}, this machine is {there} ({system_name})",
+            where=where,
+            fix="correct the compiler in the device's file, or leave it out: the machine is asked "
+            "what it is then",
+        )

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversations with the system's OpenSSH client: a script for the other side, data, an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+from umakit.devices.addresses import Address
+from umakit.devices.announcements import announce
+from umakit.devices.ssh_faults import ssh_error
+from umakit.errors import BuildError, DeviceError, MissingProgramError, UmakitError
+
+OPTIONS_VARIABLE = "UMAKIT_SSH_OPTIONS"
+"""Environment variable with further options of ssh, such as `-F FILE`, as a shell splits them."""
+
+OPTIONS = (
+    "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=10",
+    "-o", "ServerAliveCountMax=3", "-o", "ForwardAgent=no", "-o", "ForwardX11=no",
+    "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
+)  # fmt: skip
+"""Options of each call. ssh takes the first value that it gets: those of users stand before."""
+
+STALLED_SECONDS = 60.0
+"""Time without a byte from or to the other side after which the copying is given up."""
+
+ENDING_SECONDS = 5.0
+"""Time that the other side has to remove what was copied, when nobody waits for the result."""
+
+PIECE = 65536
+
+
+class StalledError(Exception):
+    """The other side took or sent nothing for too long."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the other side said.
+
+    Attributes:
+        said: lines that begin with the mark, without it, by their first word.
+        rest: what follows the last of them.
+        is_late: whether the time limit passed.
+    """
+
+    said: dict[str, str]
+    rest: bytes
+    is_late: bool
+
+
+class SshClient:
+    """The client for one machine.
+
+    Args:
+        address: where it is.
+        options: options of ssh that stand before `OPTIONS`, behind those of the user's variable.
+    """
+
+    def __init__(self, address: Address, options: Sequence[str] = ()) -> None:
+        self.address, self._options = address, tuple(options)
+
+    def check(self) -> None:
+        """Check that there is a client.
+
+        Raises:
+            MissingProgramError: it is not installed.
+        """
+        if shutil.which("ssh") is None:
+            raise MissingProgramError(
+                f"{self.address} needs ssh, which is not installed",
+                fix="on Debian: apt-get install openssh-client",
+            )
+
+    def command(self, bytes_of_script: int | str = "BYTES") -> list[str]:
+        """Return the command, whose standard input begins with a script for `sh`.
+
+        Args:
+            bytes_of_script: size of the script; for people without it.
+
+        Raises:
+            BuildError: the user's variable cannot be parsed.
+        """
+        address = self.address
+        text = os.environ.get(OPTIONS_VARIABLE, "")
+        try:
+            own = shlex.split(text)
+        except ValueError as error:
+            raise BuildError(f"{OPTIONS_VARIABLE}={text!r} cannot be read: {error}") from None
+        port = [] if address.port is None else ["-p", str(address.port)]
+        user = ["-l", address.user] if address.user else []
+        # Bytes are read one by one: what follows the script must stay.
+        read = f"sh -c 'eval \"$(dd bs=1 count={bytes_of_script} 2>/dev/null)\"'"
+        return ["ssh", *own, *self._options, *OPTIONS, *port, *user, "--", address.host, read]
+
+    def talk(
+        self, script: str, data: bytes = b"", limit: float = STALLED_SECONDS, start: str = ""
+    ) -> Answer:
+        """Let the other side run a script, and wait for its end.
+
+        Args:
+            script: for `sh`. The variable `mark` is set before it: lines that begin with its value
+                are for umakit; others, such as greetings of a shell, are ignored.
+            data: what follows the script on its standard input, which then stays open.
+            limit: time limit in seconds from the line `start` on.
+            start: first word of the line from which on the limit counts; empty: from the begin.
+
+        Raises:
+            MissingProgramError: there is no client.
+            UmakitError: there is no connection, or it was lost; see `ssh_error`.
+        """
+        self.check()
+        mark = f"umakit-{secrets.token_hex(8)}"
+        text = f"mark={mark}\n{script}".encode()
+        command = self.command(len(text))
+        words = self.command()
+        announce(f"runs: {shlex.join(words)}", ("ssh", *words))
+        received = bytearray()
+        begin = f"\n{mark} {start}\n".encode() if start else b""
+        with tempfile.TemporaryFile() as messages:
+            # A file: a master that ssh leaves behind for later calls keeps a pipe open.
+            process = _started(command, messages)
+            with _ended(process):
+                try:
+                    is_late = _exchange(process, text + data, received, limit, begin)
+                except StalledError:
+                    is_late = False
+                    stalled = True
+                else:
+                    stalled = False
+            messages.seek(0)
+            said = messages.read().decode("utf-8", "replace")
+        answer = _answer(bytes(received), mark, is_late)
+        if stalled:
+            raise DeviceError(
+                f"the connection was lost: nothing passed for {STALLED_SECONDS:g} s",
+                where=str(self.address),
+            )
+        if not is_late and "ended" not in answer.said and "refused" not in answer.said:
+            raise self._error(process.returncode, said, bool(answer.said))
+        return answer
+
+    def _error(self, code: int, messages: str, has_begun: bool) -> UmakitError:
+        return ssh_error(str(self.address), code, messages, has_begun)
+
+
+def _started(command: Sequence[str], messages: IO[bytes]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=messages,
+            env={**os.environ, "LC_ALL": "C"},
+            start_new_session=True,  # Ctrl-C is for umakit, which then ends it
+        )
+    except OSError as error:
+        raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the client when the block is left, after the other side has had time to clean up."""
+    try:
+        yield
+    finally:
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            _drain(process)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+
+def _drain(process: subprocess.Popen[bytes]) -> None:
+    """Wait until the client ends, and forget what it still has to say."""
+    assert process.stdout is not None
+    until = time.monotonic() + ENDING_SECONDS
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0 and selector.select(left):
+            if not os.read(process.stdout.fileno(), PIECE):
+                break
+    process.wait(max(0.0, until - time.monotonic()))
+
+
+def _exchange(
+    process: subprocess.Popen[bytes],
+    sent: bytes,
+    received: bytearray,
+    limit: float,
+    begin: bytes,
+) -> bool:
+    """Send bytes and receive others until the client ends; return whether the time passed."""
+    assert process.stdin is not None and process.stdout is not None
+    given, taken = process.stdin.fileno(), process.stdout.fileno()
+    os.set_blocking(given, False)
+    until = None if begin else time.monotonic() + limit
+    waiting = memoryview(sent)
+    with selectors.DefaultSelector() as selector:
+        selector.register(taken, selectors.EVENT_READ)
+        selector.register(given, selectors.EVENT_WRITE)
+        while True:
+            left = STALLED_SECONDS if until is None else until - time.monotonic()
+            ready = selector.select(max(0.0, left))
+            if not ready:
+                if until is None:
+                    raise StalledError
+                return True
+            for key, _ in ready:
+                if key.fd == given:
+                    waiting = _sent(given, waiting)
+                    if not waiting:
+                        selector.unregister(given)
+                    continue
+                data = os.read(taken, PIECE)
+                if not data:
+                    return False
+                received += data
+                if until is None and begin in received:
+                    until = time.monotonic() + limit
+
+
+def _sent(descriptor: int, waiting: memoryview) -> memoryview:
+    """Send a piece and return the rest; nothing is left where the other side has ended."""
+    try:
+        return waiting[os.write(descriptor, waiting[:PIECE]) :]
+    except BlockingIOError:
+        return waiting
+    except OSError:
+        return waiting[:0]  # its end of the output says so
+
+
+def _answer(received: bytes, mark: str, is_late: bool) -> Answer:
+    """Return what the lines with the mark say."""
+    said: dict[str, str] = {}
+    rest = received
+    while (start := rest.find(f"\n{mark} ".encode())) >= 0:
+        line, _, rest = rest[start + len(mark) + 2 :].partition(b"\n")
+        word, _, text = line.decode("utf-8", "replace").strip().partition(" ")
+        said[word] = text
+    return Answer(said, rest, is_late)

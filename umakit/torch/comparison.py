@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offloaded networks compared with PyTorch alone: numbers and times."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from umakit.torch.placements import text_table
+
+
+@dataclass(frozen=True)
+class TensorDifference:
+    """A tensor of an offloaded network compared with PyTorch's.
+
+    Attributes:
+        where: a part of the network, whose inputs were the same; or `whole network`.
+        output: number of the tensor among its results.
+        dtype: dtype of its elements.
+        shape: its extents.
+        largest: largest difference of an element: for integers in LSB.
+        elements: number of elements that differ.
+        magnitude: largest absolute value of an element, as PyTorch has it.
+    """
+
+    where: str
+    output: int
+    dtype: str
+    shape: tuple[int, ...]
+    largest: float
+    elements: int
+    magnitude: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An offloaded network compared with PyTorch. `print` writes it as tables.
+
+    Attributes:
+        differences: a row for each result of each part, and of the whole network.
+        eager_seconds, offloaded_seconds: median times of a call, measured by turns; accelerators
+            are simulated.
+    """
+
+    differences: tuple[TensorDifference, ...]
+    eager_seconds: float
+    offloaded_seconds: float
+
+    def __str__(self) -> str:
+        rows = [
+            ("" if each.output else each.where, f"{each.dtype}{list(each.shape)}",
+             _difference(each), f"{each.elements:,}")
+            for each in self.differences
+        ]  # fmt: skip
+        right = ("largest difference", "elements that differ")
+        table = text_table(("where", "result", *right), rows, right=right)
+        ratio = self.offloaded_seconds / self.eager_seconds
+        return (
+            f"{table}\na call takes {1000 * self.offloaded_seconds:.3g} ms, accelerators "
+            f"simulated; PyTorch alone {1000 * self.eager_seconds:.3g} ms: {ratio:.2f} times"
+        )
+
+
+def _difference(row: TensorDifference) -> str:
+    return f"{row.largest:.2g}" if row.dtype.startswith("float") else f"{row.largest:.0f} LSB"
+
+
+def compare(
+    network: Callable[..., Any],
+    eager: Callable[..., Any],
+    parts: Mapping[str, tuple[Any, Sequence[Any]]],
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any],
+    repeats: int,
+) -> Comparison:
+    """Compare a network with PyTorch.
+
+    Args:
+        network: the offloaded network.
+        eager: the same without accelerators.
+        parts: by name, a region and what it reads.
+        arguments, keywords: of a call.
+        repeats: how often both are timed.
+    """
+    rows = [
+        row
+        for name, (region, values) in parts.items()
+        for row in differences(name, region(*values), region.graph(*values))
+    ]
+    found, wanted = network(*arguments, **keywords), eager(*arguments, **keywords)
+    rows += differences("whole network", found, wanted)
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(max(1, repeats)):
+        for taken, function in zip(times, (eager, network), strict=True):
+            start = time.perf_counter()
+            function(*arguments, **keywords)
+            taken.append(time.perf_counter() - start)
+    return Comparison(tuple(rows), statistics.median(times[0]), statistics.median(times[1]))
+
+
+def differences(where: str, found: Any, wanted: Any) -> list[TensorDifference]:
+    """Return how the tensors of two nested results differ, element by element."""
+    rows = []
+    pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(wanted), strict=True)
+    for number, (one, other) in enumerate(pairs):
+        if not isinstance(one, torch.Tensor):
+            continue
+        apart = (one.to(torch.float64) - other.to(torch.float64)).abs()
+        same = (one == other) | (one.isnan() & other.isnan())
+        apart = torch.where(same, torch.zeros_like(apart), apart)
+        dtype = str(one.dtype).removeprefix("torch.")
+        largest = float(apart.max()) if apart.numel() else 0.0
+        count = int((~same).sum())
+        magnitude = float(other.to(torch.float64).abs().max()) if other.numel() else 0.0
+        rows.append(
+            TensorDifference(where, number, dtype, tuple(one.shape), largest, count, magnitude)
+        )
+    return rows

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`torch.compile(..., backend="umakit")`: accelerators take parts of graphs, PyTorch the rest.
+
+torch finds `compile_graph` by the entry point `torch_dynamo_backends`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch.fx
+
+from umakit.errors import BackendError, BuildError, InputError, UmakitError
+from umakit.torch.offers import exported
+from umakit.torch.offloaded import (
+    Accelerators,
+    OffloadedModule,
+    Shapes,
+    offloaded_module,
+    shapes_of,
+)
+from umakit.torch.offloading import accelerators_of
+from umakit.torch.placements import Offload
+
+OPTIONS = ("accelerators", "export", "explain", "report")
+VARIABLE = re.compile(r"^L\['\w+'\]\.?")
+"""The variable of the caller in front of the path of a module."""
+_NUMBERS = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """What became of a graph of `torch.compile` when it was first called with some shapes.
+
+    Attributes:
+        graph: number of the graph in this process, from 1.
+        shapes: of its inputs, weights left out.
+        offload: what runs where; None if all of it runs in PyTorch, unseen.
+        reason: why all of it runs in PyTorch; empty if `offload` says it.
+        graph_breaks: why torch divided functions into several graphs so far.
+    """
+
+    graph: int
+    shapes: Shapes
+    offload: Offload | None
+    reason: str
+    graph_breaks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"graph {self.graph}, inputs {list(map(list_of, self.shapes))}:"]
+        lines.append(str(self.offload) if self.offload is not None else self.reason)
+        lines += [f"graph break: {each}" for each in self.graph_breaks]
+        return "\n".join(lines)
+
+
+def list_of(shape: Any) -> Any:
+    """Return a shape as a list; a number as it is."""
+    return list(shape) if isinstance(shape, tuple) else shape
+
+
+def compile_graph(
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph of `torch.compile`, when it is first called with some shapes.
+
+    Args:
+        graph: what torch has traced; weights may be inputs of it.
+        example_inputs: its inputs.
+        options: of `torch.compile`: `accelerators` (required), a backend or several as for
+            `umakit.torch.offload`; `export`, `umakit.ExportOptions`; `explain`, whether what runs
+            where is written to standard error; `report`, a function that takes a `GraphReport`.
+
+    Raises:
+        InputError: an option is missing or of another type.
+        BackendError: a backend cannot be found or loaded.
+    """
+    given = dict(options or {})
+    for name in given.keys() - set(OPTIONS):
+        raise InputError(
+            f"there is no option {name!r}", where="torch.compile",
+            fix=f"options are {', '.join(OPTIONS)}",
+        )  # fmt: skip
+    if "accelerators" not in given:
+        raise InputError(
+            "no accelerator is given", where="torch.compile",
+            fix='write backend="umakit", options={"accelerators": "NAME"}',
+        )  # fmt: skip
+    accelerators = accelerators_of(given["accelerators"], given.get("export"))
+    accelerators.backends()
+
+    def report(found: GraphReport) -> None:
+        if given.get("explain"):
+            print(found, file=sys.stderr)
+        if given.get("report"):
+            given["report"](found)
+
+    return CompiledGraph(graph, accelerators, report)
+
+
+class CompiledGraph:
+    """A graph of `torch.compile` that accelerators compute in part."""
+
+    def __init__(
+        self,
+        graph: torch.fx.GraphModule,
+        accelerators: Accelerators,
+        report: Callable[[GraphReport], None],
+    ) -> None:
+        self._graph = graph
+        self._accelerators = accelerators
+        self._report = report
+        self._number = next(_NUMBERS)
+        self._lock = threading.Lock()
+        self._is_weight = [is_weight(n) for n in graph.graph.nodes if n.op == "placeholder"]
+        self._made: dict[Shapes, OffloadedModule | None] = {}
+        self._weights: list[tuple[int, int]] = []
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Compute the graph."""
+        if torch.is_grad_enabled() and any(
+            isinstance(each, torch.Tensor) and each.requires_grad for each in inputs
+        ):
+            self._say_once("gradients", "gradients are needed: call it under torch.no_grad()")
+            return self._graph(*inputs)
+        data = [each for each, weight in zip(inputs, self._is_weight, strict=True) if not weight]
+        with self._lock:
+            module = self._module(inputs, data)
+        if module is None:
+            return self._graph(*inputs)
+        return module(*(each for each in data if isinstance(each, torch.Tensor)))
+
+    def _module(self, inputs: Sequence[Any], data: Sequence[Any]) -> OffloadedModule | None:
+        """Return what computes inputs of some shapes, made now if it is new."""
+        weights = [
+            (each.data_ptr(), each._version)
+            for each, weight in zip(inputs, self._is_weight, strict=True)
+            if weight
+        ]
+        if weights != self._weights:
+            # Libraries hold the weights.
+            self._made.clear()
+            self._weights = weights
+        shapes = shapes_of(data)
+        if shapes not in self._made:
+            self._made[shapes] = self._make(inputs, shapes)
+        return self._made[shapes]
+
+    def _make(self, inputs: Sequence[Any], shapes: Shapes) -> OffloadedModule | None:
+        fixed, data = with_fixed(self._graph, inputs, self._is_weight)
+        try:
+            program = exported(fixed, tuple(data))
+            module = offloaded_module(program, data, self._accelerators)
+        except (BackendError, BuildError):
+            raise
+        except UmakitError as error:
+            self._report(self._said(shapes, None, str(error)))
+            return None
+        self._report(self._said(shapes, module.offload, ""))
+        return module if module.regions else None
+
+    def _said(self, shapes: Shapes, offload: Offload | None, reason: str) -> GraphReport:
+        breaks = tuple(torch._dynamo.utils.counters["graph_break"])
+        return GraphReport(self._number, shapes, offload, reason, breaks)
+
+    def _say_once(self, key: str, reason: str) -> None:
+        if (key,) not in self._made:
+            self._made[(key,)] = None
+            self._report(self._said((), None, reason))
+
+
+def is_weight(node: torch.fx.Node) -> bool:
+    """Whether an input of a graph is a parameter or a buffer of a module."""
+    noted = node.meta.get("tensor_dict", {})
+    return bool(noted.get("_dynamo_static_input_type") or noted.get("_is_param"))
+
+
+def with_fixed(
+    graph: torch.fx.GraphModule, inputs: Sequence[Any], is_weight: Sequence[bool]
+) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+    """Return a graph whose weights and numbers are no inputs, and the inputs that are left."""
+    copied = torch.fx.Graph()
+    values: dict[torch.fx.Node, Any] = {}
+    weights: dict[str, torch.Tensor] = {}
+    left: list[torch.Tensor] = []
+    numbered = enumerate(zip(inputs, is_weight, strict=True))
+    for node in graph.graph.nodes:
+        if node.op != "placeholder":
+            values[node] = None
+            continue
+        number, (value, weight) = next(numbered)
+        if weight:
+            weights[f"weight_{number}"] = value
+            values[node] = copied.get_attr(f"weight_{number}")
+        elif isinstance(value, torch.Tensor):
+            left.append(value)
+            values[node] = copied.placeholder(node.name)
+        else:
+            values[node] = value
+    return _copy(graph, copied, values, weights), left
+
+
+def _module_stack(node: torch.fx.Node) -> dict[str, tuple[str, Any]]:
+    """Return the modules that a node belongs to by their paths in the model."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return {key: (VARIABLE.sub("", str(path)), kind) for key, (path, kind, *_) in stack.items()}
+
+
+def _copy(
+    graph: torch.fx.GraphModule,
+    copied: torch.fx.Graph,
+    values: dict[torch.fx.Node, Any],
+    weights: Mapping[str, torch.Tensor],
+) -> torch.fx.GraphModule:
+    """Copy the nodes of a graph that are no inputs, with other values for the inputs."""
+    for node in graph.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+        values[node] = copied.create_node(node.op, node.target, args, kwargs, node.name)
+        values[node].meta = {**node.meta, "nn_module_stack": _module_stack(node)}
+    holder = torch.nn.Module()
+    for name, child in graph.named_children():
+        holder.add_module(name, child)
+    for name, tensor in (*graph.named_parameters(recurse=False), *weights.items()):
+        holder.register_parameter(name, torch.nn.Parameter(tensor.detach(), requires_grad=False))
+    for name, tensor in graph.named_buffers(recurse=False):
+        holder.register_buffer(name, tensor)
+    return torch.fx.GraphModule(holder, copied)

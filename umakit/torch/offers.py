@@ -1,0 +1,345 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Giving parts of a network of PyTorch to accelerators, and leaving the rest to PyTorch.
+
+The network is imported and partitioned as `uma partition` does it. What accelerators take becomes
+regions of PyTorch's own graph, each of which is compiled as a network of its own.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.fx
+from torch.utils import _pytree as pytree
+
+from umakit.errors import ModelError
+from umakit.frontend.torch.refusals import refused_operators
+from umakit.library.options import ExportOptions
+from umakit.partition.choice import CPU
+from umakit.partition.partitioner import Partitioned
+from umakit.pipeline import Network, partition_model
+from umakit.registration.backend import Backend
+from umakit.torch.placements import PYTORCH, Placement
+from umakit.torch.regions import (
+    Node,
+    clusters,
+    constant_nodes,
+    extract,
+    follows_source,
+    is_conversion,
+    quantized_layers,
+    writes,
+    yields_tensors,
+)
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What accelerators would take of a graph.
+
+    Attributes:
+        taken: names of nodes of the graph.
+        placements: a row for each operator.
+        macs: multiply-accumulates that `uma partition` would offload.
+    """
+
+    taken: frozenset[str]
+    placements: tuple[Placement, ...]
+    macs: int
+
+
+def find_offer(
+    program: torch.export.ExportedProgram,
+    module: torch.fx.GraphModule,
+    flat: Sequence[Any],
+    backends: Sequence[Backend],
+    options: ExportOptions,
+) -> Offer:
+    """Return what accelerators would take of a network.
+
+    Args:
+        program: the network.
+        module: its graph with its tensors, in which each dequantize has one user.
+        flat: arguments of an inference.
+        backends: accelerators in order of priority.
+        options: of the compilation.
+
+    Raises:
+        UmakitError: a backend failed, or the program cannot be looked at.
+    """
+    shapes = input_shapes(program, flat)
+    try:
+        network, partitioned = partition_model(
+            program, backends, name="network", input_shapes=shapes, options=options
+        )
+    except ModelError:
+        refused = refused_operators(program, "network", shapes)
+        return _offer_of_parts(module, flat, backends, options, refused)
+    names = {node.name: node.name for node in module.graph.nodes}
+    return _offer(module.graph, network, partitioned, names)
+
+
+def input_shapes(
+    program: torch.export.ExportedProgram, flat: Sequence[Any]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors among the arguments, by the names of inputs."""
+    names = program.graph_signature.user_inputs
+    return {
+        name: tuple(value.shape)
+        for name, value in zip(names, flat, strict=True)
+        if isinstance(value, torch.Tensor) and isinstance(name, str)
+    }
+
+
+def _offer_of_parts(
+    module: torch.fx.GraphModule,
+    flat: Sequence[Any],
+    backends: Sequence[Backend],
+    options: ExportOptions,
+    refused: Mapping[str, ModelError],
+) -> Offer:
+    """Return what accelerators would take of what is around operators that are not imported."""
+
+    def is_importable(node: Node) -> bool:
+        if follows_source(node):
+            node = node.all_input_nodes[0]
+        return node.name not in refused and not writes(node) and yields_tensors(node)
+
+    groups = clusters(module.graph, is_importable)
+    _, regions = extract(module, groups)
+    inputs = values_at(module, flat, [region_inputs(region) for region in regions])
+    offers = [
+        Offer(frozenset(), _refused_placements(module.graph, refused), 0),
+        *(
+            _offer_of_part(region, values, backends, options)
+            for region, values in zip(regions, inputs, strict=True)
+        ),
+    ]
+    return Offer(
+        frozenset().union(*(each.taken for each in offers)),
+        tuple(row for each in offers for row in each.placements),
+        sum(each.macs for each in offers),
+    )
+
+
+def _refused_placements(
+    graph: torch.fx.Graph, refused: Mapping[str, ModelError]
+) -> tuple[Placement, ...]:
+    nodes = {node.name: node for node in graph.nodes}
+    return tuple(
+        Placement(str(nodes[name].target), name, PYTORCH, error.what, node=name)
+        for name, error in refused.items()
+        if name in nodes and not follows_source(nodes[name])
+    )
+
+
+def _offer_of_part(
+    region: torch.fx.GraphModule,
+    values: Sequence[Any],
+    backends: Sequence[Backend],
+    options: ExportOptions,
+) -> Offer:
+    """Return what accelerators would take of a part of a network."""
+    program, names = exported_part(region, values)
+    try:
+        network, partitioned = partition_model(program, backends, name="network", options=options)
+    except ModelError as error:
+        rows = tuple(
+            Placement(str(node.target), node.name, PYTORCH, error.what, node=node.name)
+            for node in region.graph.nodes
+            if node.op == "call_function" and not follows_source(node)
+        )
+        return Offer(frozenset(), rows, 0)
+    return _offer(region.graph, network, partitioned, names)
+
+
+def _offer(
+    graph: torch.fx.Graph, network: Network, partitioned: Partitioned, names: Mapping[str, str]
+) -> Offer:
+    """Return what a partition says of a graph.
+
+    Args:
+        graph: the graph.
+        network, partitioned: what was imported and partitioned.
+        names: names of nodes of the graph by those of the program that was imported.
+    """
+    nodes = {node.name: node for node in graph.nodes}
+    found = {
+        label: nodes[names[source.given]]
+        for label, source in network.model.sources.items()
+        if names.get(source.given) in nodes
+    }
+    rows = partitioned.report.placements
+    layers = quantized_layers(graph)
+    taken: set[Node] = set()
+    for row in rows:
+        for label in {row.name, row.yields} & found.keys() if row.where != CPU else ():
+            node = found[label]
+            in_integers = row.dtype.startswith(("int", "uint")) and not has_integers(node)
+            taken.update(layers[node.name] if in_integers else [node])
+    told = {label for row in rows for label in (row.name, row.yields)}
+    untold = {node for label, node in found.items() if label not in told}
+    for node in graph.nodes:
+        sources = [each for each in node.all_input_nodes if each.op == "call_function"]
+        follows = follows_source(node) or (node in untold and not is_conversion(node, ""))
+        if sources and follows and taken.issuperset(sources):
+            taken.add(node)  # it is part of what it follows, such as a normalization
+    constants = constant_nodes(graph)
+    for node in reversed(list(graph.nodes)):
+        if node in constants and taken.intersection(node.users):
+            taken.add(node)
+    return Offer(
+        frozenset(node.name for node in taken),
+        tuple(
+            Placement(
+                r.operator,
+                r.name,
+                PYTORCH if r.where == CPU else r.where,
+                r.reason,
+                r.macs,
+                found[r.name].name if r.name in found else "",
+            )
+            for r in rows
+            if not r.changes_layout
+        ),
+        partitioned.report.offloaded_macs,
+    )
+
+
+def has_integers(node: Node) -> bool:
+    """Whether a node yields integers for torch."""
+    value = node.meta.get("val")
+    first = value[0] if isinstance(value, (tuple, list)) and value else value
+    return isinstance(first, torch.Tensor) and not first.dtype.is_floating_point
+
+
+# --- exporting ------------------------------------------------------------------------------------
+
+
+def exported(
+    module: torch.nn.Module,
+    arguments: tuple[Any, ...],
+    keywords: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> torch.export.ExportedProgram:
+    """Export a module as a program that changes no tensor in place.
+
+    Args:
+        module, arguments, keywords, dynamic_shapes: as for `torch.export.export`.
+
+    Raises:
+        ModelError: torch cannot export it; carries torch's first sentence.
+    """
+    with quiet_torch(), torch.no_grad():
+        try:
+            program = torch.export.export(
+                module, arguments, dict(keywords or {}), dynamic_shapes=dynamic_shapes
+            )
+            return functional(program)
+        except Exception as error:  # torch raises whatever its tracing stumbles over
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            raise ModelError(
+                f"torch cannot export the module: {first[0]}",
+                where=type(module).__name__,
+                fix="torch.compile(module, backend='umakit') leaves what cannot be exported to "
+                "PyTorch",
+            ) from error
+
+
+def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program that changes no tensor in place, with the same operators."""
+    with quiet_torch():
+        program = program.run_decompositions({})
+    for node in program.graph.nodes:
+        # Names of nodes of other graphs, which those of this one may have by chance.
+        node.meta.pop("from_node", None)
+    return program
+
+
+def exported_part(
+    region: torch.fx.GraphModule, values: Sequence[Any]
+) -> tuple[torch.export.ExportedProgram, dict[str, str]]:
+    """Export a part of a program.
+
+    Args:
+        region: the part, in which nothing is changed in place.
+        values: what it reads.
+
+    Returns:
+        The program, and by the name of each node its name in the part.
+    """
+    for node in region.graph.nodes:
+        node.meta.pop("from_node", None)
+    with quiet_torch(), torch.no_grad():
+        program = torch.export.export(region, tuple(values))
+    names = {}
+    for node in program.graph.nodes:
+        sources = node.meta.pop("from_node", None) or [node]
+        names[node.name] = str(sources[-1].name)
+    return program, names
+
+
+def region_inputs(region: torch.fx.GraphModule) -> list[str]:
+    """Return the names of the nodes that a region reads."""
+    return [str(node.target) for node in region.graph.nodes if node.op == "placeholder"]
+
+
+def values_at(
+    module: torch.fx.GraphModule, flat: Sequence[Any], names: Iterable[Sequence[str]]
+) -> list[list[Any]]:
+    """Run a graph, and return the values of some of its nodes; its buffers are as before.
+
+    Args:
+        module: a graph with its tensors.
+        flat: arguments of an inference.
+        names: lists of names of nodes.
+    """
+    wanted = [list(each) for each in names]
+    kept: dict[str, Any] = {name: None for each in wanted for name in each}
+
+    class Recorder(torch.fx.Interpreter):  # type: ignore[misc]
+        def run_node(self, node: Node) -> Any:
+            value = super().run_node(node)
+            if node.name in kept:
+                kept[node.name] = value
+            return value
+
+    with torch.no_grad(), same_buffers(module):
+        Recorder(module).run(*flat, enable_io_processing=False)
+    return [[kept[name] for name in each] for each in wanted]
+
+
+@contextmanager
+def same_buffers(*modules: torch.nn.Module) -> Iterator[None]:
+    """Give buffers the values back that they had before."""
+    buffers = [buffer for module in modules for buffer in module.buffers()]
+    values = [buffer.clone() for buffer in buffers]
+    yield
+    for buffer, value in zip(buffers, values, strict=True):
+        buffer.copy_(value)
+
+
+def flat_arguments(
+    program: torch.export.ExportedProgram, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> list[Any]:
+    """Return arguments of a call as the inputs of a program, in their order."""
+    order = program.call_spec.in_spec.children()[1].context
+    ordered = {name: keywords[name] for name in order if name in keywords}
+    leaves, _ = pytree.tree_flatten((arguments, {**ordered, **dict(keywords)}))
+    return list(leaves)
+
+
+@contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Keep torch's warnings about itself away from the user."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Networks of PyTorch of which accelerators compute parts."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.fx
+
+from umakit.backend.registry import find_backend
+from umakit.errors import InputError
+from umakit.frontend.torch.archive import register_quantized_operators
+from umakit.library.options import ExportOptions
+from umakit.partition.report import OffloadReport
+from umakit.pipeline import compile_model
+from umakit.registration.backend import Backend
+from umakit.torch.comparison import Comparison, compare
+from umakit.torch.module import LibraryModule, from_bytes, load
+from umakit.torch.offers import (
+    Progress,
+    exported_part,
+    find_offer,
+    flat_arguments,
+    quiet_torch,
+    region_inputs,
+    same_buffers,
+    values_at,
+)
+from umakit.torch.placements import PYTORCH, Offload
+from umakit.torch.regions import clusters, copy_shared_operands, divided, extract
+
+ALONE = "the accelerator takes it in the whole network, but not in a part of it"
+Shapes = tuple[Any, ...]
+"""Shapes of the tensors that a region reads, and numbers that it reads."""
+
+
+@dataclass(frozen=True)
+class Accelerators:
+    """Who takes parts of a network.
+
+    Attributes:
+        names: names of backends, or paths of their folders, in order of priority.
+        options: of the compilation.
+    """
+
+    names: tuple[str, ...]
+    options: ExportOptions
+
+    def backends(self) -> list[Backend]:
+        """Return the backends.
+
+        Raises:
+            BackendError: one cannot be found or loaded.
+        """
+        return [find_backend(name) for name in self.names]
+
+
+class Region(torch.nn.Module):  # type: ignore[misc]
+    """A part of a network that a library computes; one for each shape that was seen.
+
+    Attributes:
+        graph: the same part for PyTorch.
+        libraries: by shapes of what it reads, the library; None if no accelerator takes it so.
+    """
+
+    def __init__(self, name: str, graph: torch.fx.GraphModule, accelerators: Accelerators) -> None:
+        super().__init__()
+        self.name = name
+        self.graph = graph
+        self.libraries: dict[Shapes, LibraryModule | None] = {}
+        self._accelerators = accelerators
+        self._lock = threading.Lock()
+
+    def forward(self, *values: Any) -> Any:
+        """Compute the part, after compiling it if the shapes are new.
+
+        Raises:
+            UmakitError: it cannot be compiled, or the run failed.
+        """
+        shapes = shapes_of(values)
+        if shapes not in self.libraries:
+            self.compile(values)
+        library = self.libraries[shapes]
+        if library is None:
+            return self.graph(*values)
+        return library(*(each.contiguous() for each in values if isinstance(each, torch.Tensor)))
+
+    def compile(self, values: Sequence[Any]) -> OffloadReport | None:
+        """Compile the part for some shapes, and return what accelerators take of it.
+
+        Args:
+            values: what it reads, of these shapes.
+
+        Returns:
+            None if it was compiled already.
+
+        Raises:
+            UmakitError: its subclass says which stage refused and why.
+        """
+        shapes = shapes_of(values)
+        if any(is_traced(each) for each in values):
+            raise InputError(
+                f"{self.name} is not compiled for the shapes {list(shapes)}",
+                fix="call the module with such tensors before it is exported",
+            )
+        with self._lock:
+            if shapes in self.libraries:
+                return None
+            program, _ = exported_part(self.graph, values)
+            with tempfile.TemporaryDirectory(prefix="umakit-offload-") as folder:
+                made = compile_model(
+                    program, self._accelerators.backends(), Path(folder) / self.name,
+                    name=self.name, options=self._accelerators.options,
+                )  # fmt: skip
+                takes = bool(made.report.offloaded)
+                self.libraries[shapes] = load(made.path) if takes else None
+            return made.report
+
+
+def shapes_of(values: Sequence[Any]) -> Shapes:
+    """Return the key of values in `Region.libraries`."""
+    return tuple(tuple(v.shape) if isinstance(v, torch.Tensor) else v for v in values)
+
+
+def is_traced(value: Any) -> bool:
+    """Whether a value has a type alone, because a program is exported."""
+    return isinstance(value, torch.Tensor) and (
+        type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
+    )
+
+
+class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
+    """A network of which accelerators compute parts, and PyTorch the rest.
+
+    `torch.save` writes the network and the libraries' sources, `torch.load` compiles these again.
+    It has no gradient.
+
+    Attributes:
+        network: the graph, in which `region_0`, `region_1` and so on are the parts.
+        offload: what runs where; printable.
+    """
+
+    def __init__(
+        self,
+        program: torch.export.ExportedProgram,
+        regions: Sequence[Sequence[str]],
+        accelerators: Accelerators,
+        offload: Offload,
+    ) -> None:
+        """Divide a network.
+
+        Args:
+            program: the network.
+            regions: names of the nodes of each part.
+            accelerators: who takes the parts.
+            offload: what runs where.
+        """
+        super().__init__()
+        self.offload = offload
+        self._program, self._accelerators = program, accelerators
+        self._names = [list(each) for each in regions]
+        module = eager_graph(program)
+        nodes = {node.name: node for node in module.graph.nodes}
+        groups = [[nodes[name] for name in each] for each in self._names]
+        network, graphs = extract(module, groups)
+        for number, graph in enumerate(graphs):
+            region = Region(f"region_{number}", graph, accelerators)
+            setattr(network, region.name, region)
+        self.network = network
+
+    @property
+    def regions(self) -> list[Region]:
+        """The parts that accelerators compute."""
+        return [each for each in self.network.children() if isinstance(each, Region)]
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        """Compute the network, with the arguments of the module that was given.
+
+        Raises:
+            UmakitError: a part cannot be compiled for new shapes, or its run failed.
+        """
+        return self.network(*arguments, **keywords)
+
+    def compare(self, *arguments: Any, repeats: int = 10, **keywords: Any) -> Comparison:
+        """Compare each part and the whole with PyTorch alone; `print` writes it as tables.
+
+        Args:
+            arguments, keywords: of a call.
+            repeats: how often each is timed.
+        """
+        flat = flat_arguments(self._program, arguments, keywords)
+        eager = eager_graph(self._program)
+        inputs = values_at(
+            self.network, flat, [[each.name for each in node.all_input_nodes]
+                                 for node in self.network.graph.nodes
+                                 if node.op == "call_module" and node.target.startswith("region_")]
+        )  # fmt: skip
+        parts = {self._label(number, region): (region, values)
+                 for number, (region, values)
+                 in enumerate(zip(self.regions, inputs, strict=True))}  # fmt: skip
+        with torch.no_grad(), same_buffers(self.network, eager):
+            return compare(self.network, eager, parts, arguments, keywords, repeats)
+
+    def _label(self, number: int, region: Region) -> str:
+        """Return a region's name, and the operators that accelerators compute in it."""
+        nodes = set(self._names[number])
+        names = [each.name for each in self.offload.placements
+                 if each.where != PYTORCH and each.node in nodes]  # fmt: skip
+        return f"{region.name}: {' + '.join(dict.fromkeys(names))}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the program and the sources of its libraries."""
+        buffer = io.BytesIO()
+        with quiet_torch():
+            torch.export.save(self._program, buffer)
+        libraries = [
+            {shapes: None if library is None else library.source_bytes()
+             for shapes, library in region.libraries.items()}
+            for region in self.regions
+        ]  # fmt: skip
+        changed = self._program.graph_signature.buffers_to_mutate.values()
+        state = self.network.state_dict()
+        buffers = {name: state[name] for name in changed if name in state}
+        return _restored, (
+            buffer.getvalue(), self._names, self._accelerators, self.offload, libraries, buffers
+        )  # fmt: skip
+
+
+def eager_graph(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
+    """Return a program as PyTorch runs it, after `copy_shared_operands`.
+
+    What it writes are buffers of its own.
+    """
+    with quiet_torch():
+        module = program.module()
+    copy_shared_operands(module.graph)
+    module.recompile()
+    for name in program.graph_signature.buffers_to_mutate.values():
+        # torch shares them with the module that was exported.
+        path, _, last = name.rpartition(".")
+        holder = module.get_submodule(path)
+        setattr(holder, last, getattr(holder, last).clone())
+    return module
+
+
+def _restored(
+    program: bytes,
+    names: Sequence[Sequence[str]],
+    accelerators: Accelerators,
+    offload: Offload,
+    libraries: Sequence[Mapping[Shapes, bytes | None]],
+    buffers: Mapping[str, torch.Tensor],
+) -> OffloadedModule:
+    register_quantized_operators()
+    with quiet_torch():
+        loaded = torch.export.load(io.BytesIO(program))
+    module = OffloadedModule(loaded, names, accelerators, offload)
+    for region, found in zip(module.regions, libraries, strict=True):
+        for shapes, source in found.items():
+            region.libraries[shapes] = None if source is None else from_bytes(source)
+    module.network.load_state_dict(buffers, strict=False)
+    return module
+
+
+def offloaded_module(
+    program: torch.export.ExportedProgram,
+    flat: Sequence[Any],
+    accelerators: Accelerators,
+    progress: Progress = lambda stage: None,
+    by_layer: bool = False,
+) -> OffloadedModule:
+    """Give accelerators what they take of a network.
+
+    Args:
+        program: the network, which changes nothing in place.
+        flat: arguments of an inference, for whose shapes parts are compiled.
+        accelerators: who takes parts.
+        progress: callback with a description of each stage.
+        by_layer: make a part of each layer, instead of as few as there can be.
+
+    Raises:
+        UmakitError: its subclass says which stage refused and why.
+    """
+    progress("partitioning")
+    module = eager_graph(program)
+    offer = find_offer(program, module, flat, accelerators.backends(), accelerators.options)
+    groups = clusters(module.graph, lambda node: node.name in offer.taken)
+    if by_layer:
+        groups = divided(module.graph, groups)
+    names = [[node.name for node in group] for group in groups]
+    nothing = Offload(offer.placements, 0, 0, offer.macs)
+    tried = OffloadedModule(program, names, accelerators, nothing)
+    kept: list[tuple[list[str], Region]] = []
+    left: set[str] = set()
+    offloaded = 0
+    inputs = values_at(module, flat, [region_inputs(each.graph) for each in tried.regions])
+    for number, (region, values) in enumerate(zip(tried.regions, inputs, strict=True)):
+        progress(f"compiling part {number + 1} of {len(names)}")
+        report = region.compile(values)
+        if report is not None and report.offloaded:
+            offloaded += report.offloaded_macs
+            kept.append((names[number], region))
+        else:
+            left.update(names[number])
+    rows = tuple(
+        replace(each, where=PYTORCH, reason=ALONE) if each.node in left and not each.reason
+        else each
+        for each in offer.placements
+    )  # fmt: skip
+    total = sum(each.macs or 0 for each in rows)
+    offload = Offload(rows, total, offloaded, offer.macs)
+    made = OffloadedModule(program, [each for each, _ in kept], accelerators, offload)
+    for region, (_, compiled) in zip(made.regions, kept, strict=True):
+        region.libraries.update(compiled.libraries)
+    return made

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Regions of a graph of PyTorch: nodes that are computed together, elsewhere.
+
+Nothing here knows why a node belongs to a region, or what computes it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import operator
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
+
+import torch
+import torch.fx
+
+Node = Any
+"""A `torch.fx.Node`."""
+Unit = Any
+"""A node, or the number of a group."""
+
+
+def copy_shared_operands(graph: torch.fx.Graph) -> None:
+    """Copy dequantizes, and what is computed from weights alone, for every further user.
+
+    Each then belongs to one layer: what layers share are integers and weights.
+    """
+    constants = constant_nodes(graph)
+    for node in reversed(list(graph.nodes)):
+        if node not in constants and not is_conversion(node, "dequantize"):
+            continue
+        for user in list(node.users)[1:]:
+            with graph.inserting_after(node):
+                copy = graph.node_copy(node)
+            user.replace_input_with(node, copy)
+
+
+def constant_nodes(graph: torch.fx.Graph) -> set[Node]:
+    """Return the calls that depend on weights alone."""
+    found: set[Node] = set()
+    for node in graph.nodes:
+        sources = node.all_input_nodes
+        if (
+            node.op == "call_function"
+            and sources
+            and not writes(node)
+            and all(each.op == "get_attr" or each in found for each in sources)
+        ):
+            found.add(node)
+    return found
+
+
+def is_conversion(node: Node, kind: str) -> bool:
+    """Whether a node is a `quantize` or `dequantize` of PT2E; either with an empty kind."""
+    space = getattr(node.target, "namespace", "")
+    return (
+        space == "quantized_decomposed"
+        and re.match(f"{kind or '(de)?quantize'}_per_", node.target.__name__) is not None
+    )
+
+
+def follows_source(node: Node) -> bool:
+    """Whether a node is one of several results of another."""
+    return node.op == "call_function" and node.target is operator.getitem
+
+
+def yields_tensors(node: Node) -> bool:
+    """Whether a node yields a tensor, or several."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, (tuple, list)) else [value]
+    return bool(values) and all(isinstance(each, torch.Tensor) or each is None for each in values)
+
+
+def quantized_layers(graph: torch.fx.Graph) -> dict[str, list[Node]]:
+    """Return by the name of each call what is computed with it between tensors of integers.
+
+    Nodes are together if one reads what the other yields, unless it comes out of a quantize.
+    """
+    parents: dict[Node, Node] = {}
+
+    def root(node: Node) -> Node:
+        while parents.setdefault(node, node) is not node:
+            node = parents[node]
+        return node
+
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    for node in calls:
+        for source in [] if is_conversion(node, "dequantize") else node.all_input_nodes:
+            if source.op == "call_function" and not is_conversion(source, "quantize"):
+                parents[root(node)] = root(source)
+    members: dict[Node, list[Node]] = {}
+    for node in calls:
+        members.setdefault(root(node), []).append(node)
+    return {node.name: members[root(node)] for node in calls}
+
+
+def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list[Node]]:
+    """Group chosen nodes so that each group can be computed at once.
+
+    A node's level is how often a way to it from the graph's inputs enters or leaves chosen nodes;
+    chosen nodes of one level are a group. No way leads out of a group and back into it. What
+    depends on weights alone belongs to the group that uses it first.
+
+    Args:
+        graph: a graph.
+        chosen: whether a call belongs to a group.
+
+    Returns:
+        Groups in an order of execution, each in the order of the graph.
+    """
+    inside = {node for node in graph.nodes if node.op == "call_function" and chosen(node)}
+    constants = constant_nodes(graph) & inside
+    levels = _levels(graph, inside, constants)
+    for node in reversed(list(graph.nodes)):
+        if node in constants:
+            levels[node] = min([levels[user] for user in node.users if user in inside] or [0])
+    groups: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        if node in inside:
+            groups.setdefault(levels[node], []).append(node)
+    return [groups[level] for level in sorted(groups) if not constants.issuperset(groups[level])]
+
+
+def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[list[Node]]:
+    """Divide groups of `clusters` into one for each layer.
+
+    A layer is what is computed between tensors of integers; elsewhere an operator, with those of
+    one operand behind it that are no layers themselves, such as activations.
+    """
+    layers = quantized_layers(graph)
+    constants = constant_nodes(graph)
+    keys: dict[Node, Node] = {}
+    for node in graph.nodes:
+        layer = layers.get(node.name, [])
+        sources = [each for each in node.all_input_nodes if each in keys and each not in constants]
+        if any(is_conversion(each, "") for each in layer):
+            keys[node] = layer[0]
+        elif node.op == "call_function":
+            alone = len(sources) == 1 and not has_weights(node)
+            keys[node] = keys[sources[0]] if alone else node
+    found = []
+    for group in groups:
+        parts: dict[Node, list[Node]] = {}
+        for node in group:
+            users = [user for user in node.users if user in keys]
+            key = keys[users[0]] if node in constants and users else keys[node]
+            parts.setdefault(key, []).append(node)
+        found += _in_order(list(parts.values())) or [list(group)]
+    return found
+
+
+def has_weights(node: Node) -> bool:
+    """Whether an operator reads a weight."""
+    return any(each.op == "get_attr" for each in node.all_input_nodes)
+
+
+def _in_order(parts: list[list[Node]]) -> list[list[Node]] | None:
+    """Sort parts so that each reads earlier ones only; None if they depend on each other."""
+    number_of = {node: number for number, part in enumerate(parts) for node in part}
+    needs: dict[Unit, set[Unit]] = {
+        number: {number_of[used] for node in part for used in node.all_input_nodes
+                 if used in number_of} - {number}
+        for number, part in enumerate(parts)
+    }  # fmt: skip
+    order = _sorted(needs, {number: number for number in needs})
+    return [parts[number] for number in order] if len(order) == len(parts) else None
+
+
+def _levels(
+    graph: torch.fx.Graph, inside: Collection[Node], constants: Collection[Node]
+) -> dict[Node, int]:
+    levels: dict[Node, int] = {}
+    least = 0
+    for node in graph.nodes:
+        sources = [each for each in node.all_input_nodes if each.op == "call_function"]
+        own = node in inside
+        entered = (
+            levels[each] + ((each in inside) != own) for each in sources if each not in constants
+        )
+        levels[node] = 0 if node.op == "get_attr" else max([least, *entered])
+        if writes(node):
+            # What came before is computed before it, and what comes behind it after it.
+            levels[node] = least = max(levels.values()) + 1
+    return levels
+
+
+def writes(node: Node) -> bool:
+    """Whether a call changes one of its arguments or draws random numbers."""
+    schema = getattr(node.target, "_schema", None)
+    tags = getattr(node.target, "tags", ())
+    return bool(schema and schema.is_mutable) or torch.Tag.nondeterministic_seeded in tags
+
+
+def extract(
+    module: torch.fx.GraphModule, groups: Sequence[Sequence[Node]]
+) -> tuple[torch.fx.GraphModule, list[torch.fx.GraphModule]]:
+    """Move groups of nodes into modules of their own.
+
+    Args:
+        module: a graph and its tensors; stays as it is.
+        groups: of `clusters`, of its graph.
+
+    Returns:
+        A module that calls the others as `region_0`, `region_1` and so on, and these. A region
+        with one result returns it, others return a tuple.
+    """
+    regions, interfaces = [], []
+    for group in groups:
+        region, inputs, outputs = _region(module, group)
+        regions.append(region)
+        interfaces.append((inputs, outputs))
+    graph = torch.fx.Graph()
+    graph.set_codegen(module.graph._codegen)
+    copies: dict[Node, Node] = {}
+    for unit in _order(module.graph, groups):
+        if not isinstance(unit, int):
+            copies[unit] = graph.node_copy(unit, copies.__getitem__)
+            continue
+        inputs, outputs = interfaces[unit]
+        call = graph.call_module(f"region_{unit}", tuple(copies[each] for each in inputs))
+        for position, node in enumerate(outputs):
+            value = call
+            if len(outputs) > 1:
+                value = graph.call_function(_item, (call, position))
+            value.meta = {key: node.meta[key] for key in node.meta.keys() & {"val"}}
+            copies[node] = value
+    for node in reversed(list(graph.nodes)):
+        if node.op == "get_attr" and not node.users:
+            graph.erase_node(node)
+    modules = {f"region_{number}": region for number, region in enumerate(regions)}
+    named = {
+        node.target: attrgetter(node.target)(module)
+        for node in graph.nodes
+        if node.op in ("get_attr", "call_module") and node.target not in modules
+    }
+    outer = torch.fx.GraphModule({**named, **modules}, graph)
+    outer.graph.lint()
+    return outer, regions
+
+
+def _item(values: Sequence[Any], position: int) -> Any:
+    return values[position]
+
+
+def _region(
+    module: torch.fx.GraphModule, group: Sequence[Node]
+) -> tuple[torch.fx.GraphModule, list[Node], list[Node]]:
+    """Return a group as a module, the nodes that it reads, and those of it that others read."""
+    inside = set(group)
+    graph = torch.fx.Graph()
+    copies: dict[Node, Node] = {}
+    inputs: list[Node] = []
+    for used in dict.fromkeys(each for node in group for each in node.all_input_nodes):
+        if used in inside:
+            continue
+        if used.op == "get_attr":
+            copies[used] = graph.node_copy(used)
+        else:
+            inputs.append(used)
+    placeholders = {used: graph.placeholder(used.name) for used in inputs}
+    for used, placeholder in placeholders.items():
+        placeholder.meta = {key: used.meta[key] for key in used.meta.keys() & {"val"}}
+    copies.update(placeholders)
+    for node in group:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    outputs = [node for node in group if any(user not in inside for user in node.users)]
+    results = tuple(copies[node] for node in outputs)
+    graph.output(results if len(results) != 1 else results[0])
+    return torch.fx.GraphModule(module, graph), inputs, outputs
+
+
+def _order(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[Unit]:
+    """Return nodes and numbers of groups in an order of execution, near that of the graph."""
+    number_of = {node: number for number, group in enumerate(groups) for node in group}
+    unit_of: dict[Node, Unit] = {node: number_of.get(node, node) for node in graph.nodes}
+    positions: dict[Unit, int] = {}
+    needs: dict[Unit, set[Unit]] = {}
+    barrier: Unit | None = None
+    for position, node in enumerate(graph.nodes):
+        unit = unit_of[node]
+        positions.setdefault(unit, position)
+        needed = needs.setdefault(unit, set())
+        needed.update(unit_of[each] for each in node.all_input_nodes)
+        if barrier is not None:
+            needed.add(barrier)
+        if writes(node) or node.op == "output":
+            needed.update(positions)
+            barrier = unit
+        needed.discard(unit)
+    order = _sorted(needs, positions)
+    assert len(order) == len(needs), "groups depend on each other in a circle"
+    return order
+
+
+def _sorted(needs: Mapping[Unit, Collection[Unit]], positions: Mapping[Unit, int]) -> list[Unit]:
+    """Sort units so that each comes after those that it needs, else by their position.
+
+    Units that need each other in a circle are left out.
+    """
+    left = {unit: len(needed) for unit, needed in needs.items()}
+    users: dict[Unit, list[Unit]] = {unit: [] for unit in needs}
+    for unit, needed in needs.items():
+        for each in needed:
+            users[each].append(unit)
+    numbers = itertools.count()
+    ready = [(positions[unit], next(numbers), unit) for unit, count in left.items() if not count]
+    heapq.heapify(ready)
+    found = []
+    while ready:
+        _, _, unit = heapq.heappop(ready)
+        found.append(unit)
+        for user in users[unit]:
+            left[user] -= 1
+            if not left[user]:
+                heapq.heappush(ready, (positions[user], next(numbers), user))
+    return found
