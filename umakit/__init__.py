@@ -70,7 +70,7 @@ find_moved_modules()
 
 # In a checkout, four folders of the package lie beside this one. Python finds this one first where
 # it looks into the working folder, whatever is installed.
-if find_spec("umakit.cli") is None:
+if find_spec(f"{__name__}.sim") is None:
     raise ImportError(
         "this is the source folder of umakit, not the installed package: "
         "pip install --editable ., or work in another folder"
