@@ -3,7 +3,7 @@
 
 __version__ = "0.2.0"
 
-TESTED_TVM = ("0.26.0", "0.27.0.post1")
+TESTED_TVM = ("0.27.0.post1",)
 """Versions of apache-tvm with which all tests pass (docs/tvm-versions.md); the last is the one that
 requirements.lock names."""
 
