@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import operator
 import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -396,7 +398,10 @@ def test_graph_breaks_leave_what_is_between_to_python() -> None:
     x = tensor(1, 8, 6, 6)
     assert_same(compiled(module, reports)(x), module(x))
     assert [report.offload.offloaded_macs for report in reports] == [20736, 20736]
-    assert any("graph_break" in each for each in reports[-1].graph_breaks)
+    assert any("graph_break" in each for report in reports for each in report.graph_breaks)
+    reports.clear()
+    compiled(randomize(conv()), reports)(x)
+    assert [report.graph_breaks for report in reports] == [()]
 
 
 def test_gradients_and_dtypes_are_left_to_pytorch_with_the_reason(
@@ -425,9 +430,93 @@ def test_changed_weights_are_used() -> None:
     assert len(reports) == 3
 
 
+class Accumulating(Residual):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("sum", torch.zeros(1, 8, 6, 6))
+
+    def forward(self, x: Any) -> Any:
+        self.sum.add_(self.first(x))
+        return self.sum * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: Function(lambda self, x: self.conv(x.mul_(2)), conv=conv()),
+            "an input is changed",
+        ),
+        (Accumulating, "a buffer or weight is changed"),
+        (lambda: Residual().train(), "a buffer or weight is changed"),
+        (lambda: nn.Sequential(conv(), nn.Dropout()).train(), "draws random numbers"),
+    ],
+    ids=["input", "buffer", "training", "dropout"],
+)
+def test_effects_happen_once_for_each_call(make: Any, said: str) -> None:
+    torch.manual_seed(3)
+    module = make()
+    other = copy.deepcopy(module)
+    reports: list[Any] = []
+    function = compiled(module, reports)
+    for call in range(2):
+        x, y = tensor(1, 8, 6, 6), tensor(1, 8, 6, 6)
+        torch.manual_seed(call)
+        wanted = other(x)
+        torch.manual_seed(call)
+        assert torch.equal(function(y), wanted) and torch.equal(x, y)
+    assert_same(dict(module.named_buffers()), dict(other.named_buffers()), 0)
+    assert said in reports[0].reason
+
+
+def test_threads_compile_and_offload_at_the_same_time() -> None:
+    module, reports, x = residual(), [], tensor(1, 8, 6, 6)
+    function = compiled(module, reports)
+    found: list[Any] = []
+
+    def work(number: int) -> None:
+        with torch.no_grad():
+            if number % 2:
+                found.append(umakit.torch.offload(module, VANILLA, x)(x))
+            else:
+                found.append(function(x))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert_same(found, [module(x)] * 4)
+    assert not torch.compiler.is_exporting()
+
+
+def test_results_are_constants_to_autograd(recwarn: pytest.WarningsRecorder) -> None:
+    module, x = residual(), tensor(1, 8, 6, 6).requires_grad_()
+    offloaded = umakit.torch.offload(module, VANILLA, x.detach())
+    with torch.enable_grad():
+        part = offloaded.regions[0](x)
+    assert not any(each.requires_grad for each in umakit_leaves(part))
+    assert not [each for each in recwarn if "autograd" in str(each.message)]
+
+
+def test_other_shapes_and_other_types_are_one_sentence() -> None:
+    offloaded = umakit.torch.offload(residual(), VANILLA, tensor(1, 8, 6, 6))
+    with pytest.raises(InputError, match="was exported for other inputs: Guard failed"):
+        offloaded(tensor(1, 8, 7, 7))
+    (library,) = offloaded.regions[0].libraries.values()
+    with pytest.raises(InputError, match="the value is a ndarray, not a tensor"):
+        library(tensor(1, 8, 6, 6).numpy())
+    with pytest.raises(InputError, match="options are a dict"):
+        umakit.torch.offload(residual(), VANILLA, tensor(1, 8, 6, 6), options={})
+    with pytest.raises(InputError, match="3 is not a backend"):
+        umakit.torch.offload(residual(), 3, tensor(1, 8, 6, 6))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ({"accelerators": VANILLA, "report": 3}, "report is not a function"),
         ({}, "no accelerator is given"),
         ({"accelerators": VANILLA, "speed": 1}, "there is no option 'speed'"),
         ({"accelerators": "nowhere_accelerator"}, "nowhere_accelerator"),

@@ -34,7 +34,7 @@ ENDED, SIGNALLED, LATE, LOST = range(4)
 
 START_HINT = (
     "start it there with `python -m tvm.exec.rpc_server --port {port} --port-end {end}`, which "
-    "needs cloudpickle: pip install 'umakit[rpc]'"
+    "needs cloudpickle: pip install cloudpickle"
 )
 OTHER_MACHINE = ("wrong ELF class", "invalid ELF header", "cannot open shared object file")
 NO_ROOM = "there is no room for the program and its inputs"

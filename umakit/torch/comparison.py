@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from umakit.torch.offers import copied
 from umakit.torch.placements import text_table
 
 
@@ -44,7 +44,7 @@ class Comparison:
 
     Attributes:
         differences: a row for each result of each part, and of the whole network.
-        eager_seconds, offloaded_seconds: median times of a call, measured by turns; accelerators
+        eager_seconds, offloaded_seconds: shortest times of a call, measured by turns; accelerators
             are simulated.
     """
 
@@ -88,20 +88,28 @@ def compare(
         arguments, keywords: of a call.
         repeats: how often both are timed.
     """
+
+    def arguments_again() -> tuple[Any, Any]:
+        return copied((arguments, dict(keywords)))  # type: ignore[no-any-return]
+
+    def call(function: Callable[..., Any]) -> Any:
+        own, named = arguments_again()
+        return function(*own, **named)
+
     rows = [
         row
         for name, (region, values) in parts.items()
         for row in differences(name, region(*values), region.graph(*values))
     ]
-    found, wanted = network(*arguments, **keywords), eager(*arguments, **keywords)
-    rows += differences("whole network", found, wanted)
+    rows += differences("whole network", call(network), call(eager))
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(max(1, repeats)):
         for taken, function in zip(times, (eager, network), strict=True):
+            own, named = arguments_again()
             start = time.perf_counter()
-            function(*arguments, **keywords)
+            function(*own, **named)
             taken.append(time.perf_counter() - start)
-    return Comparison(tuple(rows), statistics.median(times[0]), statistics.median(times[1]))
+    return Comparison(tuple(rows), min(times[0]), min(times[1]))
 
 
 def differences(where: str, found: Any, wanted: Any) -> list[TensorDifference]:

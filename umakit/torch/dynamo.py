@@ -29,6 +29,7 @@ from umakit.torch.offloaded import (
 )
 from umakit.torch.offloading import accelerators_of
 from umakit.torch.placements import Offload
+from umakit.torch.regions import writes
 
 OPTIONS = ("accelerators", "export", "explain", "report")
 VARIABLE = re.compile(r"^L\['\w+'\]\.?")
@@ -45,7 +46,7 @@ class GraphReport:
         shapes: of its inputs, weights left out.
         offload: what runs where; None if all of it runs in PyTorch, unseen.
         reason: why all of it runs in PyTorch; empty if `offload` says it.
-        graph_breaks: why torch divided functions into several graphs so far.
+        graph_breaks: why torch has divided functions into several graphs since the last report.
     """
 
     graph: int
@@ -96,6 +97,10 @@ def compile_graph(
             "no accelerator is given", where="torch.compile",
             fix='write backend="umakit", options={"accelerators": "NAME"}',
         )  # fmt: skip
+    if not isinstance(given.get("explain", False), bool):
+        raise InputError("explain is not True or False", where="torch.compile")
+    if "report" in given and not callable(given["report"]):
+        raise InputError("report is not a function", where="torch.compile")
     accelerators = accelerators_of(given["accelerators"], given.get("export"))
     accelerators.backends()
 
@@ -106,6 +111,19 @@ def compile_graph(
             given["report"](found)
 
     return CompiledGraph(graph, accelerators, report)
+
+
+_seen: dict[str, int] = {}
+"""How often torch has divided functions for a reason, at the last report."""
+
+
+def new_graph_breaks() -> tuple[str, ...]:
+    """Return why torch has divided functions since the last report."""
+    counts = dict(torch._dynamo.utils.counters["graph_break"])
+    found = tuple(why for why, count in counts.items() if count > _seen.get(why, 0))
+    _seen.clear()
+    _seen.update(counts)
+    return found
 
 
 class CompiledGraph:
@@ -160,6 +178,10 @@ class CompiledGraph:
         fixed, data = with_fixed(self._graph, inputs, self._is_weight)
         try:
             program = exported(fixed, tuple(data))
+            reason = what_it_changes(program)
+            if reason:
+                self._report(self._said(shapes, None, reason))
+                return None
             module = offloaded_module(program, data, self._accelerators)
         except (BackendError, BuildError):
             raise
@@ -170,13 +192,23 @@ class CompiledGraph:
         return module if module.regions else None
 
     def _said(self, shapes: Shapes, offload: Offload | None, reason: str) -> GraphReport:
-        breaks = tuple(torch._dynamo.utils.counters["graph_break"])
-        return GraphReport(self._number, shapes, offload, reason, breaks)
+        return GraphReport(self._number, shapes, offload, reason, new_graph_breaks())
 
     def _say_once(self, key: str, reason: str) -> None:
         if (key,) not in self._made:
             self._made[(key,)] = None
             self._report(self._said((), None, reason))
+
+
+def what_it_changes(program: torch.export.ExportedProgram) -> str:
+    """Return why a graph has to run in PyTorch as a whole: it changes more than its results."""
+    signature = program.graph_signature
+    if signature.user_inputs_to_mutate:
+        return "an input is changed in place"
+    if signature.buffers_to_mutate or getattr(signature, "parameters_to_mutate", None):
+        return "a buffer or weight is changed in place, as in training; call model.eval()"
+    drawing = [node for node in program.graph.nodes if node.op == "call_function" and writes(node)]
+    return f"{drawing[0].target} draws random numbers" if drawing else ""
 
 
 def is_weight(node: torch.fx.Node) -> bool:

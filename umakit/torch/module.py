@@ -92,7 +92,14 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
     ) -> torch.Tensor:
         """Return the tensor of an input; of a state that was left out, its first value."""
         if spec.c_name in given:
-            return given[spec.c_name]
+            tensor = given[spec.c_name]
+            if not isinstance(tensor, torch.Tensor):
+                raise InputError(
+                    f"the value is a {type(tensor).__name__}, not a tensor",
+                    where=f"input {spec.name!r}",
+                    fix="convert it with torch.as_tensor",
+                )
+            return tensor
         if not spec.is_state:
             raise InputError(f"input {spec.c_name} is missing", fix=f"inputs are {self._names()}")
         shape = list(spec.shape)

@@ -36,6 +36,7 @@ from umakit.torch.regions import (
     writes,
     yields_tensors,
 )
+from umakit.tvm_api import one_at_a_time
 
 Progress = Callable[[str], None]
 
@@ -223,6 +224,7 @@ def has_integers(node: Node) -> bool:
 # --- exporting ------------------------------------------------------------------------------------
 
 
+@one_at_a_time
 def exported(
     module: torch.nn.Module,
     arguments: tuple[Any, ...],
@@ -248,11 +250,12 @@ def exported(
             raise ModelError(
                 f"torch cannot export the module: {first[0]}",
                 where=type(module).__name__,
-                fix="torch.compile(module, backend='umakit') leaves what cannot be exported to "
-                "PyTorch",
+                fix="check that the module can be called with the example; if it can, "
+                "torch.compile(module, backend='umakit') takes what cannot be exported whole",
             ) from error
 
 
+@one_at_a_time
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program that changes no tensor in place, with the same operators."""
     with quiet_torch():
@@ -263,6 +266,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     return program
 
 
+@one_at_a_time
 def exported_part(
     region: torch.fx.GraphModule, values: Sequence[Any]
 ) -> tuple[torch.export.ExportedProgram, dict[str, str]]:
@@ -294,7 +298,10 @@ def region_inputs(region: torch.fx.GraphModule) -> list[str]:
 def values_at(
     module: torch.fx.GraphModule, flat: Sequence[Any], names: Iterable[Sequence[str]]
 ) -> list[list[Any]]:
-    """Run a graph, and return the values of some of its nodes; its buffers are as before.
+    """Run a graph, and return the values of some of its nodes.
+
+    The arguments, the graph's buffers and the random numbers drawn later are as before.
+
 
     Args:
         module: a graph with its tensors.
@@ -311,9 +318,17 @@ def values_at(
                 kept[node.name] = value
             return value
 
-    with torch.no_grad(), same_buffers(module):
-        Recorder(module).run(*flat, enable_io_processing=False)
+    copies = copied(flat)
+    with torch.no_grad(), same_buffers(module), torch.random.fork_rng(devices=[]):
+        Recorder(module).run(*copies, enable_io_processing=False)
     return [[kept[name] for name in each] for each in wanted]
+
+
+def copied(values: Any) -> Any:
+    """Return nested values with copies of their tensors."""
+    return pytree.tree_map(
+        lambda value: value.clone() if isinstance(value, torch.Tensor) else value, values
+    )
 
 
 @contextmanager

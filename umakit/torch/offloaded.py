@@ -35,6 +35,7 @@ from umakit.torch.offers import (
 )
 from umakit.torch.placements import PYTORCH, Offload
 from umakit.torch.regions import clusters, copy_shared_operands, divided, extract
+from umakit.tvm_api import one_at_a_time
 
 ALONE = "the accelerator takes it in the whole network, but not in a part of it"
 Shapes = tuple[Any, ...]
@@ -92,6 +93,7 @@ class Region(torch.nn.Module):  # type: ignore[misc]
             return self.graph(*values)
         return library(*(each.contiguous() for each in values if isinstance(each, torch.Tensor)))
 
+    @one_at_a_time
     def compile(self, values: Sequence[Any]) -> OffloadReport | None:
         """Compile the part for some shapes, and return what accelerators take of it.
 
@@ -184,9 +186,19 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         """Compute the network, with the arguments of the module that was given.
 
         Raises:
+            InputError: the network was exported for inputs of other shapes or values.
             UmakitError: a part cannot be compiled for new shapes, or its run failed.
         """
-        return self.network(*arguments, **keywords)
+        try:
+            return self.network(*arguments, **keywords)
+        except AssertionError as error:
+            said = str(error).strip().splitlines() or [""]
+            if not said[0].startswith("Guard failed"):
+                raise
+            raise InputError(
+                f"the network was exported for other inputs: {said[0]}",
+                fix="give dynamic_shapes to umakit.torch.offload",
+            ) from None
 
     def compare(self, *arguments: Any, repeats: int = 10, **keywords: Any) -> Comparison:
         """Compare each part and the whole with PyTorch alone; `print` writes it as tables.
@@ -215,6 +227,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
                  if each.where != PYTORCH and each.node in nodes]  # fmt: skip
         return f"{region.name}: {' + '.join(dict.fromkeys(names))}"
 
+    @one_at_a_time
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the program and the sources of its libraries."""
         buffer = io.BytesIO()
@@ -233,6 +246,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         )  # fmt: skip
 
 
+@one_at_a_time
 def eager_graph(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     """Return a program as PyTorch runs it, after `copy_shared_operands`.
 
@@ -250,6 +264,7 @@ def eager_graph(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     return module
 
 
+@one_at_a_time
 def _restored(
     program: bytes,
     names: Sequence[Sequence[str]],
@@ -269,6 +284,7 @@ def _restored(
     return module
 
 
+@one_at_a_time
 def offloaded_module(
     program: torch.export.ExportedProgram,
     flat: Sequence[Any],

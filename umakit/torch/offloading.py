@@ -80,9 +80,9 @@ def accelerators_of(
     Raises:
         InputError: there is no backend, or the options have records of tuning.
     """
-    single = isinstance(backend, (str, os.PathLike, Backend))
+    chosen = list(backend) if isinstance(backend, (list, tuple)) else [backend]
     names = []
-    for each in [backend] if single else backend:  # type: ignore[union-attr]
+    for each in chosen:
         if not isinstance(each, (str, os.PathLike, Backend)):
             raise InputError(
                 f"{each!r} is not a backend", fix="give its name, or the path of its folder"
@@ -90,7 +90,11 @@ def accelerators_of(
         names.append(str(each.folder) if isinstance(each, Backend) else os.fspath(each))
     if not names:
         raise InputError("no backend is given", fix="give its name, or the path of its folder")
-    options = options or ExportOptions()
+    options = ExportOptions() if options is None else options
+    if not isinstance(options, ExportOptions):
+        raise InputError(
+            f"options are a {type(options).__name__}", fix="write umakit.ExportOptions(...)"
+        )
     if options.records is not None:
         raise InputError(
             "records of tuning belong to whole networks, and parts are compiled here",

@@ -66,6 +66,8 @@ class LibraryOperator:
 
         # Tensors of other devices come here too, so that they are refused in one sentence.
         registration.impl(self.name, run, "CompositeExplicitAutograd")
+        # There is no gradient: results are constants to autograd, without a warning.
+        registration.impl(self.name, torch.library.fallthrough_kernel, "Autograd")
         torch.library.register_fake(f"{NAMESPACE}::{self.name}", shapes, lib=registration)
         self.call: Any = getattr(getattr(torch.ops, NAMESPACE), self.name).default
 
