@@ -123,5 +123,6 @@ def _compiled_for(machine: str, where: str) -> Device:
     raise BuildError(
         f"umakit has no compiler for {machine or 'an unknown machine'}",
         where=where,
-        fix='describe it in a TOML file with ssh = "HOST", compiler and flags: --device FILE.toml',
+        fix=f'describe it in a TOML file with remote = "{where}", compiler and flags: '
+        "--device FILE.toml",
     )
