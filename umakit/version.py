@@ -3,6 +3,9 @@
 
 __version__ = "0.2.0"
 
+TVM = "apache-tvm"
+"""The package of TVM."""
+
 TESTED_TVM = ("0.27.0.post1",)
 """Versions of apache-tvm with which all tests pass (docs/tvm-versions.md); the last is the one that
 requirements.lock names."""

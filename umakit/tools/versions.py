@@ -14,10 +14,9 @@ from umakit.devices import DEVICES, HOST
 from umakit.devices.versions import processor_name, version_line
 from umakit.errors import UmakitError
 from umakit.machine.cpu import NATIVE, find_cpu
-from umakit.version import __version__, untested_tvm
+from umakit.version import TVM, __version__, untested_tvm
 
 PACKAGE = "umakit"
-TVM = "apache-tvm"
 
 OPTIONAL = (
     "torch",

@@ -22,12 +22,11 @@ from umakit.errors import UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.library.layout import RUNTIME, user_cache
 from umakit.tools.doctor.checks import Check, doubtful, failed, ok, refused
-from umakit.version import untested_tvm
+from umakit.version import TVM, untested_tvm
 
 Progress = Callable[[str], None]
 
 PACKAGE = "umakit"
-TVM = "apache-tvm"
 
 FIRST_PROGRAM = """\
 #include <math.h>
