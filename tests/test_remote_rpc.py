@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from arm_tvm import arm_python
 from networks import Graph, save
+from remote_tests import X, as_new_process, negative_library
 from rpc_server import RpcServer, rpc_server
 from ssh_server import free_port
 from strict import WARNINGS
@@ -24,26 +25,18 @@ from test_remote_ssh import fails, is_running, small_folder, wait_for, work
 from umakit.cli.main import run_command
 
 import umakit
-from umakit.devices import Device, announcements, execute, find_device, rpc_run
+from umakit.devices import Device, execute, find_device, rpc_run
 from umakit.devices.build import compile_c
 from umakit.devices.device import SUPPORT
-from umakit.devices.remote_machines import _asked
 from umakit.devices.run import run_library
 from umakit.errors import BuildError, DeviceError, InputError, MissingProgramError
 from umakit.library.layout import RUNTIME
 from umakit.tvm_api import ffi_headers
 
-X = np.float32([1, -2, 3, 4])
-
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """y = -x, for four numbers, and its weights in a file of their own."""
-    folder = tmp_path_factory.mktemp("negative")
-    graph = Graph("negative")
-    graph.output(graph.node("Neg", graph.input("x", 4), name="y"))
-    np.savez(folder / "in.npz", x=X)
-    return Path(umakit.compile_model(save(graph.model(), folder), [], folder / "library").path)
+    return negative_library(tmp_path_factory.mktemp("negative"))
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +47,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RpcServer]:
 
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_said", set())
-    _asked.cache_clear()
+    as_new_process(monkeypatch)
 
 
 def shared_object(device: Device, folder: Path, body: str) -> Path:
@@ -129,9 +121,7 @@ def test_the_platform_compiles_without_warnings(compiler: str, tmp_path: Path) -
 
 
 def test_no_connection(library: Path) -> None:
-    wanted = (
-        r"no connection: connection refused; start it there with .* pip install 'umakit\[rpc\]'"
-    )
+    wanted = r"no connection: connection refused; start it there with .* pip install cloudpickle"
     fails(f"rpc://127.0.0.1:{free_port()}", library, DeviceError, wanted)
     fails("rpc://no-such-host.invalid:9090", library, InputError, "there is no host of this name")
 
@@ -227,7 +217,7 @@ def test_a_server_without_cloudpickle_does_not_start(tmp_path: Path) -> None:
         timeout=120,
     )  # fmt: skip
     assert ended.returncode != 0 and "no cloudpickle" in ended.stderr
-    assert "umakit[rpc]" in rpc_run.START_HINT
+    assert "pip install cloudpickle" in rpc_run.START_HINT
 
 
 def test_the_client_needs_no_cloudpickle(

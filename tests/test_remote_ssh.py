@@ -17,30 +17,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 import warm_python
-from networks import Graph, save
+from remote_tests import X, as_new_process, negative_library
 from ssh_server import SshServer, free_port, new_key, ssh_server
 from umakit.cli.main import run_command
 
 import umakit
-from umakit.devices import announcements, execute, find_device
+from umakit.devices import execute, find_device
 from umakit.devices.addresses import Address, parse_address
-from umakit.devices.remote_machines import _asked
 from umakit.devices.run import run_library
 from umakit.devices.ssh_client import OPTIONS_VARIABLE
 from umakit.devices.ssh_faults import ssh_error
 from umakit.errors import BuildError, DeviceError, InputError, UmakitError
 
-X = np.float32([1, -2, 3, 4])
-
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """y = -x, for four numbers."""
-    folder = tmp_path_factory.mktemp("negative")
-    graph = Graph("negative")
-    graph.output(graph.node("Neg", graph.input("x", 4), name="y"))
-    np.savez(folder / "in.npz", x=X)
-    return Path(umakit.compile_model(save(graph.model(), folder), [], folder / "library").path)
+    return negative_library(tmp_path_factory.mktemp("negative"))
 
 
 @contextlib.contextmanager
@@ -65,8 +57,7 @@ def server(shared: SshServer, monkeypatch: pytest.MonkeyPatch) -> SshServer:
 
 @pytest.fixture(autouse=True)
 def as_in_a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_said", set())
-    _asked.cache_clear()
+    as_new_process(monkeypatch)
 
 
 def program(folder: Path, body: str) -> Path:
