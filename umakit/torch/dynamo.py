@@ -29,11 +29,12 @@ from umakit.torch.offloaded import (
 )
 from umakit.torch.offloading import accelerators_of
 from umakit.torch.placements import Offload
-from umakit.torch.regions import writes
+from umakit.torch.regions import with_attributes, writes
 
 OPTIONS = ("accelerators", "export", "explain", "report")
 VARIABLE = re.compile(r"^L\['\w+'\]\.?")
 """The variable of the caller in front of the path of a module."""
+GRADIENTS = "gradients are needed: call it under torch.no_grad()"
 _NUMBERS = itertools.count(1)
 
 
@@ -143,13 +144,16 @@ class CompiledGraph:
         self._is_weight = [is_weight(n) for n in graph.graph.nodes if n.op == "placeholder"]
         self._made: dict[Shapes, OffloadedModule | None] = {}
         self._weights: list[tuple[int, int]] = []
+        self._told_gradients = False
 
     def __call__(self, *inputs: Any) -> Any:
         """Compute the graph."""
         if torch.is_grad_enabled() and any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in inputs
         ):
-            self._say_once("gradients", "gradients are needed: call it under torch.no_grad()")
+            if not self._told_gradients:
+                self._told_gradients = True
+                self._report(self._said((), None, GRADIENTS))
             return self._graph(*inputs)
         data = [each for each, weight in zip(inputs, self._is_weight, strict=True) if not weight]
         with self._lock:
@@ -193,11 +197,6 @@ class CompiledGraph:
 
     def _said(self, shapes: Shapes, offload: Offload | None, reason: str) -> GraphReport:
         return GraphReport(self._number, shapes, offload, reason, new_graph_breaks())
-
-    def _say_once(self, key: str, reason: str) -> None:
-        if (key,) not in self._made:
-            self._made[(key,)] = None
-            self._report(self._said((), None, reason))
 
 
 def what_it_changes(program: torch.export.ExportedProgram) -> str:
@@ -261,11 +260,8 @@ def _copy(
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
         values[node] = copied.create_node(node.op, node.target, args, kwargs, node.name)
         values[node].meta = {**node.meta, "nn_module_stack": _module_stack(node)}
-    holder = torch.nn.Module()
-    for name, child in graph.named_children():
-        holder.add_module(name, child)
-    for name, tensor in (*graph.named_parameters(recurse=False), *weights.items()):
-        holder.register_parameter(name, torch.nn.Parameter(tensor.detach(), requires_grad=False))
-    for name, tensor in graph.named_buffers(recurse=False):
-        holder.register_buffer(name, tensor)
-    return torch.fx.GraphModule(holder, copied)
+    fixed = {
+        name: torch.nn.Parameter(tensor.detach(), requires_grad=False)
+        for name, tensor in weights.items()
+    }
+    return with_attributes(copied, graph, fixed)

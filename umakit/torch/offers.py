@@ -7,21 +7,24 @@ regions of PyTorch's own graph, each of which is compiled as a network of its ow
 
 from __future__ import annotations
 
-import warnings
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 import torch.fx
+from torch._dynamo.convert_frame import compile_lock
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
 from umakit.frontend.torch.refusals import refused_operators
+from umakit.frontend.torch.static import quiet_torch
 from umakit.library.options import ExportOptions
 from umakit.partition.choice import CPU
 from umakit.partition.partitioner import Partitioned
+from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import Network, partition_model
 from umakit.registration.backend import Backend
 from umakit.torch.placements import PYTORCH, Placement
@@ -39,6 +42,25 @@ from umakit.torch.regions import (
 from umakit.tvm_api import one_at_a_time
 
 Progress = Callable[[str], None]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def one_export_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
+    """Let no other thread export, trace or use TVM while a function does.
+
+    torch keeps what it exports and traces in variables of the process: two exports at a time fail
+    and leave it as if one went on, and so does an export while `torch.compile` traces, which holds
+    this lock of torch.
+    """
+    alone = one_at_a_time(function)
+
+    @functools.wraps(function)
+    def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+        with compile_lock:
+            return alone(*args, **kwargs)
+
+    return locked
 
 
 @dataclass(frozen=True)
@@ -178,24 +200,7 @@ def _offer(
         if names.get(source.given) in nodes
     }
     rows = partitioned.report.placements
-    layers = quantized_layers(graph)
-    taken: set[Node] = set()
-    for row in rows:
-        for label in {row.name, row.yields} & found.keys() if row.where != CPU else ():
-            node = found[label]
-            in_integers = row.dtype.startswith(("int", "uint")) and not has_integers(node)
-            taken.update(layers[node.name] if in_integers else [node])
-    told = {label for row in rows for label in (row.name, row.yields)}
-    untold = {node for label, node in found.items() if label not in told}
-    for node in graph.nodes:
-        sources = [each for each in node.all_input_nodes if each.op == "call_function"]
-        follows = follows_source(node) or (node in untold and not is_conversion(node, ""))
-        if sources and follows and taken.issuperset(sources):
-            taken.add(node)  # it is part of what it follows, such as a normalization
-    constants = constant_nodes(graph)
-    for node in reversed(list(graph.nodes)):
-        if node in constants and taken.intersection(node.users):
-            taken.add(node)
+    taken = _taken(graph, found, rows)
     return Offer(
         frozenset(node.name for node in taken),
         tuple(
@@ -214,6 +219,37 @@ def _offer(
     )
 
 
+def _taken(
+    graph: torch.fx.Graph, found: Mapping[str, Node], rows: Sequence[OperatorPlacement]
+) -> set[Node]:
+    """Return the nodes of a graph that accelerators take.
+
+    Args:
+        graph: the graph.
+        found: nodes by the names of operators.
+        rows: what the partition says of operators.
+    """
+    layers = quantized_layers(graph)
+    taken: set[Node] = set()
+    for row in rows:
+        for label in {row.name, row.yields} & found.keys() if row.where != CPU else ():
+            node = found[label]
+            in_integers = row.dtype.startswith(("int", "uint")) and not has_integers(node)
+            taken.update(layers[node.name] if in_integers else [node])
+    told = {label for row in rows for label in (row.name, row.yields)}
+    untold = {node for label, node in found.items() if label not in told}
+    for node in graph.nodes:
+        sources = [each for each in node.all_input_nodes if each.op == "call_function"]
+        follows = follows_source(node) or (node in untold and not is_conversion(node))
+        if sources and follows and taken.issuperset(sources):
+            taken.add(node)  # it is part of what it follows, such as a normalization
+    constants = constant_nodes(graph)
+    for node in reversed(list(graph.nodes)):
+        if node in constants and taken.intersection(node.users):
+            taken.add(node)
+    return taken
+
+
 def has_integers(node: Node) -> bool:
     """Whether a node yields integers for torch."""
     value = node.meta.get("val")
@@ -224,7 +260,7 @@ def has_integers(node: Node) -> bool:
 # --- exporting ------------------------------------------------------------------------------------
 
 
-@one_at_a_time
+@one_export_at_a_time
 def exported(
     module: torch.nn.Module,
     arguments: tuple[Any, ...],
@@ -255,7 +291,7 @@ def exported(
             ) from error
 
 
-@one_at_a_time
+@one_export_at_a_time
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program that changes no tensor in place, with the same operators."""
     with quiet_torch():
@@ -266,7 +302,7 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     return program
 
 
-@one_at_a_time
+@one_export_at_a_time
 def exported_part(
     region: torch.fx.GraphModule, values: Sequence[Any]
 ) -> tuple[torch.export.ExportedProgram, dict[str, str]]:
@@ -301,7 +337,6 @@ def values_at(
     """Run a graph, and return the values of some of its nodes.
 
     The arguments, the graph's buffers and the random numbers drawn later are as before.
-
 
     Args:
         module: a graph with its tensors.
@@ -349,12 +384,3 @@ def flat_arguments(
     ordered = {name: keywords[name] for name in order if name in keywords}
     leaves, _ = pytree.tree_flatten((arguments, {**ordered, **dict(keywords)}))
     return list(leaves)
-
-
-@contextmanager
-def quiet_torch() -> Iterator[None]:
-    """Keep torch's warnings about itself away from the user."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import io
 import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ import torch.fx
 from umakit.backend.registry import find_backend
 from umakit.errors import InputError
 from umakit.frontend.torch.archive import register_quantized_operators
+from umakit.frontend.torch.static import quiet_torch
 from umakit.library.options import ExportOptions
 from umakit.partition.report import OffloadReport
 from umakit.pipeline import compile_model
@@ -28,14 +28,13 @@ from umakit.torch.offers import (
     exported_part,
     find_offer,
     flat_arguments,
-    quiet_torch,
+    one_export_at_a_time,
     region_inputs,
     same_buffers,
     values_at,
 )
 from umakit.torch.placements import PYTORCH, Offload
 from umakit.torch.regions import clusters, copy_shared_operands, divided, extract
-from umakit.tvm_api import one_at_a_time
 
 ALONE = "the accelerator takes it in the whole network, but not in a part of it"
 Shapes = tuple[Any, ...]
@@ -77,7 +76,6 @@ class Region(torch.nn.Module):  # type: ignore[misc]
         self.graph = graph
         self.libraries: dict[Shapes, LibraryModule | None] = {}
         self._accelerators = accelerators
-        self._lock = threading.Lock()
 
     def forward(self, *values: Any) -> Any:
         """Compute the part, after compiling it if the shapes are new.
@@ -93,7 +91,7 @@ class Region(torch.nn.Module):  # type: ignore[misc]
             return self.graph(*values)
         return library(*(each.contiguous() for each in values if isinstance(each, torch.Tensor)))
 
-    @one_at_a_time
+    @one_export_at_a_time
     def compile(self, values: Sequence[Any]) -> OffloadReport | None:
         """Compile the part for some shapes, and return what accelerators take of it.
 
@@ -112,18 +110,17 @@ class Region(torch.nn.Module):  # type: ignore[misc]
                 f"{self.name} is not compiled for the shapes {list(shapes)}",
                 fix="call the module with such tensors before it is exported",
             )
-        with self._lock:
-            if shapes in self.libraries:
-                return None
-            program, _ = exported_part(self.graph, values)
-            with tempfile.TemporaryDirectory(prefix="umakit-offload-") as folder:
-                made = compile_model(
-                    program, self._accelerators.backends(), Path(folder) / self.name,
-                    name=self.name, options=self._accelerators.options,
-                )  # fmt: skip
-                takes = bool(made.report.offloaded)
-                self.libraries[shapes] = load(made.path) if takes else None
-            return made.report
+        if shapes in self.libraries:
+            return None
+        program, _ = exported_part(self.graph, values)
+        with tempfile.TemporaryDirectory(prefix="umakit-offload-") as folder:
+            made = compile_model(
+                program, self._accelerators.backends(), Path(folder) / self.name,
+                name=self.name, options=self._accelerators.options,
+            )  # fmt: skip
+            takes = bool(made.report.offloaded)
+            self.libraries[shapes] = load(made.path) if takes else None
+        return made.report
 
 
 def shapes_of(values: Sequence[Any]) -> Shapes:
@@ -227,7 +224,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
                  if each.where != PYTORCH and each.node in nodes]  # fmt: skip
         return f"{region.name}: {' + '.join(dict.fromkeys(names))}"
 
-    @one_at_a_time
+    @one_export_at_a_time
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the program and the sources of its libraries."""
         buffer = io.BytesIO()
@@ -246,7 +243,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         )  # fmt: skip
 
 
-@one_at_a_time
+@one_export_at_a_time
 def eager_graph(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     """Return a program as PyTorch runs it, after `copy_shared_operands`.
 
@@ -264,7 +261,7 @@ def eager_graph(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
     return module
 
 
-@one_at_a_time
+@one_export_at_a_time
 def _restored(
     program: bytes,
     names: Sequence[Sequence[str]],
@@ -284,7 +281,7 @@ def _restored(
     return module
 
 
-@one_at_a_time
+@one_export_at_a_time
 def offloaded_module(
     program: torch.export.ExportedProgram,
     flat: Sequence[Any],
@@ -311,14 +308,14 @@ def offloaded_module(
     if by_layer:
         groups = divided(module.graph, groups)
     names = [[node.name for node in group] for group in groups]
-    nothing = Offload(offer.placements, 0, 0, offer.macs)
-    tried = OffloadedModule(program, names, accelerators, nothing)
+    _, graphs = extract(module, groups)
+    inputs = values_at(module, flat, [region_inputs(graph) for graph in graphs])
     kept: list[tuple[list[str], Region]] = []
     left: set[str] = set()
     offloaded = 0
-    inputs = values_at(module, flat, [region_inputs(each.graph) for each in tried.regions])
-    for number, (region, values) in enumerate(zip(tried.regions, inputs, strict=True)):
+    for number, (graph, values) in enumerate(zip(graphs, inputs, strict=True)):
         progress(f"compiling part {number + 1} of {len(names)}")
+        region = Region(f"region_{number}", graph, accelerators)
         report = region.compile(values)
         if report is not None and report.offloaded:
             offloaded += report.offloaded_macs

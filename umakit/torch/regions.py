@@ -9,13 +9,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import operator
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
 import torch
 import torch.fx
+
+from umakit.frontend.torch.quantization import is_quantized_operator
 
 Node = Any
 """A `torch.fx.Node`."""
@@ -30,7 +31,7 @@ def copy_shared_operands(graph: torch.fx.Graph) -> None:
     """
     constants = constant_nodes(graph)
     for node in reversed(list(graph.nodes)):
-        if node not in constants and not is_conversion(node, "dequantize"):
+        if node not in constants and not is_quantized_operator(node, "dequantize"):
             continue
         for user in list(node.users)[1:]:
             with graph.inserting_after(node):
@@ -53,13 +54,9 @@ def constant_nodes(graph: torch.fx.Graph) -> set[Node]:
     return found
 
 
-def is_conversion(node: Node, kind: str) -> bool:
-    """Whether a node is a `quantize` or `dequantize` of PT2E; either with an empty kind."""
-    space = getattr(node.target, "namespace", "")
-    return (
-        space == "quantized_decomposed"
-        and re.match(f"{kind or '(de)?quantize'}_per_", node.target.__name__) is not None
-    )
+def is_conversion(node: Node) -> bool:
+    """Whether a node is a `quantize` or `dequantize` of PT2E."""
+    return any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize"))
 
 
 def follows_source(node: Node) -> bool:
@@ -88,8 +85,8 @@ def quantized_layers(graph: torch.fx.Graph) -> dict[str, list[Node]]:
 
     calls = [node for node in graph.nodes if node.op == "call_function"]
     for node in calls:
-        for source in [] if is_conversion(node, "dequantize") else node.all_input_nodes:
-            if source.op == "call_function" and not is_conversion(source, "quantize"):
+        for source in [] if is_quantized_operator(node, "dequantize") else node.all_input_nodes:
+            if source.op == "call_function" and not is_quantized_operator(source, "quantize"):
                 parents[root(node)] = root(source)
     members: dict[Node, list[Node]] = {}
     for node in calls:
@@ -136,7 +133,7 @@ def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[lis
     for node in graph.nodes:
         layer = layers.get(node.name, [])
         sources = [each for each in node.all_input_nodes if each in keys and each not in constants]
-        if any(is_conversion(each, "") for each in layer):
+        if any(is_conversion(each) for each in layer):
             keys[node] = layer[0]
         elif node.op == "call_function":
             alone = len(sources) == 1 and not has_weights(node)
@@ -230,15 +227,25 @@ def extract(
     for node in reversed(list(graph.nodes)):
         if node.op == "get_attr" and not node.users:
             graph.erase_node(node)
-    modules = {f"region_{number}": region for number, region in enumerate(regions)}
-    named = {
-        node.target: attrgetter(node.target)(module)
-        for node in graph.nodes
-        if node.op in ("get_attr", "call_module") and node.target not in modules
-    }
-    outer = torch.fx.GraphModule({**named, **modules}, graph)
+    named = {f"region_{number}": region for number, region in enumerate(regions)}
+    outer = with_attributes(graph, module, named)
     outer.graph.lint()
     return outer, regions
+
+
+def with_attributes(
+    graph: torch.fx.Graph, module: torch.fx.GraphModule, others: Mapping[str, Any]
+) -> torch.fx.GraphModule:
+    """Return a graph as a module, with the tensors and modules that it names.
+
+    Args:
+        graph: the graph.
+        module: has what `others` has not.
+        others: tensors and modules by name.
+    """
+    named = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
+    found = {name: attrgetter(name)(module) for name in sorted(named - others.keys())}
+    return torch.fx.GraphModule({**found, **others}, graph)
 
 
 def _item(values: Sequence[Any], position: int) -> Any:

@@ -8,7 +8,8 @@ is a graph of operators on tensors of static shape, each with the type that torc
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +128,15 @@ def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], w
                 symbols[symbol] = int(solutions[0])
 
 
+@contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Keep torch's warnings away from the user: that it calls what has become deprecated."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
 def make_static(
     program: torch.export.ExportedProgram,
     shapes: Mapping[str, tuple[int, ...]],
@@ -148,9 +158,7 @@ def make_static(
         ModelError: torch cannot decompose the program or run it with these sizes.
     """
     try:
-        with warnings.catch_warnings():
-            # torch copies its own tree specifications, which have become deprecated.
-            warnings.simplefilter("ignore", FutureWarning)
+        with quiet_torch():
             program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
     except Exception as error:  # torch raises whatever its tracing stumbles over
         raise ModelError(
