@@ -450,8 +450,12 @@ class Accumulating(Residual):
         (Accumulating, "a buffer or weight is changed"),
         (lambda: Residual().train(), "a buffer or weight is changed"),
         (lambda: nn.Sequential(conv(), nn.Dropout()).train(), "draws random numbers"),
+        (
+            lambda: nn.Sequential(conv(), nn.InstanceNorm2d(8, track_running_stats=True)).train(),
+            "normalizes with the statistics",
+        ),
     ],
-    ids=["input", "buffer", "training", "dropout"],
+    ids=["input", "buffer", "training", "dropout", "instance norm"],
 )
 def test_effects_happen_once_for_each_call(make: Any, said: str) -> None:
     torch.manual_seed(3)
@@ -466,7 +470,25 @@ def test_effects_happen_once_for_each_call(make: Any, said: str) -> None:
         torch.manual_seed(call)
         assert torch.equal(function(y), wanted) and torch.equal(x, y)
     assert_same(dict(module.named_buffers()), dict(other.named_buffers()), 0)
-    assert said in reports[0].reason
+    assert len(reports) == 1 and said in reports[0].reason
+
+
+def test_an_analysis_changes_nothing() -> None:
+    """The schema of instance_norm does not say that it writes running statistics."""
+    norm = nn.InstanceNorm2d(8, track_running_stats=True).train()
+    module, x = nn.Sequential(conv(), norm), tensor(1, 8, 6, 6)
+    before = copy.deepcopy(dict(module.named_buffers()))
+    umakit.torch.offload(module, VANILLA, x)
+    assert_same(dict(module.named_buffers()), before, 0)
+
+
+def test_weights_of_inference_mode_are_left_to_pytorch() -> None:
+    reports: list[Any] = []
+    with torch.inference_mode():
+        module, x = residual(), tensor(1, 8, 6, 6)
+        function = compiled(module, reports)
+        assert torch.equal(function(x), module(x))
+    assert "torch.inference_mode" in reports[0].reason
 
 
 def test_threads_compile_and_offload_at_the_same_time() -> None:
@@ -504,6 +526,10 @@ def test_other_shapes_and_other_types_are_one_sentence() -> None:
     offloaded = umakit.torch.offload(residual(), VANILLA, tensor(1, 8, 6, 6))
     with pytest.raises(InputError, match="was exported for other inputs: Guard failed"):
         offloaded(tensor(1, 8, 7, 7))
+    with pytest.raises(InputError, match="was exported for other inputs: Guard failed"):
+        offloaded.compare(tensor(1, 8, 7, 7))
+    with pytest.raises(InputError, match="an argument is a ndarray of NumPy"):
+        offloaded(tensor(1, 8, 6, 6).numpy())
     (library,) = offloaded.regions[0].libraries.values()
     with pytest.raises(InputError, match="the value is a ndarray, not a tensor"):
         library(tensor(1, 8, 6, 6).numpy())

@@ -10,15 +10,19 @@ import itertools
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch._dynamo
 import torch.fx
+from torch.fx import traceback
 
-from umakit.errors import BackendError, BuildError, InputError, UmakitError
+from umakit.errors import BackendError, BuildError, InputError, ModelError, UmakitError
+from umakit.frontend.torch.names import Names
+from umakit.frontend.torch.programs import check_inference
 from umakit.torch.offers import exported
 from umakit.torch.offloaded import (
     Accelerators,
@@ -35,6 +39,7 @@ OPTIONS = ("accelerators", "export", "explain", "report")
 VARIABLE = re.compile(r"^L\['\w+'\]\.?")
 """The variable of the caller in front of the path of a module."""
 GRADIENTS = "gradients are needed: call it under torch.no_grad()"
+INFERENCE = "weights were made under torch.inference_mode, so that their changes cannot be seen"
 _NUMBERS = itertools.count(1)
 
 
@@ -127,6 +132,21 @@ def new_graph_breaks() -> tuple[str, ...]:
     return found
 
 
+@contextmanager
+def disabled_by_export() -> Iterator[None]:
+    """Let torch take back what it has noted about a call that began while another thread exported.
+
+    It notes in a variable of the process that Dynamo is disabled in the call, and the end of the
+    export, for which the call waits, removes the note (`torch.fx.traceback.annotate`).
+    """
+    noted = "custom" in traceback.current_meta
+    try:
+        yield
+    finally:
+        if noted:
+            traceback.current_meta.setdefault("custom", {})
+
+
 class CompiledGraph:
     """A graph of `torch.compile` that accelerators compute in part."""
 
@@ -145,6 +165,7 @@ class CompiledGraph:
         self._made: dict[Shapes, OffloadedModule | None] = {}
         self._weights: list[tuple[int, int]] = []
         self._told_gradients = False
+        self._stays = False
 
     def __call__(self, *inputs: Any) -> Any:
         """Compute the graph."""
@@ -155,8 +176,10 @@ class CompiledGraph:
                 self._told_gradients = True
                 self._report(self._said((), None, GRADIENTS))
             return self._graph(*inputs)
+        if self._stays:
+            return self._graph(*inputs)
         data = [each for each, weight in zip(inputs, self._is_weight, strict=True) if not weight]
-        with self._lock:
+        with disabled_by_export(), self._lock:
             module = self._module(inputs, data)
         if module is None:
             return self._graph(*inputs)
@@ -164,11 +187,11 @@ class CompiledGraph:
 
     def _module(self, inputs: Sequence[Any], data: Sequence[Any]) -> OffloadedModule | None:
         """Return what computes inputs of some shapes, made now if it is new."""
-        weights = [
-            (each.data_ptr(), each._version)
-            for each, weight in zip(inputs, self._is_weight, strict=True)
-            if weight
-        ]
+        tensors = [each for each, weight in zip(inputs, self._is_weight, strict=True) if weight]
+        if any(each.is_inference() for each in tensors):
+            self._leave(shapes_of(data), INFERENCE)
+            return None
+        weights = [(each.data_ptr(), each._version) for each in tensors]
         if weights != self._weights:
             # Libraries hold the weights.
             self._made.clear()
@@ -184,7 +207,7 @@ class CompiledGraph:
             program = exported(fixed, tuple(data))
             reason = what_it_changes(program)
             if reason:
-                self._report(self._said(shapes, None, reason))
+                self._leave(shapes, reason)
                 return None
             module = offloaded_module(program, data, self._accelerators)
         except (BackendError, BuildError):
@@ -194,6 +217,11 @@ class CompiledGraph:
             return None
         self._report(self._said(shapes, module.offload, ""))
         return module if module.regions else None
+
+    def _leave(self, shapes: Shapes, reason: str) -> None:
+        """Leave all calls of the graph to PyTorch."""
+        self._stays = True
+        self._report(self._said(shapes, None, reason))
 
     def _said(self, shapes: Shapes, offload: Offload | None, reason: str) -> GraphReport:
         return GraphReport(self._number, shapes, offload, reason, new_graph_breaks())
@@ -207,7 +235,15 @@ def what_it_changes(program: torch.export.ExportedProgram) -> str:
     if signature.buffers_to_mutate or getattr(signature, "parameters_to_mutate", None):
         return "a buffer or weight is changed in place, as in training; call model.eval()"
     drawing = [node for node in program.graph.nodes if node.op == "call_function" and writes(node)]
-    return f"{drawing[0].target} draws random numbers" if drawing else ""
+    if drawing:
+        return f"{drawing[0].target} draws random numbers"
+    names = Names(program, "graph")
+    for node in program.graph.nodes:
+        try:
+            check_inference(node, names)
+        except ModelError as error:
+            return error.what
+    return ""
 
 
 def is_weight(node: torch.fx.Node) -> bool:

@@ -336,7 +336,7 @@ def values_at(
 ) -> list[list[Any]]:
     """Run a graph, and return the values of some of its nodes.
 
-    The arguments, the graph's buffers and the random numbers drawn later are as before.
+    The arguments, the graph's tensors and the random numbers drawn later are as before.
 
     Args:
         module: a graph with its tensors.
@@ -346,16 +346,23 @@ def values_at(
     wanted = [list(each) for each in names]
     kept: dict[str, Any] = {name: None for each in wanted for name in each}
 
+    own: dict[str, Any] = {}
+
     class Recorder(torch.fx.Interpreter):  # type: ignore[misc]
+        def fetch_attr(self, target: str) -> Any:
+            # Operators may write what they read, also those whose schema does not say it.
+            if target not in own:
+                own[target] = copied(super().fetch_attr(target))
+            return own[target]
+
         def run_node(self, node: Node) -> Any:
             value = super().run_node(node)
             if node.name in kept:
                 kept[node.name] = value
             return value
 
-    copies = copied(flat)
-    with torch.no_grad(), same_buffers(module), torch.random.fork_rng(devices=[]):
-        Recorder(module).run(*copies, enable_io_processing=False)
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        Recorder(module).run(*copied(flat), enable_io_processing=False)
     return [[kept[name] for name in each] for each in wanted]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.fx
+from torch.utils._pytree import tree_leaves
 
 from umakit.backend.registry import find_backend
 from umakit.errors import InputError
@@ -186,16 +188,8 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
             InputError: the network was exported for inputs of other shapes or values.
             UmakitError: a part cannot be compiled for new shapes, or its run failed.
         """
-        try:
+        with guarded(arguments, keywords):
             return self.network(*arguments, **keywords)
-        except AssertionError as error:
-            said = str(error).strip().splitlines() or [""]
-            if not said[0].startswith("Guard failed"):
-                raise
-            raise InputError(
-                f"the network was exported for other inputs: {said[0]}",
-                fix="give dynamic_shapes to umakit.torch.offload",
-            ) from None
 
     def compare(self, *arguments: Any, repeats: int = 10, **keywords: Any) -> Comparison:
         """Compare each part and the whole with PyTorch alone; `print` writes it as tables.
@@ -203,7 +197,16 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         Args:
             arguments, keywords: of a call.
             repeats: how often each is timed.
+
+        Raises:
+            InputError: the network was exported for inputs of other shapes or values.
         """
+        with guarded(arguments, keywords):
+            return self._compare(arguments, keywords, repeats)
+
+    def _compare(
+        self, arguments: tuple[Any, ...], keywords: Mapping[str, Any], repeats: int
+    ) -> Comparison:
         flat = flat_arguments(self._program, arguments, keywords)
         eager = eager_graph(self._program)
         inputs = values_at(
@@ -241,6 +244,31 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
         return _restored, (
             buffer.getvalue(), self._names, self._accelerators, self.offload, libraries, buffers
         )  # fmt: skip
+
+
+@contextmanager
+def guarded(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Iterator[None]:
+    """Tell in one sentence what a network cannot be called with.
+
+    Raises:
+        InputError: an argument is of NumPy, or not as the network was exported for.
+    """
+    for leaf in tree_leaves((arguments, dict(keywords))):
+        if type(leaf).__module__ == "numpy":
+            raise InputError(
+                f"an argument is a {type(leaf).__name__} of NumPy",
+                fix="convert it with torch.as_tensor",
+            )
+    try:
+        yield
+    except AssertionError as error:
+        said = str(error).strip().splitlines() or [""]
+        if not said[0].startswith("Guard failed"):
+            raise
+        raise InputError(
+            f"the network was exported for other inputs: {said[0]}",
+            fix="give dynamic_shapes to umakit.torch.offload",
+        ) from None
 
 
 @one_export_at_a_time
