@@ -3,9 +3,9 @@
 
 make bench-cpu-widths
 
-Networks of `bench/cpu.py` in float32, and in int8 as in `bench/cpu_integers.py`, are exported for each
-CPU of x86-64 that this machine has, and run in turns. Outputs in int8 have to be those of
-`x86-64-v3` bit by bit, outputs in float32 those of ONNX Runtime.
+Networks of `bench/cpu.py` in float32, and in int8 as in `bench/cpu_integers.py`, are exported for
+each CPU of x86-64 that this machine has, and run in turns. Outputs have to be those of ONNX
+Runtime, in int8 bit by bit.
 """
 
 from __future__ import annotations
