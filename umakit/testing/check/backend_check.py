@@ -390,6 +390,8 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
         report.operators[pattern].refused += not ran
     for pattern in outcome.not_run:
         report.operators[pattern].not_run += 1
+    for pattern in outcome.does_not_fit:
+        report.operators[pattern].does_not_fit += 1
     for failure in outcome.failures:
         report.operators[failure.pattern].failed += 1
     report.failures += outcome.failures

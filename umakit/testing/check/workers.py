@@ -39,6 +39,7 @@ class Outcome:
     Attributes:
         ran: the pattern of each case that was compiled, and whether it ran on the accelerator.
         not_run: the pattern of each case that others of the batch kept from running.
+        does_not_fit: the pattern of each case that is too large for the device.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
         seconds: time that it took.
@@ -46,6 +47,7 @@ class Outcome:
 
     ran: list[tuple[str, bool]]
     not_run: list[str]
+    does_not_fit: list[str]
     failures: list[Failure]
     cycles: list[tuple[Case, int, int]]
     seconds: float
@@ -54,12 +56,14 @@ class Outcome:
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
     started = time.monotonic()
-    members, failures = session.failures_of(cases)
-    ran = [(each.case.pattern, each.ran) for each in members]
-    cycles = [(each.case, *pair) for each in members for pair in each.cycles]
-    done = {id(each.case) for each in members} | {id(each.case) for each in failures}
+    found = session.failures_of(cases)
+    ran = [(each.case.pattern, each.ran) for each in found.members]
+    cycles = [(each.case, *pair) for each in found.members for pair in each.cycles]
+    done = {id(each.case) for each in found.members} | {id(each.case) for each in found.failures}
+    done |= {id(case) for case in found.does_not_fit}
     not_run = [case.pattern for case, _ in cases if id(case) not in done]
-    return Outcome(ran, not_run, failures, cycles, time.monotonic() - started)
+    too_large = [case.pattern for case in found.does_not_fit]
+    return Outcome(ran, not_run, too_large, found.failures, cycles, time.monotonic() - started)
 
 
 class Workers:
