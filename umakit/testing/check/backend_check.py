@@ -345,6 +345,8 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
         report.operators[case.pattern].refused += not ran
     for case in outcome.not_run:
         report.operators[case.pattern].not_run += 1
+    for case in outcome.does_not_fit:
+        report.operators[case.pattern].does_not_fit += 1
     for failure in outcome.failures:
         report.operators[failure.pattern].failed += 1
     report.failures += outcome.failures

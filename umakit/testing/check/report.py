@@ -61,6 +61,7 @@ class Counts:
         failed: that failed.
         not_run: that have no result, because others of their library stop the run or do not
             compile.
+        does_not_fit: that are too large for the memory of the device.
     """
 
     drawn: int = 0
@@ -68,6 +69,7 @@ class Counts:
     refused: int = 0
     failed: int = 0
     not_run: int = 0
+    does_not_fit: int = 0
 
 
 @dataclass

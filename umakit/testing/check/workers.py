@@ -39,6 +39,7 @@ class Outcome:
     Attributes:
         ran: each case that was compiled, and whether it ran on the accelerator.
         not_run: each case that others of the batch kept from running.
+        does_not_fit: each case that is too large for the device.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
         seconds: processor time that it took, that of compilers and simulators included.
@@ -46,6 +47,7 @@ class Outcome:
 
     ran: list[tuple[Case, bool]]
     not_run: list[Case]
+    does_not_fit: list[Case]
     failures: list[Failure]
     cycles: list[tuple[Case, int, int]]
     seconds: float
@@ -54,12 +56,14 @@ class Outcome:
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
     started = processor_seconds()
-    members, failures = session.failures_of(cases)
-    ran = [(each.case, each.ran) for each in members]
-    cycles = [(each.case, *pair) for each in members for pair in each.cycles]
-    done = {id(each.case) for each in members} | {id(each.case) for each in failures}
+    found = session.failures_of(cases)
+    ran = [(each.case, each.ran) for each in found.members]
+    cycles = [(each.case, *pair) for each in found.members for pair in each.cycles]
+    done = {id(each.case) for each in found.members} | {id(each.case) for each in found.failures}
+    done |= {id(case) for case in found.does_not_fit}
     not_run = [case for case, _ in cases if id(case) not in done]
-    return Outcome(ran, not_run, failures, cycles, processor_seconds() - started)
+    seconds = processor_seconds() - started
+    return Outcome(ran, not_run, found.does_not_fit, found.failures, cycles, seconds)
 
 
 def processor_seconds() -> float:
