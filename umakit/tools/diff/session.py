@@ -2,7 +2,8 @@
 """Layer-by-layer comparison of a library with a reference.
 
 The reference value of an operator comes from an independent runtime if it computes the operator,
-else from umakit's own CPU kernels with inputs from the independent runtime. The library is run
+else from umakit's own CPU kernels with inputs from the independent runtime. Where umakit's kernels
+and the runtime disagree, and where there is no runtime, NumPy decides. The library is run
 twice: unchanged, and with every layer's result replaced by the reference's right after the layer
 has run, so that each layer computes from correct inputs and an error shows where it is made.
 """
@@ -31,8 +32,17 @@ from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
 from umakit.registration.backend import Backend
 from umakit.testing.differences import TensorDifference, Tolerance, compare
-from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
-from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
+from umakit.tools.diff.decider import NotDecided, decided
+from umakit.tools.diff.process import RuntimeStopped
+from umakit.tools.diff.references import (
+    CPU_KERNELS,
+    DISPLAY_NAMES,
+    NUMPY,
+    ReferenceRun,
+    Selection,
+    cannot_be_reference,
+)
+from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED, Disagreement
 from umakit.tools.diff.values import EveryValue, Value
 from umakit.tools.diff.waves import LayerWaves
 
@@ -51,28 +61,35 @@ class ReferenceValues:
     """The reference values of one inference.
 
     Attributes:
-        values: values of every operator, computed from values of the reference.
-        independent: values that were computed by the independent runtime.
+        values: values of every operator, computed from `fed` values.
+        fed: values of every operator that later ones are computed from: where a runtime computes
+            an operator wrong, its later results are right for its wrong ones.
+        origins: names of `REFERENCES` by value; umakit's CPU kernels where there is none.
         shared: differences of umakit's CPU kernels from independent values, given such inputs.
         in_the_run: values of every operator in a run without replaced values.
         outputs: outputs of the network, by name.
         rewritten: names of operators that umakit deliberately computes in another way.
+        disagreements: operators that the runtime computes otherwise than umakit and NumPy.
+        stopped: why the runtime has no result; empty if it has one.
     """
 
     values: Mapping[Value, Array]
-    independent: frozenset[Value]
+    fed: Mapping[Value, Array]
+    origins: Mapping[Value, str]
     shared: Mapping[Value, TensorDifference]
     in_the_run: Mapping[Value, Array]
     outputs: Mapping[str, Array]
-    rewritten: tuple[str, ...]
+    rewritten: tuple[str, ...] = ()
+    disagreements: tuple[Disagreement, ...] = ()
+    stopped: str = ""
 
 
 class Reference:
-    """The reference: umakit's CPU kernels, one per operator, and an independent runtime.
+    """The reference: umakit's CPU kernels, one per operator, an independent runtime, and NumPy.
 
     Args:
         every: the network with all values as outputs.
-        runtime: the independent runtime; None for only the CPU kernels.
+        selection: the independent runtime and NumPy, if they take part.
         folder: folder in which the library of the kernels is written and built.
         tolerance: what umakit's own kernels may differ by from the runtime.
         backends: backends whose C functions the kernels may call to round.
@@ -81,14 +98,15 @@ class Reference:
     def __init__(
         self,
         every: EveryValue,
-        runtime: Runtime | None,
+        selection: Selection,
         folder: Path,
         tolerance: Tolerance,
         backends: Sequence[Backend] = (),
     ) -> None:
         self.every = every
-        self.name = runtime.name if runtime else CPU_KERNELS
-        self._runtime = runtime
+        self.name = selection.name
+        self.name_without_runtime = NUMPY if selection.file else CPU_KERNELS
+        self._selection = selection
         self._tolerance = tolerance
         partitioned = partition(every.model.module, [])
         path = folder / "reference"
@@ -108,25 +126,110 @@ class Reference:
         """Run one inference; inputs are given by name."""
         # First, because it says which layer refuses inputs such as indices out of range.
         free = self._kernels(inputs, {})
-        external = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
+        external, stopped = self._external(inputs)
         rewritten = self._rewritten(free, external.values)
-        independent = {
+        theirs = {
             value: array
             for value, array in external.values.items()
             if value not in rewritten and value[0] not in self.every.changed
         }
-        own = self._kernels(inputs, independent) if independent else free
+        own = self._kernels(inputs, theirs) if theirs else free
+        fed = {**own, **theirs}
+        right, disagreements = self._decided(own, theirs, fed, inputs)
+        independent = {**theirs, **right}
+        origins = {v: NUMPY if v in right else self.name for v in independent}
         shared = {v: compare(own[v], a, self._tolerance) for v, a in independent.items()}
+        wrong = self._computed_from({value[0] for value, _ in disagreements})
         results = {name: free[value] for name, value in self.every.results.items()}
-        is_other = bool(self.every.changed)
+        is_theirs = not self.every.changed
+        in_the_run = {v: a for v, a in theirs.items() if is_theirs and v[0] not in wrong}
+        outputs = {
+            name: array
+            for name, array in external.outputs.items()
+            if is_theirs and self.every.results.get(name, (-1, 0))[0] not in wrong
+        }
         return ReferenceValues(
             {**own, **independent},
-            frozenset(independent),
+            fed,
+            origins,
             shared,
-            free if is_other else {**free, **independent},
-            results if is_other else {**results, **external.outputs},
+            {**free, **in_the_run},
+            {**results, **outputs},
             tuple(dict.fromkeys(self.every.operators[row].name for row, _ in sorted(rewritten))),
+            tuple(each for _, each in disagreements),
+            stopped,
         )
+
+    def _external(self, inputs: Mapping[str, Array]) -> tuple[ReferenceRun, str]:
+        """Return what the runtime computed, and why it has no result.
+
+        Raises:
+            InputError: the user demanded the runtime, and it has no result.
+        """
+        runtime = self._selection.runtime
+        if runtime is None:
+            return ReferenceRun({}, {}), ""
+        try:
+            return runtime.run(inputs), ""
+        except RuntimeStopped as stop:
+            if self._selection.is_demanded:
+                raise cannot_be_reference(runtime.name, str(stop)) from None
+            return ReferenceRun({}, {}), str(stop)
+
+    def _decided(
+        self,
+        own: Mapping[Value, Array],
+        theirs: Mapping[Value, Array],
+        fed: Mapping[Value, Array],
+        inputs: Mapping[str, Array],
+    ) -> tuple[dict[Value, Array], list[tuple[Value, Disagreement]]]:
+        """Return right values where NumPy decides, and what the runtime computes otherwise.
+
+        Args:
+            own: values of umakit's kernels, computed from `fed` values.
+            theirs: values of the runtime; empty if it has none.
+            fed: values that operators read.
+            inputs: the network's inputs by name.
+        """
+        file = self._selection.file
+        if file is None:
+            return {}, []
+        known = {
+            file.tensors[value]: array for value, array in fed.items() if value in file.tensors
+        }
+        known |= {file.inputs[name]: array for name, array in inputs.items() if name in file.inputs}
+        right: dict[Value, Array] = {}
+        disagreements = []
+        for value, tensor in file.tensors.items():
+            if value not in own or value[0] in self.every.changed:
+                continue
+            array = theirs.get(value)
+            if (
+                theirs
+                and not file.decider.is_suspect(tensor)
+                and (array is None or compare(own[value], array, self._tolerance).agrees)
+            ):
+                continue
+            try:
+                expected = file.decider.expected(tensor, known)
+                wanted, is_other = decided(own[value], array, expected, self._tolerance)
+            except NotDecided:
+                continue
+            if array is None or is_other:
+                right[value] = wanted
+            if array is not None and is_other:
+                operator = self.every.operators[value[0]]
+                difference = compare(array, wanted, self._tolerance)
+                disagreements.append((value, Disagreement(operator, self.name, difference)))
+        return right, disagreements
+
+    def _computed_from(self, rows: set[int]) -> set[int]:
+        """Return rows and all rows that are computed from them."""
+        found = set(rows)
+        for row in range(len(self.every.operators)):
+            if self.every.reads.get(row, frozenset()) & found:
+                found.add(row)
+        return found
 
     def next_states(self, values: ReferenceValues) -> dict[str, Array]:
         """States for the inference that follows one, by name of the input."""
@@ -157,12 +260,14 @@ class Reference:
         differing = {
             v for v, array in external.items() if not compare(free[v], array, loose).agrees
         }
+        file = self._selection.file
         rows = {row for row, _ in differing}
         compared = {row for row, _ in external}
         found = set()
         for value in differing:
             consumers = self._next(value[0], compared)
-            if consumers and not consumers & rows:
+            is_wrong = file is not None and file.decider.is_suspect(file.tensors.get(value))
+            if consumers and not consumers & rows and not is_wrong:
                 found.add(value)
         return frozenset(found)
 
@@ -272,10 +377,12 @@ class LibraryUnderTest:
         Raises:
             DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
-        reference = _with_inputs(self._reference.run(inputs), self._inputs, inputs)
+        reference = _with_inputs(
+            self._reference.run(inputs), self._reference.name, self._inputs, inputs
+        )
         self._last = inputs, {}
         free = self._probe.run(inputs, {}, self._timeout)
-        forced = {n: self._stored(n, reference.values[v]) for n, v in self.values.items()}
+        forced = {n: self._stored(n, reference.fed[v]) for n, v in self.values.items()}
         self._last = inputs, forced
         fed = self._probe.run(inputs, forced, self._timeout)
         tensors = tuple(
@@ -371,15 +478,19 @@ class LibraryUnderTest:
 
 
 def _with_inputs(
-    reference: ReferenceValues, names: Sequence[tuple[str, str]], inputs: Mapping[str, Array]
+    reference: ReferenceValues,
+    name: str,
+    names: Sequence[tuple[str, str]],
+    inputs: Mapping[str, Array],
 ) -> ReferenceValues:
     """Return values with those of the network's inputs, which transposes of inputs have: row -1 is
     the first one."""
-    given = {(-1 - number, 0): inputs[name] for number, (name, _) in enumerate(names)}
+    given = {(-1 - number, 0): inputs[item] for number, (item, _) in enumerate(names)}
     return replace(
         reference,
         values={**reference.values, **given},
-        independent=reference.independent | given.keys(),
+        fed={**reference.fed, **given},
+        origins={**reference.origins, **dict.fromkeys(given, name)},
         in_the_run={**reference.in_the_run, **given},
     )
 
@@ -454,3 +565,21 @@ def rewritten_notice(names: Sequence[str], reference: str) -> str:
         f"{DISPLAY_NAMES[reference]} computes {listed} otherwise, but what follows is equal: "
         f"umakit rewrites it on import, so it is compared with {DISPLAY_NAMES[CPU_KERNELS]}"
     )
+
+
+def stop_notices(stops: Mapping[int, str], reference: str) -> list[str]:
+    """Return a notice for each reason why the runtime has no result.
+
+    Args:
+        stops: reasons by number of the inference.
+        reference: the runtime, a name of `REFERENCES`.
+    """
+    notices = []
+    for reason in dict.fromkeys(stops.values()):
+        numbers = [str(number) for number, each in stops.items() if each == reason]
+        which = f"inference{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+        left = f"{DISPLAY_NAMES[NUMPY]} and {DISPLAY_NAMES[CPU_KERNELS]}"
+        notices.append(
+            f"{DISPLAY_NAMES[reference]} is not the reference of {which}: {reason}; {left} are"
+        )
+    return notices
