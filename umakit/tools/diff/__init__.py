@@ -46,10 +46,8 @@ from umakit.tools.diff.result import Blame, DiffResult, Disagreement, LayerResul
 from umakit.tools.diff.session import (
     Comparison,
     LibraryUnderTest,
-    Reference,
-    rewritten_notice,
-    stop_notices,
 )
+from umakit.tools.diff.truth import Reference, rewritten_notice, stop_notices
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
 

@@ -15,7 +15,8 @@ from umakit.testing.differences import Tolerance
 from umakit.tools.diff.explain import explain
 from umakit.tools.diff.references import CPU_KERNELS
 from umakit.tools.diff.result import Blame, LayerResult
-from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, TensorComparison
+from umakit.tools.diff.session import Comparison, LibraryUnderTest, TensorComparison
+from umakit.tools.diff.truth import Reference
 
 Array = npt.NDArray[Any]
 

@@ -61,9 +61,6 @@ class Decider(Protocol):
             NotDecided: NumPy does not know an operator before the tensor.
         """
 
-    def is_suspect(self, tensor: Any) -> bool:
-        """Whether the runtime is known to compute the operator of a tensor wrong."""
-
 
 def decided(
     own: Array, theirs: Array | None, expected: Expected, tolerance: Tolerance

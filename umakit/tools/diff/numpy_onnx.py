@@ -42,10 +42,6 @@ class OnnxDecider:
         self._constants = {item.name: item for item in proto.graph.initializer}
         self._opsets = {item.domain: item.version for item in proto.opset_import}
 
-    def is_suspect(self, tensor: str) -> bool:
-        """Return False: no operator of ONNX Runtime is known to be wrong in every model."""
-        return False
-
     def expected(self, tensor: str, known: Mapping[str, Array]) -> Expected:
         """Return what a tensor is, as `Decider.expected` says."""
         node = self._producers.get(tensor)

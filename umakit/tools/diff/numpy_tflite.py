@@ -22,10 +22,6 @@ from umakit.tools.diff.numpy_tflite_operators import MOVING, OPERATORS
 
 Array = npt.NDArray[Any]
 
-WRONG = {"SPACE_TO_BATCH_ND"}
-"""Operators that TensorFlow Lite Micro computes wrong: it pads with memory that it does not
-initialize."""
-
 MOVED = 0.51
 """Slack of operators that move or select numbers."""
 ROUNDINGS = 2.0
@@ -70,11 +66,6 @@ class TfliteDecider:
         self._producers = {
             number: operator for operator in graph.operators for number in operator.outputs
         }
-
-    def is_suspect(self, tensor: int) -> bool:
-        """Whether TensorFlow Lite Micro computes the operator of a tensor wrong."""
-        producer = self._producers.get(tensor)
-        return producer is not None and producer.code in WRONG
 
     def expected(self, tensor: int, known: Mapping[int, Array]) -> Expected:
         """Return what a tensor is, as `Decider.expected` says; its operator's inputs are known."""

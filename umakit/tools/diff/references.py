@@ -86,6 +86,11 @@ class ModelFile:
     tensors: Mapping[Value, Any]
     inputs: Mapping[str, Any]
 
+    def known(self, values: Mapping[Value, Array], inputs: Mapping[str, Array]) -> dict[Any, Array]:
+        """Return values and inputs by the file's tensors."""
+        known = {self.tensors[v]: array for v, array in values.items() if v in self.tensors}
+        return known | {self.inputs[n]: array for n, array in inputs.items() if n in self.inputs}
+
 
 @dataclass(frozen=True)
 class Selection:

@@ -14,12 +14,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
 from umakit.devices import Device
 from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
@@ -27,258 +26,17 @@ from umakit.devices.waveforms import WaveFile
 from umakit.library.export import Library
 from umakit.library.identities import identities_of
 from umakit.partition.layouts.movement import OTHER_NAMES
-from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
-from umakit.pipeline import ExportOptions, export_program
-from umakit.registration.backend import Backend
 from umakit.testing.differences import TensorDifference, Tolerance, compare
-from umakit.tools.diff.decider import NotDecided, decided
-from umakit.tools.diff.process import RuntimeStopped
-from umakit.tools.diff.references import (
-    CPU_KERNELS,
-    DISPLAY_NAMES,
-    NUMPY,
-    ReferenceRun,
-    Selection,
-    cannot_be_reference,
-)
-from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED, Disagreement
-from umakit.tools.diff.values import EveryValue, Value
+from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
+from umakit.tools.diff.truth import Reference, ReferenceValues, typed
+from umakit.tools.diff.values import Value
 from umakit.tools.diff.waves import LayerWaves
 
 Array = npt.NDArray[Any]
 
-MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
-"""Maximum size in bytes of constants in C; more would take too long to compile."""
-
-
 MOVES = {"permute_dims", "reshape", "squeeze", "expand_dims", "layout_transform"}
 """Operators that passes insert and whose errors the layers that read them show."""
-
-
-@dataclass(frozen=True)
-class ReferenceValues:
-    """The reference values of one inference.
-
-    Attributes:
-        values: values of every operator, computed from `fed` values.
-        fed: values of every operator that later ones are computed from: where a runtime computes
-            an operator wrong, its later results are right for its wrong ones.
-        origins: names of `REFERENCES` by value; umakit's CPU kernels where there is none.
-        shared: differences of umakit's CPU kernels from independent values, given such inputs.
-        in_the_run: values of every operator in a run without replaced values.
-        outputs: outputs of the network, by name.
-        rewritten: names of operators that umakit deliberately computes in another way.
-        disagreements: operators that the runtime computes otherwise than umakit and NumPy.
-        stopped: why the runtime has no result; empty if it has one.
-    """
-
-    values: Mapping[Value, Array]
-    fed: Mapping[Value, Array]
-    origins: Mapping[Value, str]
-    shared: Mapping[Value, TensorDifference]
-    in_the_run: Mapping[Value, Array]
-    outputs: Mapping[str, Array]
-    rewritten: tuple[str, ...] = ()
-    disagreements: tuple[Disagreement, ...] = ()
-    stopped: str = ""
-
-
-class Reference:
-    """The reference: umakit's CPU kernels, one per operator, an independent runtime, and NumPy.
-
-    Args:
-        every: the network with all values as outputs.
-        selection: the independent runtime and NumPy, if they take part.
-        folder: folder in which the library of the kernels is written and built.
-        tolerance: what umakit's own kernels may differ by from the runtime.
-        backends: backends whose C functions the kernels may call to round.
-    """
-
-    def __init__(
-        self,
-        every: EveryValue,
-        selection: Selection,
-        folder: Path,
-        tolerance: Tolerance,
-        backends: Sequence[Backend] = (),
-    ) -> None:
-        self.every = every
-        self.name = selection.name
-        self.name_without_runtime = NUMPY if selection.file else CPU_KERNELS
-        self._selection = selection
-        self._tolerance = tolerance
-        partitioned = partition(every.model.module, [])
-        path = folder / "reference"
-        options = ExportOptions(weights=form_of_weights(partitioned.module))
-        library = export_program(every.model, partitioned, backends, path, options)
-        description = library.metadata["umakit"]
-        self._c_names = {item["name"]: item["c_name"] for item in description["outputs"]}
-        self._types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
-        self._probe = Probe(description, path, folder / "reference_probe")
-
-    def size_of(self, value: Value) -> int:
-        """Return the size of a value in bytes."""
-        shape, dtype = self._types[self.every.names[value]]
-        return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-
-    def run(self, inputs: Mapping[str, Array]) -> ReferenceValues:
-        """Run one inference; inputs are given by name."""
-        # First, because it says which layer refuses inputs such as indices out of range.
-        free = self._kernels(inputs, {})
-        external, stopped = self._external(inputs)
-        rewritten = self._rewritten(free, external.values)
-        theirs = {
-            value: array
-            for value, array in external.values.items()
-            if value not in rewritten and value[0] not in self.every.changed
-        }
-        own = self._kernels(inputs, theirs) if theirs else free
-        fed = {**own, **theirs}
-        right, disagreements = self._decided(own, theirs, fed, inputs)
-        independent = {**theirs, **right}
-        origins = {v: NUMPY if v in right else self.name for v in independent}
-        shared = {v: compare(own[v], a, self._tolerance) for v, a in independent.items()}
-        wrong = self._computed_from({value[0] for value, _ in disagreements})
-        results = {name: free[value] for name, value in self.every.results.items()}
-        is_theirs = not self.every.changed
-        in_the_run = {v: a for v, a in theirs.items() if is_theirs and v[0] not in wrong}
-        outputs = {
-            name: array
-            for name, array in external.outputs.items()
-            if is_theirs and self.every.results.get(name, (-1, 0))[0] not in wrong
-        }
-        return ReferenceValues(
-            {**own, **independent},
-            fed,
-            origins,
-            shared,
-            {**free, **in_the_run},
-            {**results, **outputs},
-            tuple(dict.fromkeys(self.every.operators[row].name for row, _ in sorted(rewritten))),
-            tuple(each for _, each in disagreements),
-            stopped,
-        )
-
-    def _external(self, inputs: Mapping[str, Array]) -> tuple[ReferenceRun, str]:
-        """Return what the runtime computed, and why it has no result.
-
-        Raises:
-            InputError: the user demanded the runtime, and it has no result.
-        """
-        runtime = self._selection.runtime
-        if runtime is None:
-            return ReferenceRun({}, {}), ""
-        try:
-            return runtime.run(inputs), ""
-        except RuntimeStopped as stop:
-            if self._selection.is_demanded:
-                raise cannot_be_reference(runtime.name, str(stop)) from None
-            return ReferenceRun({}, {}), str(stop)
-
-    def _decided(
-        self,
-        own: Mapping[Value, Array],
-        theirs: Mapping[Value, Array],
-        fed: Mapping[Value, Array],
-        inputs: Mapping[str, Array],
-    ) -> tuple[dict[Value, Array], list[tuple[Value, Disagreement]]]:
-        """Return right values where NumPy decides, and what the runtime computes otherwise.
-
-        Args:
-            own: values of umakit's kernels, computed from `fed` values.
-            theirs: values of the runtime; empty if it has none.
-            fed: values that operators read.
-            inputs: the network's inputs by name.
-        """
-        file = self._selection.file
-        if file is None:
-            return {}, []
-        known = {
-            file.tensors[value]: array for value, array in fed.items() if value in file.tensors
-        }
-        known |= {file.inputs[name]: array for name, array in inputs.items() if name in file.inputs}
-        right: dict[Value, Array] = {}
-        disagreements = []
-        for value, tensor in file.tensors.items():
-            if value not in own or value[0] in self.every.changed:
-                continue
-            array = theirs.get(value)
-            if (
-                theirs
-                and not file.decider.is_suspect(tensor)
-                and (array is None or compare(own[value], array, self._tolerance).agrees)
-            ):
-                continue
-            try:
-                expected = file.decider.expected(tensor, known)
-                wanted, is_other = decided(own[value], array, expected, self._tolerance)
-            except NotDecided:
-                continue
-            if array is None or is_other:
-                right[value] = wanted
-            if array is not None and is_other:
-                operator = self.every.operators[value[0]]
-                difference = compare(array, wanted, self._tolerance)
-                disagreements.append((value, Disagreement(operator, self.name, difference)))
-        return right, disagreements
-
-    def _computed_from(self, rows: set[int]) -> set[int]:
-        """Return rows and all rows that are computed from them."""
-        found = set(rows)
-        for row in range(len(self.every.operators)):
-            if self.every.reads.get(row, frozenset()) & found:
-                found.add(row)
-        return found
-
-    def next_states(self, values: ReferenceValues) -> dict[str, Array]:
-        """States for the inference that follows one, by name of the input."""
-        return {item.name: values.outputs[item.next_state] for item in self.every.states}
-
-    def _kernels(
-        self, inputs: Mapping[str, Array], forced: Mapping[Value, Array]
-    ) -> dict[Value, Array]:
-        """Return the values of all operators by umakit's kernels, with inputs forced if given."""
-        names = {v: self._c_names[name] for v, name in self.every.names.items()}
-        traces = self._probe.run(inputs, {names[v]: array for v, array in forced.items()})
-        outputs = {name: raw for trace in traces for name, raw in trace.outputs.items()}
-        return {
-            value: _typed(outputs[names[value]], *self._types[name])
-            for value, name in self.every.names.items()
-        }
-
-    def _rewritten(
-        self, free: Mapping[Value, Array], external: Mapping[Value, Array]
-    ) -> frozenset[Value]:
-        """Return values that differ although all results computed from them agree.
-
-        These are not errors but rewritten operators.
-
-        An import may, for example, move a factor from one operator to the next.
-        """
-        loose = self._tolerance.added_up(max(1, len(self.every.operators)))
-        differing = {
-            v for v, array in external.items() if not compare(free[v], array, loose).agrees
-        }
-        file = self._selection.file
-        rows = {row for row, _ in differing}
-        compared = {row for row, _ in external}
-        found = set()
-        for value in differing:
-            consumers = self._next(value[0], compared)
-            is_wrong = file is not None and file.decider.is_suspect(file.tensors.get(value))
-            if consumers and not consumers & rows and not is_wrong:
-                found.add(value)
-        return frozenset(found)
-
-    def _next(self, row: int, compared: set[int]) -> set[int]:
-        """Return the nearest rows that are computed from a row and can be compared."""
-        found: set[int] = set()
-        open_rows = {row}
-        for later in range(row + 1, len(self.every.operators)):
-            if self.every.reads.get(later, frozenset()) & open_rows:
-                (found if later in compared else open_rows).add(later)
-        return found
 
 
 @dataclass(frozen=True)
@@ -431,9 +189,9 @@ class LibraryUnderTest:
         """Return a tensor of the library with its axes as the model has them."""
         axes = self._axes.get(name)
         if axes is None:
-            return _typed(raw, wanted.shape, str(wanted.dtype))
+            return typed(raw, wanted.shape, str(wanted.dtype))
         shape = tuple(wanted.shape[axis] for axis in axes)
-        return _typed(raw, shape, str(wanted.dtype)).transpose(np.argsort(axes))
+        return typed(raw, shape, str(wanted.dtype)).transpose(np.argsort(axes))
 
     def _final(
         self, traces: Sequence[LayerTrace], reference: ReferenceValues
@@ -445,7 +203,7 @@ class LibraryUnderTest:
         for item in self._outputs:
             wanted = reference.outputs.get(item["name"])
             if wanted is not None and item["c_name"] in raw:
-                got = _typed(raw[item["c_name"]], tuple(item["shape"]), item["dtype"])
+                got = typed(raw[item["c_name"]], tuple(item["shape"]), item["dtype"])
                 if (got.shape, got.dtype) == (wanted.shape, wanted.dtype):
                     differences[item["name"]] = compare(got, wanted, loose)
         return differences
@@ -544,42 +302,3 @@ def _name_in_any_layout(operator: OperatorPlacement) -> str:
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
     """Whether results have the same shape and dtype, if the reports contain them."""
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
-
-
-def form_of_weights(module: Any) -> Literal["c", "blob"]:
-    """Return the default form of constants: a blob if they are large, else C."""
-    constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
-    arrays = [tvm_api.constant_array(constant) for constant in constants]
-    size = sum(array.nbytes for array in arrays if array is not None)
-    return "blob" if size > MOST_CONSTANTS_IN_C else "c"
-
-
-def _typed(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> Array:
-    return np.frombuffer(raw.tobytes(), np.dtype(dtype)).reshape(shape)
-
-
-def rewritten_notice(names: Sequence[str], reference: str) -> str:
-    """Return the notice about operators that differ without effect."""
-    listed = ", ".join(names)
-    return (
-        f"{DISPLAY_NAMES[reference]} computes {listed} otherwise, but what follows is equal: "
-        f"umakit rewrites it on import, so it is compared with {DISPLAY_NAMES[CPU_KERNELS]}"
-    )
-
-
-def stop_notices(stops: Mapping[int, str], reference: str) -> list[str]:
-    """Return a notice for each reason why the runtime has no result.
-
-    Args:
-        stops: reasons by number of the inference.
-        reference: the runtime, a name of `REFERENCES`.
-    """
-    notices = []
-    for reason in dict.fromkeys(stops.values()):
-        numbers = [str(number) for number, each in stops.items() if each == reason]
-        which = f"inference{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
-        left = f"{DISPLAY_NAMES[NUMPY]} and {DISPLAY_NAMES[CPU_KERNELS]}"
-        notices.append(
-            f"{DISPLAY_NAMES[reference]} is not the reference of {which}: {reason}; {left} are"
-        )
-    return notices
