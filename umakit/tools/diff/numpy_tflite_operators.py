@@ -220,17 +220,22 @@ MOVING: dict[str, Operator] = {
 }  # fmt: skip
 """Operators that move or select numbers."""
 
+UNARY: dict[str, Callable[[Array], Array]] = {
+    "ABS": np.abs, "CEIL": np.ceil, "COS": np.cos, "DEQUANTIZE": np.asarray,
+    "ELU": lambda x: np.where(x > 0, x, np.expm1(x)), "EXP": np.exp, "FLOOR": np.floor,
+    "HARD_SWISH": lambda x: x * np.clip(x + 3, 0, 6) / 6, "LOG": np.log,
+    "LOGISTIC": lambda x: 1 / (1 + np.exp(-x)), "NEG": np.negative, "QUANTIZE": np.asarray,
+    "RELU": lambda x: np.maximum(x, 0), "RELU6": lambda x: np.clip(x, 0, 6),
+    "RELU_0_TO_1": lambda x: np.clip(x, 0, 1), "RELU_N1_TO_1": lambda x: np.clip(x, -1, 1),
+    "SIN": np.sin, "SQRT": np.sqrt, "SQUARE": np.square, "TANH": np.tanh,
+}  # fmt: skip
+
 OPERATORS: dict[str, Operator] = MOVING | {
-    "ABS": _unary(np.abs), "ADD": _binary(np.add), "AVERAGE_POOL_2D": pool,
-    "BATCH_MATMUL": matrix_product, "CONV_2D": convolution, "DEPTHWISE_CONV_2D": convolution,
-    "DEQUANTIZE": _unary(np.asarray), "DIV": _binary(np.divide),
-    "ELU": _unary(lambda x: np.where(x > 0, x, np.expm1(x))), "EXP": _unary(np.exp),
-    "FULLY_CONNECTED": fully_connected,
-    "HARD_SWISH": _unary(lambda x: x * np.clip(x + 3, 0, 6) / 6), "LEAKY_RELU": leaky_relu,
-    "LOGISTIC": _unary(lambda x: 1 / (1 + np.exp(-x))), "LOG_SOFTMAX": log_softmax,
-    "MEAN": _reduced(np.mean), "MUL": _binary(np.multiply), "NEG": _unary(np.negative),
-    "QUANTIZE": _unary(np.asarray), "RELU": _unary(lambda x: np.maximum(x, 0)),
-    "RELU6": _unary(lambda x: np.clip(x, 0, 6)), "RSQRT": reciprocal_root, "SOFTMAX": softmax,
-    "SQUARED_DIFFERENCE": _plain(lambda x, y: (x - y) ** 2), "SQRT": _unary(np.sqrt),
-    "SUB": _binary(np.subtract), "SUM": _reduced(np.sum), "TANH": _unary(np.tanh),
+    "ADD": _binary(np.add), "AVERAGE_POOL_2D": pool, "BATCH_MATMUL": matrix_product,
+    "CONV_2D": convolution, "DEPTHWISE_CONV_2D": convolution, "DIV": _binary(np.divide),
+    "FULLY_CONNECTED": fully_connected, "LEAKY_RELU": leaky_relu, "LOG_SOFTMAX": log_softmax,
+    "MEAN": _reduced(np.mean), "MUL": _binary(np.multiply), "RSQRT": reciprocal_root,
+    "SOFTMAX": softmax, "SQUARED_DIFFERENCE": _plain(lambda x, y: (x - y) ** 2),
+    "SUB": _binary(np.subtract), "SUM": _reduced(np.sum),
+    **{code: _unary(function) for code, function in UNARY.items()},
 }  # fmt: skip
