@@ -13,6 +13,7 @@ umakit's CPU kernels alike, and exactly these must be found. The oracles share n
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sys
 import tempfile
@@ -494,12 +495,15 @@ rounded float32 and rounded integers of 16 bits one LSB is no bug, and without a
 knows TensorFlow Lite's integers to 2 LSB."""
 
 
-def plant(library: Library, drawn: Sequence[Drawn], rows: Sequence[str]) -> set[int]:
+def plant(
+    library: Library, names: Sequence[frozenset[str]], bits: Sequence[int], rows: Sequence[str]
+) -> set[int]:
     """Change a result right after the last layer of each operator has computed it.
 
     Args:
         library: a library in a folder.
-        drawn: the operators.
+        names: names of each operator in the model file.
+        bits: the bit of an integer that changes.
         rows: names of all operators of the network, which the library of umakit's CPU kernels
             lacks: its outputs are called after the rows.
 
@@ -510,8 +514,7 @@ def plant(library: Library, drawn: Sequence[Drawn], rows: Sequence[str]) -> set[
     layers, found = description["layers"], set()
     (source,) = (p for p in library.path.rglob("*.c") if "AFTER_LAYER(0);" in p.read_text())
     text = source.read_text(encoding="utf-8")
-    bits = [BITS.get((one.key[0], one.key[2]), 1) for one in drawn]
-    for place, each in enumerate(one.names for one in drawn):
+    for place, each in enumerate(names):
         if any(item["name"].startswith("value_") for item in description["outputs"]):
             last = max((row for row, name in enumerate(rows) if name in each), default=-1)
             of_row = [o["c_name"] for o in description["outputs"] if o["name"] == f"value_{last}_0"]
@@ -535,7 +538,7 @@ def _names_of(identity: Mapping[str, Any]) -> set[str]:
 def _planted(text: str, number: int, name: str, description: Mapping[str, Any], bit: int) -> str:
     """Change a tensor behind the call of the layer that computes it."""
     end = text.index(f"AFTER_LAYER({number});")
-    call = text[text.rindex("/* ", 0, end) : end].rstrip().removesuffix(");")
+    call = text[text.rindex("/* ", 0, end) : end].split(");\n")[0]
     named = re.compile(rf"\b({name}|{name.upper()}_OFFSET)\b")
     result = [each for each in re.split(r",\n|\(\n", call) if named.search(each)]
     outputs = {item["c_name"]: item for item in description["outputs"]}
@@ -552,37 +555,49 @@ def _planted(text: str, number: int, name: str, description: Mapping[str, Any], 
 # --- comparison ----------------------------------------------------------------------------------
 
 
-def compared(batch: Batch, planted: Sequence[Drawn] = ()) -> tuple[DiffResult, set[int], Path]:
-    """Return what `uma diff` says, and which of the operators got a bug."""
-    found: set[int] = set(range(len(planted)))
-    rows: list[str] = []
+@contextlib.contextmanager
+def plant_in(names: Sequence[frozenset[str]], bits: Sequence[int]) -> Iterator[set[int]]:
+    """Let the next comparison have a bug in each operator, in all its libraries.
+
+    Yields:
+        The operators that got a bug.
+    """
+    found, rows = set(range(len(names))), list[str]()
 
     def export(*arguments: Any, **named: Any) -> Library:
         library = export_program(*arguments, **named)
         if not rows:
             rows.extend(item.name for item in library.report.placements)
-        if planted:
-            found.intersection_update(plant(library, planted, rows))
+        found.intersection_update(plant(library, names, bits, rows))
         return library
 
     with (
-        tempfile.TemporaryDirectory() as folder,
         mock.patch.object(of_truth, "export_program", export),
         mock.patch.object(of_libraries, "export_program", export),
     ):
+        yield found
+
+
+def compared(batch: Batch) -> DiffResult:
+    """Return what `uma diff` says."""
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"net.{batch.suffix}"
         path.write_bytes(batch.content)
-        result = diff_model(path, [], inputs=dict(batch.inputs))
-    return result, found, path
+        return diff_model(path, [], inputs=dict(batch.inputs))
 
 
 def _owners(batch: Batch, names: set[str]) -> list[Drawn]:
     return [each for each in batch.drawn if each.names & names]
 
 
-def try_clean(batch: Batch, coverage: Coverage) -> None:
-    """Compare a clean export; nobody may be blamed who is right by the oracle."""
-    result, _, _ = compared(batch)
+def try_clean(batch: Batch, coverage: Coverage) -> list[Drawn]:
+    """Compare a clean export; nobody may be blamed who is right by the oracle.
+
+    Returns:
+        What is compared with another implementation than umakit's.
+    """
+    independent = []
+    result = compared(batch)
     wrong = {item.operator.name for item in result.disagreements}
     for each in batch.drawn:
         layers = [
@@ -600,8 +615,10 @@ def try_clean(batch: Batch, coverage: Coverage) -> None:
         else:
             status = "by NumPy" if origins <= {CPU_KERNELS, NUMPY} else "agreed"
         coverage.counts[each.key][status] += 1
+        independent += [each] if status != "not compared" else []
     if result.blame is None and result.differs:
         coverage.complaints.append(f"{batch.suffix}: outputs differ, and no layer does")
+    return independent
 
 
 def _opinion(batch: Batch, drawn: Drawn) -> str:
@@ -623,10 +640,12 @@ def _opinion(batch: Batch, drawn: Drawn) -> str:
     return f"off by {max(away):g}"
 
 
-def try_planted(batch: Batch, coverage: Coverage) -> None:
+def try_planted(batch: Batch, independent: Sequence[Drawn], coverage: Coverage) -> None:
     """Compare an export with bugs in every second operator: exactly these must be blamed."""
-    planted = batch.drawn[::2]
-    result, found, _ = compared(batch, planted)
+    planted = independent[::2]
+    bits = [BITS.get((each.key[0], each.key[2]), 1) for each in planted]
+    with plant_in([each.names for each in planted], bits) as found:
+        result = compared(batch)
     made = [planted[number] for number in sorted(found)]
     wrong = [layer for layer in result.layers if not layer.agrees]
     blamed = [
@@ -659,8 +678,7 @@ def sweep(count: int, words: Sequence[str] = (), *, every: int = 1) -> Coverage:
     coverage = Coverage()
     batches = [*tflite_batches(count, words), *onnx_batches(count, words)]
     for batch in batches[::every]:
-        try_clean(batch, coverage)
-        try_planted(batch, coverage)
+        try_planted(batch, try_clean(batch, coverage), coverage)
         print(f"{len(batch.drawn)} operators", *coverage.complaints, sep="\n", file=sys.stderr)
     return coverage
 
