@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from diff_sweep import Coverage, plant_in, sweep
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, save
+from onnx.reference import ReferenceEvaluator
 from tflite_cases import Case, Tensor, file_of, of
 from umakit.cli.main import run_command
 
@@ -82,17 +84,26 @@ def weight_only(folder: Path) -> Path:
 def test_the_reference_computes_what_the_file_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    result = diff_model(weight_only(tmp_path), [])
-    assert result.agrees and result.reference == "onnxruntime" and not result.disagreements
+    """Products of 16-bit data are not computed in 8 bits."""
+    model = onnx.load(weight_only(tmp_path))
+    (name,) = (output.name for output in model.graph.output)
+    rows = {"x": np.random.default_rng(1).uniform(-3, 3, (3, 64)).astype(np.float32)}
+    (wanted,) = ReferenceEvaluator(model).run(None, rows)
+
+    def away() -> float:
+        runtime = process.RuntimeProcess("onnxruntime", model.SerializeToString())
+        (got,) = runtime.call("run", [name], rows)
+        runtime.close()
+        return float(np.abs(got - wanted).max() / np.abs(wanted).max())
+
+    assert away() < 1e-6
     worker = process.WORKER.read_text(encoding="utf-8")
     level = '"session.qdq_matmulnbits_accuracy_level", "1"'
     assert level in worker
     fused = tmp_path / "worker.py"
     fused.write_text(worker.replace(level, level.replace('"1"', '"4"')), encoding="utf-8")
     monkeypatch.setattr(process, "WORKER", fused)
-    result = diff_model(weight_only(tmp_path), [])
-    assert result.agrees, "NumPy decides where ONNX Runtime computes in 8 bits"
-    assert [item.operator.name for item in result.disagreements] == ["product"]
+    assert away() > 1e-4, "ONNX Runtime computes it otherwise: the setting can go"
 
 
 def integers(folder: Path, dtype: str = "int8") -> Path:
@@ -100,7 +111,7 @@ def integers(folder: Path, dtype: str = "int8") -> Path:
     graph, random = Graph(seed=4), np.random.default_rng(4)
     scale, zero = graph.constant(0.05 if dtype == "int8" else 0.0002), graph.constant(1, dtype)
     for name in ("first", "second"):
-        x = graph.node("QuantizeLinear", graph.input(name, 4, 30), scale, zero)
+        x = graph.node("QuantizeLinear", graph.input(f"{name}_in", 4, 30), scale, zero)
         weights = graph.constant(random.integers(-127, 128, (30, 8)), "int8")
         weights = graph.node("DequantizeLinear", weights, graph.constant(0.01))
         x = graph.node("MatMul", graph.node("DequantizeLinear", x, scale, zero), weights, name=name)
@@ -128,8 +139,9 @@ def test_a_wrong_reference_hides_no_bug_of_umakits(
     monkeypatch.setattr(references._OnnxRuntime, "run", wrong)
     result = diff_model(path, [], most=1)
     assert result.agrees, result.blame
-    (named,) = result.disagreements
-    assert named.operator.name == "first" and named.difference.differing == 24
+    named = {item.operator.name: item.difference for item in result.disagreements}
+    assert named["first"].differing == 24 and named["first"].largest >= 3
+    assert not any(name.startswith("second") for name in named)
     with plant_in([frozenset({"first"}), frozenset({"second"})], [4, 4]):
         result = diff_model(path, [], most=1)
     assert [layer.name for layer in result.layers if not layer.agrees] == ["first", "second"]
@@ -247,7 +259,7 @@ def assert_clean(coverage: Coverage) -> None:
 
 def test_drawn_operators_are_blamed_only_if_they_are_wrong() -> None:
     """Two files of each format; `make soak` tries all of them."""
-    assert_clean(sweep(1, "Conv MatMul weight-only CONV_2D SPACE_TO_BATCH_ND SOFTMAX".split()))
+    assert_clean(sweep(1, ["Conv", "Softmax", "SPACE_TO_BATCH_ND", "SOFTMAX"]))
 
 
 @pytest.mark.soak

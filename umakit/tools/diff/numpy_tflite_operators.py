@@ -18,8 +18,8 @@ SAME = 0
 
 
 def _activated(call: Any, numbers: Array) -> Array:
-    low, high = ACTIVATIONS[call.option("FusedActivationFunction")]
-    return np.clip(numbers, low, high)
+    activation = call.option("FusedActivationFunction")
+    return np.clip(numbers, *ACTIVATIONS[activation]) if activation else numbers
 
 
 # --- windows ------------------------------------------------------------------------------------
