@@ -221,17 +221,17 @@ TFLITE: Sequence[Callable[[Random, str], Case]] = (
 )  # fmt: skip
 
 
-def tflite_cases(count: int, words: Sequence[str]) -> dict[tuple[str, bool], list[Case]]:
-    """Cases that umakit takes, by dtype, and whether TensorFlow Lite Micro has a kernel."""
+def tflite_cases(count: int, words: Sequence[str]) -> dict[bool, list[tuple[str, Case]]]:
+    """Cases that umakit takes, with dtypes, by whether TensorFlow Lite Micro has a kernel."""
     drawn = [(dtype, case) for _, dtype, case in candidates()]
     for number, make in enumerate(TFLITE):
         for dtype in ("float32", *SCALED):
             randoms = [np.random.default_rng([number, n, len(dtype)]) for n in range(count)]
             drawn += [(dtype, make(random, dtype)) for random in randoms]
-    found: dict[tuple[str, bool], list[Case]] = defaultdict(list)
+    found: dict[bool, list[tuple[str, Case]]] = defaultdict(list)
     for dtype, case in drawn:
         if (not words or case.code in words) and _is_taken(file_of([case])[0], "tflite"):
-            found[dtype, _has_kernel(case)].append(case)
+            found[_has_kernel(case)].append((dtype, case))
     return found
 
 
@@ -249,18 +249,18 @@ def _has_kernel(case: Case) -> bool:
 
 
 def tflite_batches(count: int, words: Sequence[str]) -> Iterator[Batch]:
-    """Files of operators that umakit takes, each of one dtype."""
-    for (dtype, _), taken in tflite_cases(count, words).items():
+    """Files of operators that umakit takes."""
+    for taken in tflite_cases(count, words).values():
         for start in range(0, len(taken), BATCH):
             part = taken[start : start + BATCH]
-            content, tensors, outputs = file_of(part)
+            content, tensors, outputs = file_of([case for _, case in part])
             random = np.random.default_rng(start)
             inputs = {
                 name: (t.drawn(random)[2:] if t.values is None else t.values)[:INFERENCES]
                 for name, t in tensors.items()
             }
             drawn = []
-            for number, case in enumerate(part):
+            for number, (dtype, case) in enumerate(part):
                 names = [name for name in outputs if name.startswith(f"y{number}_")]
                 drawn.append(Drawn(("tflite", case.code, dtype), frozenset(names), tuple(names)))
             yield Batch(content, "tflite", inputs, drawn)

@@ -65,8 +65,7 @@ class OnnxDecider:
     ) -> dict[str, Array]:
         """Return values by name, the inputs of a node among them; real numbers have a dtype."""
         values = {name: array for name, array in known.items() if name not in node.output}
-        with np.errstate(all="ignore"):
-            self._compute_before(node, values, dtype)
+        self._compute_before(node, values, dtype)
         return values
 
     def _compute_before(self, last: onnx.NodeProto, values: dict[str, Array], dtype: Any) -> None:
@@ -97,7 +96,8 @@ class OnnxDecider:
         _check_known(node, values)
         given = {name: _real(values[name], dtype) for name in node.input if name}
         try:
-            results = ReferenceEvaluator(node, opsets=self._opsets).run(None, given)
+            with np.errstate(all="ignore"):
+                results = ReferenceEvaluator(node, opsets=self._opsets).run(None, given)
         except Exception as error:  # the evaluator lacks an operator, or float64 of it
             raise NotDecided(f"{node.op_type}: {error}") from None
         for name, result in zip(node.output, results, strict=False):

@@ -74,10 +74,7 @@ class TfliteDecider:
             raise NotDecided(operator.code if operator else str(tensor))
         call = self._call(operator, known)
         with np.errstate(all="ignore"):
-            try:
-                results = OPERATORS[operator.code](call)
-            except (AttributeError, IndexError, TypeError, ValueError) as error:
-                raise NotDecided(f"{operator.code}: {error}") from None
+            results = OPERATORS[operator.code](call)
         results = results if isinstance(results, list) else [results]
         place = operator.outputs.index(tensor)
         item = self._graph.tensors[tensor]

@@ -232,7 +232,7 @@ class Reference:
         try:
             expected = file.decider.expected(file.tensors[value], known)
             return decided(own, theirs, expected, self._tolerance)
-        except NotDecided:
+        except (NotDecided, AttributeError, IndexError, TypeError, ValueError):
             return None
 
     def _computed_from(self, rows: set[int]) -> set[int]:
