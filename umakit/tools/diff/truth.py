@@ -176,10 +176,13 @@ class Reference:
         right: dict[Value, Array] = {}
         disagreements = []
         file = self._selection.file
+        if file is None:
+            return {}, []
+        known = file.known(external, inputs)
         for value, array in theirs.items():
-            if file is None or compare(own[value], array, self._tolerance).agrees:
+            if compare(own[value], array, self._tolerance).agrees:
                 continue
-            found = self._by_numpy(file, value, own[value], array, file.known(external, inputs))
+            found = self._by_numpy(file, value, own[value], array, known)
             if found is not None and found[1]:
                 right[value] = found[0]
                 operator = self.every.operators[value[0]]
@@ -195,30 +198,35 @@ class Reference:
         if file is None:
             return {}
         known, right = file.known(own, inputs), {}
-        rows = {row for row, _ in file.tensors}
         for value, tensor in sorted(file.tensors.items(), key=lambda item: item[0]):
             if value not in own or value[0] in self.every.changed:
                 continue
             found = self._by_numpy(file, value, own[value], None, known)
             if found is None:
                 continue
-            if not compare(own[value], found[0], self._tolerance).agrees:
-                others = {name: array for name, array in known.items() if name != tensor}
-                next_rows = self._next(value[0], rows)
-                after = [v for v in file.tensors if v[0] in next_rows and v in own]
-                seen = [self._by_numpy(file, v, own[v], None, others) for v in after]
-                if (
-                    _is_real(own[value])
-                    and all(
-                        item is not None and compare(own[v], item[0], self._tolerance).agrees
-                        for v, item in zip(after, seen, strict=True)
-                    )
-                    and after
-                ):
-                    known = others  # it is rewritten
-                    continue
+            others = {name: array for name, array in known.items() if name != tensor}
+            is_wrong = not compare(own[value], found[0], self._tolerance).agrees
+            if is_wrong and self._agree_behind(file, value, own, others):
+                known = others  # it is rewritten
+                continue
             right[value] = found[0]
         return right
+
+    def _agree_behind(
+        self, file: ModelFile, value: Value, own: Mapping[Value, Array], known: Mapping[Any, Array]
+    ) -> bool:
+        """Whether a value of real numbers is rewritten: all that is computed from it agrees."""
+        rows = self._next(value[0], {row for row, _ in file.tensors})
+        results = [each for each in file.tensors if each[0] in rows and each in own]
+        found = [self._by_numpy(file, each, own[each], None, known) for each in results]
+        return (
+            bool(results)
+            and _is_real(own[value])
+            and all(
+                item is not None and compare(own[each], item[0], self._tolerance).agrees
+                for each, item in zip(results, found, strict=True)
+            )
+        )
 
     def _by_numpy(
         self,
