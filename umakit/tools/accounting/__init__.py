@@ -4,6 +4,7 @@
 ::
 
     owners.py    Accounting, Row, Parts    the figures, as `--json` prints them
+    host.py      Host                      processor time: of drivers, devices, steps on the CPU
     columns.py   owner_table               the same as a table of texts
     waits.py     waits_of                  what the engines that compute wait for, by commands
     account.py   account                   collects them of a run

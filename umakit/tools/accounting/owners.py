@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from umakit.devices.totals import included
 from umakit.text.identities import LayerIdentity
+from umakit.tools.accounting.host import Answering, Host
 
 Owner = Literal["layer", "cpu step", "between layers"]
 """What cycles belong to: a layer on an accelerator, a step on the CPU, or the run function, which
@@ -112,8 +113,10 @@ class Row:
         moved_bytes: bytes that the accelerator moved over the bus.
         read_bytes, written_bytes: of a step on the CPU, sizes of the tensors that it reads,
             constants among them, and writes; else None.
-        seconds: host time of a step on the CPU.
-        instructions: of an emulated CPU, in a step on it.
+        seconds: processor time of the machine that ran it, that of a simulator included.
+        instructions: of an emulated CPU, likewise.
+        device_seconds, device_instructions: those of them in calls of `umakit/device.h`: of the
+            simulator, or of waits for a real device; None if they are not told apart.
         predicted_instructions: of a step on the CPU, by the costs of its description.
     """
 
@@ -134,6 +137,8 @@ class Row:
     written_bytes: int | None = None
     seconds: float | None = None
     instructions: int | None = None
+    device_seconds: float | None = None
+    device_instructions: int | None = None
     predicted_instructions: int | None = None
 
     @property
@@ -171,7 +176,9 @@ class Row:
             "read_bytes": self.read_bytes,
             "written_bytes": self.written_bytes,
             "seconds": self.seconds,
+            "device_seconds": self.device_seconds,
             "instructions": self.instructions,
+            "device_instructions": self.device_instructions,
             "predicted_instructions": self.predicted_instructions,
         }
 
@@ -190,6 +197,8 @@ class Accounting:
         cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
         clocks: how the CPU's cycles became those of the accelerators' clock, as a clause; empty
             where there are none, or they are scaled.
+        answering: what layers on accelerators call.
+        programs: accelerators whose simulators are processes of their own.
     """
 
     rows: tuple[Row, ...]
@@ -198,6 +207,13 @@ class Accounting:
     is_whole: bool
     cpu_clock: float | None = None
     clocks: str = ""
+    answering: Answering = "simulator"
+    programs: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> Host:
+        """What the processor that ran the inference spent."""
+        return Host.of(self.rows, self.answering, self.programs)
 
     @property
     def layers(self) -> tuple[Row, ...]:
@@ -304,6 +320,7 @@ class Accounting:
             "cycles": self.cycles,
             "by_accelerator": self.by_accelerator,
             "headline": self.headline,
+            "host": self.host.as_json(),
             "parts": None if self.parts is None else self.parts.as_json(),
             "rows": [row.as_json() for row in self.rows],
         }

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processor that ran an inference spent: in drivers, in their devices, and in steps on it.
+
+A device that is simulated takes processor time that the product does not need; what a driver
+computes itself, such as padding, packing or scaling, the product's CPU computes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from umakit.tools.accounting.owners import Row
+
+Unit = Literal["seconds", "instructions"]
+"""Processor time, or the instructions that an emulator counted."""
+
+Answering = Literal["simulator", "device", "library"]
+"""What layers on accelerators call: simulators, real devices, or libraries of C functions only."""
+
+Figure = float | int | None
+"""Seconds, or instructions as integers; None if they are not known."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the processor spent in an inference, as means.
+
+    Attributes:
+        rows: the layers and steps.
+        unit: what the figures are; None if nothing was measured.
+        answering: what layers on accelerators call.
+        programs: accelerators whose simulators are processes of their own, of which nothing is
+            measured but what this process spends on them.
+    """
+
+    rows: tuple[Row, ...]
+    unit: Unit | None
+    answering: Answering
+    programs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], answering: Answering, programs: Sequence[str]) -> Host:
+        """Return the figures of rows, of which those between layers have none."""
+        found = tuple(row for row in rows if row.owner != "between layers")
+        units: tuple[Unit, ...] = ("instructions", "seconds")
+        measured = (unit for unit in units if found and None not in [_whole(r, unit) for r in found])
+        return cls(found, next(measured, None), answering, tuple(programs))
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the drivers' own code is told from the devices that they call."""
+        layers = [row for row in self.rows if row.owner == "layer"]
+        return bool(layers) and None not in map(self.device, layers)
+
+    @property
+    def drivers(self) -> Figure:
+        """What layers on accelerators spend outside of calls of their devices."""
+        return self._sum("layer", self.cpu)
+
+    @property
+    def devices(self) -> Figure:
+        """What layers on accelerators spend in calls of their devices."""
+        return self._sum("layer", self.device)
+
+    @property
+    def steps(self) -> Figure:
+        """What steps on the CPU spend."""
+        return self._sum("cpu step", self.whole)
+
+    def whole(self, row: Row) -> Figure:
+        """Return what a row spends, in a device or not."""
+        return None if self.unit is None else _whole(row, self.unit)
+
+    def device(self, row: Row) -> Figure:
+        """Return what a row spends in calls of a device."""
+        if self.unit is None:
+            return None
+        return row.device_seconds if self.unit == "seconds" else row.device_instructions
+
+    def cpu(self, row: Row) -> Figure:
+        """Return what a row spends outside of calls of a device."""
+        whole, device = self.whole(row), self.device(row)
+        return None if whole is None or device is None else whole - device
+
+    def _sum(self, owner: str, of: Any) -> Figure:
+        figures = [of(row) for row in self.rows if row.owner == owner]
+        return None if self.unit is None or None in figures else sum(figures)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What accelerators leave to the processor, and what only a simulation takes of it."""
+        if not self.is_told_apart:
+            return ()
+        own, called = self.text(self.drivers, True), self.text(self.devices, True)
+        if self.answering == "library":
+            return (f"functions of libraries: {own}",)
+        found = [f"drivers' own code: {own}, outside of calls of umakit/device.h"]
+        if self.answering == "device":
+            return (*found, f"devices: {called} in these calls, which access and wait for them")
+        found.append(f"simulators: {called} in these calls, which the product does not spend")
+        if self.programs:
+            found[-1] += f"; without the processes that simulate {' and '.join(self.programs)}"
+        return tuple(found)
+
+    def text(self, figure: Figure, with_unit: bool = False) -> str:
+        """Return a figure as text, times in microseconds; empty for 0 and what is not known.
+
+        Args:
+            figure: the figure.
+            with_unit: whether it is a clause: with its unit, and 0 too.
+        """
+        if self.unit == "instructions":
+            text, unit = f"{figure or 0:,}", "instructions"
+        else:
+            text, unit = f"{(figure or 0) * 1e6:,.1f}", "us of this machine's processor time"
+        if with_unit:
+            return f"{text} {unit}"
+        return text if figure else ""
+
+    def columns(self, rows: Sequence[Row]) -> dict[str, list[str]]:
+        """Return the columns of a table by header: a cell for each row, then the total.
+
+        Args:
+            rows: what the table has a line of.
+        """
+        if self.unit is None:
+            return {}
+        unit = "us" if self.unit == "seconds" else "instructions"
+        if not self.is_told_apart or self.answering == "library":
+            alone = unit if unit == "instructions" else f"host {unit}"
+            return {alone: self._column(rows, self.whole)}
+        return {
+            f"CPU {unit}": self._column(rows, self.cpu),
+            f"{self.answering} {unit}": self._column(rows, self.device),
+        }
+
+    def _column(self, rows: Sequence[Row], of: Any) -> list[str]:
+        figures = [of(row) for row in rows if row.owner != "between layers"]
+        cells = ["" if row.owner == "between layers" else self.text(of(row)) for row in rows]
+        return [*cells, self.text(sum(figure or 0 for figure in figures))]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the sums by name, null for what is not known."""
+        return {
+            "unit": self.unit,
+            "answering": self.answering,
+            "drivers": self.drivers if self.is_told_apart else None,
+            "devices": self.devices if self.is_told_apart else None,
+            "steps": self.steps,
+            "sentences": list(self.sentences),
+        }
+
+
+def _whole(row: Row, unit: Unit) -> Figure:
+    return row.seconds if unit == "seconds" else row.instructions
