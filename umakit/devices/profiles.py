@@ -85,8 +85,6 @@ class LayerProfile:
     moved_bytes: int | None
     seconds: float | None
     instructions: int | None
-    device_seconds: float | None = None
-    device_instructions: int | None = None
     commands: tuple[CommandTimes, ...] = ()
     commands_left_out: int = 0
     predicted_cycles: int | None = None
@@ -96,13 +94,15 @@ class LayerProfile:
     written_bytes: int | None = None
     array_macs: int | None = None
     memories: Mapping[str, MemoryCounts] | None = None
+    device_seconds: float | None = None
+    device_instructions: int | None = None
 
     @property
     def cpu_seconds(self) -> float | None:
         """Processor time outside of the device's calls: of a driver's own code, or of a step."""
         if self.seconds is None or self.device_seconds is None:
             return None
-        return self.seconds - self.device_seconds
+        return round(self.seconds - self.device_seconds, 12)
 
     @property
     def cpu_instructions(self) -> int | None:

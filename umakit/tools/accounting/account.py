@@ -13,7 +13,8 @@ from umakit.library.identities import cpu_step_kind, identities_of
 from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.cpu_cycles import CpuCycles
 from umakit.tools.accounting.host import Answering
-from umakit.tools.accounting.owners import Accounting, Parts, Row
+from umakit.tools.accounting.owners import Accounting
+from umakit.tools.accounting.rows import Parts, Row
 from umakit.tools.accounting.waits import KIT_COMPUTING, waits_of
 
 CPU = "cpu"

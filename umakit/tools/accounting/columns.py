@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from umakit.tools.accounting.owners import Accounting, Row
+from umakit.tools.accounting.owners import Accounting
+from umakit.tools.accounting.rows import Row
 
 UNKNOWN = "-"
 """Text for a figure that is not known."""

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from umakit.tools.accounting.owners import Row
+from umakit.tools.accounting.rows import Row
 
 Unit = Literal["seconds", "instructions"]
 """Processor time, or the instructions that an emulator counted."""
 
 Answering = Literal["simulator", "device", "library"]
 """What layers on accelerators call: simulators, real devices, or libraries of C functions only."""
+
+PLACES = 12
+"""Places of seconds that are kept of a difference: those behind it are of its rounding."""
 
 Figure = float | int | None
 """Seconds, or instructions as integers; None if they are not known."""
@@ -83,11 +85,11 @@ class Host:
     def cpu(self, row: Row) -> Figure:
         """Return what a row spends outside of calls of a device."""
         whole, device = self.whole(row), self.device(row)
-        return None if whole is None or device is None else whole - device
+        return None if whole is None or device is None else round(whole - device, PLACES)
 
     def _sum(self, owner: str, of: Any) -> Figure:
         figures = [of(row) for row in self.rows if row.owner == owner]
-        return None if self.unit is None or None in figures else sum(figures)
+        return None if self.unit is None or None in figures else round(sum(figures), PLACES)
 
     @property
     def sentences(self) -> tuple[str, ...]:

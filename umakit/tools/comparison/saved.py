@@ -23,6 +23,8 @@ CPU = "cpu"
 Count = Annotated[int, Field(ge=0)]
 """A number of cycles, bytes or other things."""
 
+Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -58,6 +60,8 @@ class Row:
         clock_cycles: measured cycles of the accelerators' clocks.
         moved_bytes: bytes on the bus.
         read_bytes, written_bytes: of a step on the CPU.
+        seconds, instructions: of the processor that ran it, those of a simulator included.
+        device_seconds, device_instructions: those of them in calls of the device.
     """
 
     owner: Literal["layer", "cpu step", "between layers"]
@@ -73,6 +77,10 @@ class Row:
     moved_bytes: Count | None = None
     read_bytes: Count | None = None
     written_bytes: Count | None = None
+    seconds: Time | None = None
+    device_seconds: Time | None = None
+    instructions: Count | None = None
+    device_instructions: Count | None = None
 
     @property
     def on_cpu(self) -> bool:
