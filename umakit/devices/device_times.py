@@ -19,7 +19,9 @@ FUNCTIONS = ("read32", "write32", "map", "unmap", "wait", "barrier")
 """Functions of `umakit/device.h`, without `umakit_device_`."""
 
 DEFINITION = re.compile(
-    rb"^[A-Za-z][\w \t*]*\bumakit_device_(" + "|".join(FUNCTIONS).encode() + rb")\s*\([^;{}]*\)\s*\{",
+    rb"^[A-Za-z][\w \t*]*\bumakit_device_("
+    + "|".join(FUNCTIONS).encode()
+    + rb")\s*\([^;{}]*\)\s*\{",
     re.MULTILINE,
 )
 """Form of the definition of such a function."""

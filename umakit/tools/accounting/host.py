@@ -48,7 +48,9 @@ class Host:
         """Return the figures of rows, of which those between layers have none."""
         found = tuple(row for row in rows if row.owner != "between layers")
         units: tuple[Unit, ...] = ("instructions", "seconds")
-        measured = (unit for unit in units if found and None not in [_whole(r, unit) for r in found])
+        measured = (
+            unit for unit in units if found and None not in [_whole(r, unit) for r in found]
+        )
         return cls(found, next(measured, None), answering, tuple(programs))
 
     @property
