@@ -77,8 +77,8 @@ def plant_in_steps(path: Path, steps: list[int]) -> None:
     path.write_text(f"{text[:include]}{DECLARED}\n{text[include:]}", encoding="utf-8")
 
 
-MAIN = {
-    "main": f"""\
+PARTS = {
+    "main.c": f"""\
 #include "umakit/device.h"
 #include "umakit_platform.h"
 {DECLARED}
@@ -102,7 +102,7 @@ int main(void)
     return 0;
 }}
 """,
-    "driver": f"""\
+    "driver.c": f"""\
 #include "umakit/device.h"
 {DECLARED}
 int drive(umakit_device *device);
@@ -128,7 +128,7 @@ int drive(umakit_device *device)
 }}
 """,
     # The wait reads a register, which is no call of the driver's.
-    "device": f"""\
+    "umakit_simulator.c": f"""\
 #include "umakit/device.h"
 {DECLARED}
 uint32_t umakit_device_read32(umakit_device *device, uint32_t offset)
@@ -168,4 +168,4 @@ void umakit_device_barrier(umakit_device *device)
 }}
 """,
 }
-"""A program with a driver and a device of a board, which a simulator has no part in."""
+"""A program with a driver and a device."""

@@ -22,7 +22,7 @@ from planted_clock import (
     DEVICE_READ,
     DEVICE_WAIT,
     DEVICE_WRITE,
-    MAIN,
+    PARTS,
     READ,
     STEP,
     WAIT,
@@ -39,7 +39,7 @@ from umakit.sim import source_directory
 from umakit import compile_model, find_backend, run_library
 from umakit.devices import HOST
 from umakit.devices.build import FLAGS, compile_c
-from umakit.devices.device_times import device_sources, with_timed_device
+from umakit.devices.device_times import with_timed_device
 from umakit.devices.run import LayerProfile, RunResult
 from umakit.library.layout import RUNTIME
 from umakit.library.metadata import load_metadata
@@ -302,12 +302,10 @@ def forms() -> Iterator[tuple[str, list[str]]]:
 def test_drivers_and_devices_of_any_form_are_timed(
     form: str, compiler: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that was compiled elsewhere too, and a device that no simulator has."""
+    """A driver that was compiled elsewhere, too."""
     monkeypatch.setenv("CC", " ".join(compiler))
     include = [f"-I{source_directory() / 'include'}", f"-I{RUNTIME}"]
-    texts = {"main.c": MAIN["main"], "board.c": MAIN["device"], "driver.c": MAIN["driver"],
-             "clock.c": CLOCK}  # fmt: skip
-    for name, text in texts.items():
+    for name, text in {**PARTS, "clock.c": CLOCK}.items():
         (tmp_path / name).write_text(text)
     driver = tmp_path / "driver.c"
     if "source" not in form:
@@ -320,15 +318,13 @@ def test_drivers_and_devices_of_any_form_are_timed(
     if "shared" in form:
         driver = tmp_path / "libdriver.so"
         subprocess.run([*compiler, "-shared", built, "-o", driver], check=True)
-    sources = [tmp_path / name for name in ("main.c", "board.c", "clock.c")]
+    sources = [tmp_path / name for name in ("main.c", "umakit_simulator.c", "clock.c")]
     sources += [RUNTIME / "umakit_platform_hosted.c", driver]
-    devices = device_sources([path for path in sources if path.suffix == ".c"])
-    assert devices == [tmp_path / "board.c"]
 
     def run(command: list[str]) -> None:
         subprocess.run(command, check=True)
 
-    timed = with_timed_device(sources, devices, [*compiler, *FLAGS], include, tmp_path, run)
+    timed = with_timed_device(sources, [*compiler, *FLAGS], include, tmp_path, run)
     compile_c(timed, tmp_path / "program", include, HOST)
     said = subprocess.run([tmp_path / "program"], check=True, capture_output=True, text=True)
     assert said.stdout.split() == [str(1000 * 6 + 40 * 6 + 70_000 + 5), str(40 * 6 + 70_000)]

@@ -19,7 +19,7 @@ from umakit.devices.compiled import Run, check_compiled, driver_libraries, linke
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
-from umakit.devices.device_times import TIMES, device_sources, with_timed_device
+from umakit.devices.device_times import TIMES, calls_device, with_timed_device
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.missing_headers import mend_of_missing_header
 from umakit.devices.objects import modified, with_shared_objects
@@ -374,12 +374,11 @@ def build_runner(
             main = traced_main(main, interface, found.answering, folder)
         sources = [*found.sources, main, *device.platform_sources(runtime)]
         flags += found.flags
-        command, devices = device.compiler(), device_sources(sources) if profile else []
-        if devices:
-            headers = f"-I{(library / SOURCE_FOLDER).absolute()}"
-            flags += [f"-D{interface.upper()}_DEVICE_TIMES", headers]
+        if profile and calls_device(sources):
+            command, headers = device.compiler(), (library / SOURCE_FOLDER).absolute()
+            flags += [f"-D{interface.upper()}_DEVICE_TIMES", f"-I{headers}"]
             run = partial(call_compiler, name=shlex.join(command), folder=library, device=device)
-            sources = with_timed_device(sources, devices, [*command, *FLAGS], flags, folder, run)
+            sources = with_timed_device(sources, [*command, *FLAGS], flags, folder, run)
         compile_c(sources, built, flags, device, found.simulators, libraries, found.designs)
         built.replace(program)
     return program

@@ -59,8 +59,8 @@ class LayerProfile:
             meaningful times.
         instructions: instructions that the processor executed, including those of the simulator;
             None on devices that do not count them.
-        device_seconds, device_instructions: those of them in calls of `umakit/device.h`: of the
-            simulator, or of a wait for a real device. None if they are not told apart.
+        device_seconds, device_instructions: those of them in calls of `umakit/device.h`, which the
+            simulator takes; None if they are not told apart.
         commands: commands of the device in the first inference; empty unless recorded.
         commands_left_out: number of commands that were not recorded.
         predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
@@ -171,7 +171,6 @@ def profiles_of(
         lines: all lines.
     """
     layers, recorded = description["layers"], _recorded(lines)
-    without_device = {"cpu", *description["sources"].get("libraries", {})}
     simulated = {backend["name"] for backend in description["backends"] if backend["simulated"]}
     uncounted, identities = report.get("unknown", {}), identities_of(description)
     mean, clock = _Mean(runs), 0
@@ -185,7 +184,7 @@ def profiles_of(
         clock += known.get("clock_cycles", 0)
         counted = _means(known, mean, runs)
         is_kits = layer["where"] in description["sources"]["simulated_as"]
-        if layer["where"] in without_device:  # no call of it is a device's
+        if layer["where"] not in simulated:  # it calls no device
             figures = {**figures, "device_nanoseconds": 0, "device_instructions": 0}
         profile = _profile(device, layer, figures, counted, runs, is_kits=is_kits)
         commands, left_out = recorded.get(number, ((), 0))

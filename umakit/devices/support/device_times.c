@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tells what a driver computes itself from what its device takes: times the calls of
- * umakit/device.h. That is the simulator where one answers; of a real device it is the access to
- * its registers, and umakit_device_wait waits for it.
+ * umakit/device.h, behind which a simulator answers.
  *
- * A part of programs that umakit builds with a profile, never of a library. The functions of the
- * device that answers are compiled under other names, umakit_untimed_ in place of umakit_device_.
+ * A part of programs that umakit builds with a profile, never of a library. The functions of
+ * umakit_simulator.c are compiled under other names, umakit_untimed_ in place of umakit_device_.
  *
  * The clock of processor time is slow to read, slower than many a register of a simulator, so that
  * each interval is measured by the system's clock. What other processes ran in meanwhile makes an

@@ -99,15 +99,14 @@ def _row(
 def _answering(
     description: Mapping[str, Any], rows: Sequence[Row]
 ) -> tuple[Answering, tuple[str, ...]]:
-    """Return what layers on accelerators call, and whose simulators are programs."""
+    """Return what answers layers on accelerators, and whose simulators are programs."""
     used = dict.fromkeys(row.where for row in rows if row.owner == "layer")
     sources = description["sources"]
     own: Mapping[str, Mapping[str, Any]] = sources.get("own", {})
     programs = tuple(name for name in used if own.get(name, {}).get("program"))
-    if used and all(name in sources.get("libraries", {}) for name in used):
-        return "library", ()
-    simulated = {each["name"] for each in description["backends"] if each["simulated"]}
-    return ("simulator" if simulated & {*used} else "device"), programs
+    if any(each["simulated"] for each in description["backends"] if each["name"] in used):
+        return "simulator", programs
+    return ("library" if used and used.keys() <= {*sources.get("libraries", {})} else "driver"), ()
 
 
 def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processor that ran an inference spent: in drivers, in their devices, and in steps on it.
+"""What the processor that ran an inference spent: in drivers, in simulators, and in steps on it.
 
-A device that is simulated takes processor time that the product does not need; what a driver
-computes itself, such as padding, packing or scaling, the product's CPU computes too.
+A simulator takes processor time that the product does not spend. What a driver computes itself,
+such as padding, packing or scaling, the product's CPU computes too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from umakit.tools.accounting.rows import Row
 Unit = Literal["seconds", "instructions"]
 """Processor time, or the instructions that an emulator counted."""
 
-Answering = Literal["simulator", "device", "library"]
-"""What layers on accelerators call: simulators, real devices, or libraries of C functions only."""
+Answering = Literal["simulator", "driver", "library"]
+"""What answers layers on accelerators: simulators, at least for some; or without any, drivers that
+compute themselves, or the functions of kernel libraries."""
 
 PLACES = 12
 """Places of seconds that are kept of a difference: those behind it are of its rounding."""
@@ -33,7 +34,7 @@ class Host:
     Attributes:
         rows: the layers and steps.
         unit: what the figures are; None if nothing was measured.
-        answering: what layers on accelerators call.
+        answering: what answers layers on accelerators.
         programs: accelerators whose simulators are processes of their own, of which nothing is
             measured but what this process spends on them.
     """
@@ -101,10 +102,12 @@ class Host:
         own, called = self.text(self.drivers, True), self.text(self.devices, True)
         if self.answering == "library":
             return (f"functions of libraries: {own}",)
-        found = [f"drivers' own code: {own}, outside of calls of umakit/device.h"]
-        if self.answering == "device":
-            return (*found, f"devices: {called} in these calls, which access and wait for them")
-        found.append(f"simulators: {called} in these calls, which the product does not spend")
+        if self.answering == "driver":
+            return (f"drivers' own code: {own}, without a simulator",)
+        found = [
+            f"drivers' own code: {own}, outside of calls of umakit/device.h",
+            f"simulators: {called} in these calls, which the product does not spend",
+        ]
         if self.programs:
             found[-1] += f"; without the processes that simulate {' and '.join(self.programs)}"
         return tuple(found)
@@ -133,12 +136,12 @@ class Host:
         if self.unit is None:
             return {}
         unit = "us" if self.unit == "seconds" else "instructions"
-        if not self.is_told_apart or self.answering == "library":
+        if not self.is_told_apart or self.answering != "simulator":
             alone = unit if unit == "instructions" else f"host {unit}"
             return {alone: self._column(rows, self.whole)}
         return {
             f"CPU {unit}": self._column(rows, self.cpu),
-            f"{self.answering} {unit}": self._column(rows, self.device),
+            f"simulator {unit}": self._column(rows, self.device),
         }
 
     def _column(self, rows: Sequence[Row], of: Any) -> list[str]:

@@ -34,7 +34,7 @@ class Accounting:
         cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
         clocks: how the CPU's cycles became those of the accelerators' clock, as a clause; empty
             where there are none, or they are scaled.
-        answering: what layers on accelerators call.
+        answering: what answers layers on accelerators.
         programs: accelerators whose simulators are processes of their own.
     """
 

@@ -106,8 +106,8 @@ class Row:
             constants among them, and writes; else None.
         seconds: processor time of the machine that ran it, that of a simulator included.
         instructions: of an emulated CPU, likewise.
-        device_seconds, device_instructions: those of them in calls of `umakit/device.h`: of the
-            simulator, or of waits for a real device; None if they are not told apart.
+        device_seconds, device_instructions: those of them in calls of `umakit/device.h`, which the
+            simulator takes; None if they are not told apart.
         predicted_instructions: of a step on the CPU, by the costs of its description.
     """
 
