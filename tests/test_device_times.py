@@ -31,6 +31,7 @@ from planted_clock import (
     plant_in_driver,
     plant_in_steps,
 )
+from strict import WARNINGS
 from test_overlap import Branches
 from tiny_npu import fast_compilers, needs_verilator, said_by_uma, write_backend
 from umakit.cli.main import run_command
@@ -39,9 +40,9 @@ from umakit.sim import source_directory
 from umakit import compile_model, find_backend, run_library
 from umakit.devices import HOST
 from umakit.devices.build import FLAGS, compile_c
-from umakit.devices.device_times import with_timed_device
+from umakit.devices.device_times import TIMES, with_timed_device
 from umakit.devices.run import LayerProfile, RunResult
-from umakit.library.layout import RUNTIME
+from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 from umakit.library.metadata import load_metadata
 from umakit.pipeline import ExportOptions
 from umakit.tools.accounting import account
@@ -188,6 +189,77 @@ def test_a_design_takes_what_was_planted(tmp_path: Path) -> None:
     assert check_layers(result.layers) == 1
 
 
+WORKING_DRIVER = """
+static volatile unsigned int umakit_sink;
+static unsigned int work(unsigned int n)
+{
+    while (n-- > 0u) { umakit_sink = n; }
+    return umakit_sink;
+}
+#define umakit_device_wait(d, c) (work(WORK), umakit_device_wait(d, c))
+"""
+
+
+@pytest.mark.skipif(
+    not (shutil.which("arm-none-eabi-gcc") and shutil.which("qemu-system-arm")),
+    reason="there is no emulator",
+)
+def test_an_emulator_counts_what_a_driver_computes(tmp_path: Path) -> None:
+    """Instructions are the same ones at each run; twice the work is twice as many of the driver."""
+    library = compiled("scratchpad", tmp_path)
+    (driver,) = load_metadata(library)["umakit"]["sources"]["drivers"]["strawberry_accelerator"][:1]
+    path = library / "codegen" / "host" / "src" / driver
+    text = path.read_text(encoding="utf-8")
+    end = [match.end() for match in re.finditer(r"^#include .*\n", text, re.MULTILINE)][-1]
+
+    def counted(work: int) -> tuple[int, int]:
+        own = WORKING_DRIVER.replace("WORK)", f"{work}u)")
+        path.write_text(text[:end] + own + text[end:], encoding="utf-8")
+        result = run_library(library, inputs_of(library, 1), profile=True, device="qemu-cortex-m4")
+        layers = [each for each in result.layers if each.where != "cpu"]
+        assert all(each.seconds is None and each.device_seconds is None for each in layers)
+        return (
+            sum(each.cpu_instructions or 0 for each in layers),
+            sum(each.device_instructions or 0 for each in layers),
+        )
+
+    none, once, twice = counted(0), counted(10_000), counted(20_000)
+    assert counted(0) == none
+    assert twice[0] - once[0] == pytest.approx(once[0] - none[0], rel=0.01)
+    assert once[0] - none[0] > 3 * 10_000 * 5
+    assert once[1] == pytest.approx(none[1], rel=0.01) == pytest.approx(twice[1], rel=0.01)
+
+
+def test_libraries_of_older_versions_do_not_tell_times_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = compiled("float array", tmp_path)
+    main = library / "runtime" / "main.c"
+    main.write_text(main.read_text().replace("_DEVICE_TIMES", "_NOT_THEN"))
+    layers = ran(library).layers
+    assert all(each.seconds is not None for each in layers)
+    assert [each.device_seconds is None for each in layers] == [
+        each.where != "cpu" for each in layers
+    ]
+    np.savez(tmp_path / "in.npz", image=np.zeros((1, 1, 8, 8), np.float32))
+    assert run_command(["run", str(library), "-i", str(tmp_path / "in.npz"), "--profile"]) == 0
+    printed = capsys.readouterr().out
+    assert "host us" in printed and "simulator us" not in printed and "own code" not in printed
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_programs_with_a_profile_have_no_warnings(compiler: str, tmp_path: Path) -> None:
+    library = compiled("scratchpad", tmp_path)
+    prefix = load_metadata(library)["umakit"]["interface"].upper()
+    code = library / "codegen" / "host"
+    macros = [f"-D{prefix}_{name}" for name in ("PROFILE", "DEVICE_TIMES", "EACH_INFERENCE")]
+    command = [compiler, "-std=c99", *WARNINGS, "-Wconversion", "-Wshadow", "-Werror", *macros]
+    includes = [f"-I{code / 'src'}", f"-I{code / 'include'}", f"-I{RUNTIME}"]
+    for source in (library / "runtime" / "main.c", library / "runtime" / HOSTED_PLATFORM, TIMES):
+        output = tmp_path / f"{source.stem}.o"
+        subprocess.run([*command, *includes, "-c", source, "-o", output], check=True)
+
+
 # --- every table --------------------------------------------------------------------------------
 
 
@@ -319,7 +391,7 @@ def test_drivers_and_devices_of_any_form_are_timed(
         driver = tmp_path / "libdriver.so"
         subprocess.run([*compiler, "-shared", built, "-o", driver], check=True)
     sources = [tmp_path / name for name in ("main.c", "umakit_simulator.c", "clock.c")]
-    sources += [RUNTIME / "umakit_platform_hosted.c", driver]
+    sources += [RUNTIME / HOSTED_PLATFORM, driver]
 
     def run(command: list[str]) -> None:
         subprocess.run(command, check=True)
