@@ -57,7 +57,7 @@ def _stable(output: str) -> list[str]:
     Nor do rounding errors have to be the same everywhere.
     """
     output = re.sub(r"\b[\d.]+e-\d+\b", "TINY", output)
-    output = re.sub(r"[\d,]+\.\d us of this machine", "TIME of this machine", output)
+    output = re.sub(r"[\d,]+\.\d us of processor time", "TIME of processor time", output)
     output = re.sub(r"^(\w+ time, ns) .*", r"\1 TIMES", output, flags=re.MULTILINE)
     output = re.sub(r"in [\d.]+ s, [\d,]+ cycles a second", "in TIME", output)
     lines = (re.sub(r"─+", "─", re.sub(r" +", " ", line.rstrip())) for line in output.splitlines())

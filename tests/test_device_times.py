@@ -357,7 +357,7 @@ def test_a_library_of_functions_has_no_simulator(
     assert run_command(command) == 0
     printed = capsys.readouterr().out
     assert "host us" in printed and "simulator" not in printed and "driver" not in printed
-    assert re.search(r"^functions of libraries: [\d.,]+ us of this machine", printed, re.M)
+    assert re.search(r"^functions of libraries: [\d.,]+ us of processor time", printed, re.M)
 
 
 # --- forms of drivers and devices ---------------------------------------------------------------

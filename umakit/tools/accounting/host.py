@@ -7,7 +7,7 @@ such as padding, packing or scaling, the product's CPU computes too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -90,16 +90,18 @@ class Host:
         whole, device = self.whole(row), self.device(row)
         return None if whole is None or device is None else round(whole - device, PLACES)
 
-    def _sum(self, owner: str, of: Any) -> Figure:
+    def _sum(self, owner: str, of: Callable[[Row], Figure]) -> Figure:
         figures = [of(row) for row in self.rows if row.owner == owner]
-        return None if self.unit is None or None in figures else round(sum(figures), PLACES)
+        if self.unit is None or None in figures:
+            return None
+        return round(sum(figure or 0 for figure in figures), PLACES)
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What accelerators leave to the processor, and what only a simulation takes of it."""
         if not self.is_told_apart:
             return ()
-        own, called = self.text(self.drivers, True), self.text(self.devices, True)
+        own, called = self._clause(self.drivers), self._clause(self.devices)
         if self.answering == "library":
             return (f"functions of libraries: {own}",)
         if self.answering == "driver":
@@ -112,20 +114,15 @@ class Host:
             found[-1] += f"; without the processes that simulate {' and '.join(self.programs)}"
         return tuple(found)
 
-    def text(self, figure: Figure, with_unit: bool = False) -> str:
-        """Return a figure as text, times in microseconds; empty for 0 and what is not known.
+    def _clause(self, figure: Figure) -> str:
+        unit = "instructions" if self.unit == "instructions" else "us of processor time"
+        return f"{self._text(figure)} {unit}"
 
-        Args:
-            figure: the figure.
-            with_unit: whether it is a clause: with its unit, and 0 too.
-        """
-        if self.unit == "instructions":
-            text, unit = f"{figure or 0:,}", "instructions"
-        else:
-            text, unit = f"{(figure or 0) * 1e6:,.1f}", "us of this machine's processor time"
-        if with_unit:
-            return f"{text} {unit}"
-        return text if figure else ""
+    def _text(self, figure: Figure) -> str:
+        """Return a figure as text, times in microseconds; empty for what is not known."""
+        if figure is None:
+            return ""
+        return f"{figure:,}" if self.unit == "instructions" else f"{figure * 1e6:,.1f}"
 
     def columns(self, rows: Sequence[Row]) -> dict[str, list[str]]:
         """Return the columns of a table by header: a cell for each row, then the total.
@@ -141,13 +138,17 @@ class Host:
             return {alone: self._column(rows, self.whole)}
         return {
             f"CPU {unit}": self._column(rows, self.cpu),
-            f"simulator {unit}": self._column(rows, self.device),
+            f"simulator {unit}": self._column(rows, self._called),
         }
 
-    def _column(self, rows: Sequence[Row], of: Any) -> list[str]:
-        figures = [of(row) for row in rows if row.owner != "between layers"]
-        cells = ["" if row.owner == "between layers" else self.text(of(row)) for row in rows]
-        return [*cells, self.text(sum(figure or 0 for figure in figures))]
+    def _column(self, rows: Sequence[Row], of: Callable[[Row], Figure]) -> list[str]:
+        figures = [None if row.owner == "between layers" else of(row) for row in rows]
+        total = self._text(sum(figure or 0 for figure in figures))
+        return [*map(self._text, figures), total]
+
+    def _called(self, row: Row) -> Figure:
+        """Return what a row spends in calls of a device; None if it calls none."""
+        return self.device(row) or None
 
     def as_json(self) -> dict[str, Any]:
         """Return the sums by name, null for what is not known."""
