@@ -86,7 +86,8 @@ def _copied(folder: Path) -> Path:
 
 
 def _generated(folder: Path) -> Path:
-    flags = {"operators": "conv2d,depthwise", "array": "8x16", "scratchpad": "32K"}
+    flags = {"operators": "conv2d,depthwise,dense", "array": "8x16", "scratchpad": "32K",
+             "layout": "both", "rounding": "both"}  # fmt: skip
     new_backend("my_npu", folder, kind="tiles", flags=flags)
     return folder / "my_npu"
 

@@ -21,7 +21,7 @@ from umakit.registration.backend import Backend
 from umakit.testing import simulator_program
 from umakit.text.rendering import render
 from umakit.tools.doctor.checks import Check, failed, ok, refused
-from umakit.tools.doctor.driver import StagedDriver
+from umakit.tools.doctor.staged import StagedDriver
 
 SIMULATOR = "simulator"
 
