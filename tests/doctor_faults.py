@@ -78,6 +78,44 @@ SC, SH = f"{STRAWBERRY}.c", f"{STRAWBERRY}.h"
 CC, CH = f"{CHOCOLATE}.c", f"{CHOCOLATE}.h"
 RUN = "vanilla_accelerator_conv2dnchw"
 
+LATER = """\
+static inline int now(void)
+{
+    return later(); }
+int later(void);
+"""
+DRIVER = f"""\
+#include "{H}"
+
+void *{VANILLA}_device(void);
+
+int {RUN}(const float *ifmap, const float *weights, float *result,
+          int oc, int iw, int ih, int ic, int kh, int kw)
+{{
+    for (int o = 0; o < oc; ++o) {{
+        for (int place = 0; place < ih * iw; ++place) {{
+            float sum = 0.0f;
+            for (int step = 0; step < ic * kh * kw; ++step) {{
+                const int y = place / iw + step / kw % kh - (kh - 1) / 2;
+                const int x = place % iw + step % kw - (kw - 1) / 2;
+                if (y >= 0 && y < ih && x >= 0 && x < iw) {{
+                    sum += ifmap[(step / (kh * kw) * ih + y) * iw + x] *
+                           weights[o * ic * kh * kw + step];
+                }}
+            }}
+            result[o * ih * iw + place] = sum;
+        }}
+    }}
+    return {VANILLA}_device() ? 0 : 1;
+}}
+"""
+ON_CPU = (
+    (C, "", DRIVER),
+    (H, "", f"#pragma once\nint {RUN}(const float *ifmap, const float *weights, float *result,\n"
+     "    int oc, int iw, int ih, int ic, int kh, int kw);\n"),
+)  # fmt: skip
+"""A driver that needs a device, and computes without."""
+
 OTHER_HEADER = ("backend.py", f'headers=["{H}"]', f'headers=["{H}", "other.h"]')
 
 MUTATIONS = (
@@ -272,6 +310,41 @@ MUTATIONS = (
              'OTHER = "vanilla_accelerator_other"\nDRIVER =', "driver calls",
              rf"passes\.py:\d+: {VANILLA}_other is named and no file of the driver has it",
              "^correct the name if it is a function of the driver$", Status.WARNING),
+    Mutation("a header of umakit is not included", VANILLA, C,
+             '#include "umakit/mac_array_registers.h"\n', "", "driver sources",
+             rf"{C}:\d+: 'UMAKIT_MAC_ARRAY_\w+' undeclared",
+             '^#include "umakit/mac_array_registers.h", which declares it$'),
+    Mutation("a header uses what it declares below", VANILLA, C, f'#include "{H}"',
+             f'#include "{H}"\n#include "other.h"\n\nint later(void)\n{{\n    return 1;\n}}',
+             "driver sources", r"other\.h:3: .*'later'",
+             r"^declare it above this line: its declaration is in .*other\.h:\d+$",
+             also=(("other.h", "", LATER), OTHER_HEADER)),
+    Mutation("a header is nowhere", VANILLA, C, f'#include "{H}"',
+             f'#include "{H}"\n#include "absent.h"', "driver sources", r"absent\.h",
+             r"^write it, and name it: _register_driver\(headers=\[\.\.\., 'absent\.h'\]\)$"),
+    Mutation("a function is defined in C++", VANILLA, C, "static bool is_busy(",
+             "int helper(void);\nint use(void);\nint use(void) { return helper(); }\n"
+             "static bool is_busy(", "link", rf"{C}:\d+: calls helper, which nothing defines",
+             '^it is defined for C\\+\\+ only: declare it inside extern "C" { }: helper$',
+             also=(("more.cc", "", "int helper();\nint helper() { return 1; }\n"),
+                   ("backend.py", f'sources=["{C}"]', f'sources=["{C}", "more.cc"]'))),
+    Mutation("code reads a memory that is not there", VANILLA, "backend.py",
+             "        super().__init__()\n",
+             "        super().__init__()\n        self.configuration.memory[0].name\n", "backend",
+             r"IndexError.*backend\.py:\d+",
+             "^this line reads accel.toml, which describes no memory: add a .* or correct the line"),
+    Mutation("nothing answers for a device", VANILLA, "accel.toml", 'simulator = "mac_array"', "",
+             "link", f"calls {VANILLA}_device, which nothing defines",
+             r"^on the host only a simulator defines it: set simulator in \[device\]", also=ON_CPU),
+    Mutation("a device is included that is not there", VANILLA, "accel.toml",
+             'simulator = "mac_array"', "", "driver sources", f"{VANILLA}_device.h",
+             "^it belongs to umakit's simulators: set simulator in .*, or do not include it$",
+             also=(*ON_CPU, (C, "#include", f'#include "{VANILLA}_device.h"\n#include'),
+                   (C, f"{VANILLA}_device()", "ifmap"))),
+    Mutation("a call that no line names lacks an argument", VANILLA, H, "int iw, ", "",
+             "driver calls", rf"{H}:\d+: .* with 9 arguments, it is declared with 8",
+             "^make the call and the declaration agree, and the driver's source$",
+             also=(("passes.py", f'"{RUN}"', '"vanilla_accelerator_" + "conv2dnchw"'),)),
     Mutation("a Relax pass is no pass", VANILLA, "backend.py", "        self._register_tir_pass(",
              "        self._register_relax_pass(PassPhase.PRE_PARTITIONING, str)\n"
              "        self._register_tir_pass(", "passes",
@@ -324,6 +397,11 @@ def written(name: str) -> Mend:
         (broken / name).write_bytes((healthy / name).read_bytes())
 
     return apply
+
+
+def made(name: str) -> Mend:
+    """Write an empty file."""
+    return lambda broken, healthy, check: (broken / name).touch()
 
 
 def edited(file: str, old: str, new: str) -> Mend:
@@ -433,6 +511,22 @@ MENDS: dict[str, tuple[Mend, ...]] = {
         edited("codegen.py", r"\Z", "\n\ngen_include = gen_includes\n"),),
     "a name in the code is none of the driver": (
         edited("passes.py", "vanilla_accelerator_other", RUN),),
+    "a header of umakit is not included": (inserted(C, "{}", r"#include \S+(?=,)"),),
+    "a header uses what it declares below": (
+        edited("other.h", r"(?s)(.*)(int later\(void\);\n)", r"\2\1"),),
+    "a header is nowhere": (after(edited("backend.py", rf'headers=\["{H}"\]',
+                                         f'headers=["{H}", "absent.h"]'), made("absent.h")),),
+    "a function is defined in C++": (
+        edited("more.cc", r"int helper\(\);", 'extern "C" { int helper(); }'),),
+    "code reads a memory that is not there": (
+        named_lines,
+        edited("accel.toml", r"\Z", '\n[[memory]]\nname = "sram"\nsize = 64\n'),),
+    "nothing answers for a device": (edited("accel.toml", r"\[device\]",
+                                            '[device]\nsimulator = "mac_array"'),),
+    "a device is included that is not there": (
+        edited("accel.toml", r"\[device\]", '[device]\nsimulator = "mac_array"'),
+        edited(C, f'#include "{VANILLA}_device.h"\n', ""),),
+    "a call that no line names lacks an argument": (written(H),),
     "a Relax pass is no pass": (
         edited("backend.py", "PRE_PARTITIONING, str",
                "PRE_PARTITIONING, __import__('tvm').relax.transform.DeadCodeElimination()"),),

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from umakit.cli.calibrate import _lines, _say_costs, _say_layers
+from umakit.cli.calibrate import INEXACT, _lines, _say_costs, _say_layers
 from umakit.cli.main import run_command
 
 from umakit.backend import UMABackend, load_backend_folder
@@ -252,6 +252,9 @@ def test_it_says_what_a_program_lacks(
     assert run_command(["calibrate", str(folder), "--tiles", "12"]) in (1, 2)
     error = capsys.readouterr().err.splitlines()[-1]
     assert words in error and error.startswith("error: ") and "lane_npu" in error
+    edit("model.py", new, old)(folder)  # as it says
+    assert run_command(["calibrate", str(folder), "--tiles", "12"]) in (0, INEXACT)
+    assert (folder / "calibration.json").is_file()
 
 
 HANGING = """\
@@ -579,5 +582,5 @@ def test_formulas_that_are_far_off_are_named(
     assert (f"note: {first.name}: what is used is off by up to" in printed) is (percent > 5)
     if percent > 5:
         assert "63.8 % on commands that were held out" in printed
-        assert "measure more layers: --tiles 120" in printed
+        assert "--tiles 120 measures more layers" in printed
         assert outcome.as_json()["notes"][-1] == outcome.hints[0]

@@ -157,8 +157,8 @@ def hint_of(choice: Choice, tiles: int) -> str:
     if choice.is_scattered:
         return f"{known}; commands of equal sizes took different cycles, so no formula is exact"
     if tiles < TILES:
-        return f"{known}; measure more layers: --tiles {TILES}"
-    return f"{known}; say in accel.toml what the cost depends on (docs/your-cost-model.md)"
+        return f"{known}; --tiles {TILES} measures more layers, by which a formula may hold"
+    return f"{known}; accel.toml can say what such a formula cannot (docs/your-cost-model.md)"
 
 
 def destination_of(backend: UMABackend) -> Path:

@@ -300,8 +300,6 @@ class CallCheck:
             return f"rename {close} ({place}) if it is that, or define {name}"
         if backend.configuration.sources is not None:
             return "name the file that defines it in files of [sources], or correct the call"
-        if not (backend.driver.sources or backend.driver.compiled):
-            return "name the driver's C file: _register_driver(sources=[...])"
         return "define it in a source of the driver, or name a library in sources that has it"
 
     def _double_fault(self, name: str, symbols: Mapping[str, Symbols]) -> Check:

@@ -15,6 +15,9 @@ from umakit.tools.doctor.probes import Probes
 
 MEMORIES = "memories"
 
+OFFSET = 'address = "offset" and reachable_by = ["accelerator"]'
+"""What makes a memory a scratchpad."""
+
 
 def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
     """Check that scratchpads that code names are described, and that described ones are used."""
@@ -29,10 +32,10 @@ def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
         other = closest(name, described) or next(iter(unused or described), "")
         place = texts.get(name) or "the code"
         if name in described:
-            message, mend = f"{name} is a scratchpad for the code", 'write address = "offset"'
+            message, mend = f"{name} is a scratchpad for the code", f"write {OFFSET}"
         else:
             message = f"{', '.join(sorted(patterns))} use a scratchpad {name!r}, which it lacks"
-            mend = f'describe it: [[memory]] with name = "{name}", address = "offset" and size'
+            mend = f'describe it: [[memory]] with name = "{name}", size and {OFFSET}'
             if other:
                 mend = f"name {other} in {place}"
             if other in unused:
