@@ -4,6 +4,7 @@ new comes; the inventory at the end has all that they can say, and where that is
 
 from __future__ import annotations
 
+import ast
 import functools
 import importlib
 import platform
@@ -11,7 +12,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from doctor_faults import BACKENDS, MENDS, MUTATIONS, Mutation, copied, named_lines
 from packaging.requirements import Requirement
+from umakit.cli.main import app
 
 from umakit.backend import load_backend_folder
 from umakit.devices import HOST
@@ -391,13 +393,15 @@ def test_memories_of_a_machine_that_hold_what_is_told_are_right(tmp_path: Path) 
     shutil.copytree(ROOT / "examples" / folder.name, folder)
     path, probes = folder / "accel.toml", Probes()
     healthy = path.read_text(encoding="utf-8")
-    holds = 'holds = ["weights", "parameters"]\n'
-    assert healthy.count(holds) == 1 and memories(folder, probes) == []
-    broken = healthy.replace(holds, "")
-    path.write_text(broken, encoding="utf-8")
+    offset = 'address = "offset"\nreachable_by = ["accelerator"]\n'
+    spare = f'\n[[memory]]\nname = "spare"\nsize = 4096\n{offset}'
+    path.write_text(healthy + spare, encoding="utf-8")
     (fault,) = memories(folder, probes)
-    assert re.fullmatch("set holds, a list of .*weights.*, or remove the memory", fault.mend)
-    path.write_text(broken[: broken.rindex("[[memory]]")], encoding="utf-8")
+    assert re.fullmatch("set holds, a list of .*parameters.*, or remove the memory", fault.mend)
+    holds = healthy.replace('holds = ["weights", "parameters"]', 'holds = ["weights"]')
+    path.write_text(f'{holds}{spare}holds = ["parameters"]\n', encoding="utf-8")
+    assert holds != healthy and memories(folder, probes) == []
+    path.write_text(healthy, encoding="utf-8")
     assert memories(folder, probes) == []
 
 
@@ -410,8 +414,263 @@ def test_registers_that_are_configured_as_told_are_read(tmp_path: Path) -> None:
         return configured_values(found, backend.configuration, "registers.toml")
 
     with pytest.raises(RegisterMapError) as caught:
-        values('"array"')
+        values('"device.queues"')
     assert caught.value.fix == "write SECTION.KEY, memory.NAME.KEY, or configured = true"
     assert values('"array.rows"') == {"QUEUES": backend.configuration.array.rows}
     assert values('"memory.scratchpad.size"')["QUEUES"] > 0
     assert values("true") == {}
+
+
+# --- the inventory --------------------------------------------------------------------------------
+
+ROOMS = ("tools/doctor", "tools/calibration", "testing/check", "testing/registers",
+         "testing/programs")  # fmt: skip
+NAMES = {"mend", "fix", "hint", "more", "ALIKE", "MISTAKE", "STOPPED", "NOT_A_COST"}
+"""Variables, arguments and constants that hold advice."""
+
+CALLS = {"refused": 2, "_failure": 2}
+"""Functions, with the number of their argument that is advice."""
+
+
+def texts_of(node: ast.expr) -> Iterator[str]:
+    """Yield the texts that an expression may be, with {} in place of what they are filled with."""
+    if isinstance(node, ast.IfExp):
+        yield from (*texts_of(node.body), *texts_of(node.orelse))
+    elif isinstance(node, ast.BoolOp):
+        yield from (text for each in node.values for text in texts_of(each))
+    elif isinstance(node, ast.BinOp):
+        sides = [list(texts_of(each)) or ["{}"] for each in (node.left, node.right)]
+        yield from (left + right for left in sides[0] for right in sides[1])
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.strip():
+        yield node.value
+    elif isinstance(node, ast.JoinedStr):
+        parts = (each.value if isinstance(each, ast.Constant) else "{}" for each in node.values)
+        yield "".join(map(str, parts))
+
+
+def advice_in(function: ast.AST, name: str) -> Iterator[str]:
+    """Yield all advice in a function or module."""
+    gives = re.search("mend|hint|fix|verdict|driver_note|_error_before", name) is not None
+    for node in ast.walk(function):
+        found: ast.expr | None = None
+        if isinstance(node, ast.keyword) and node.arg in NAMES:
+            found = node.value
+        elif isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            words = [word for each in targets for word in ast.walk(each)]
+            is_advice = any(isinstance(each, ast.Name) and each.id in NAMES for each in words)
+            pair = isinstance(node.value, ast.Tuple) and is_advice
+            found = node.value.elts[-1] if pair else node.value if is_advice else None  # type: ignore[union-attr]
+        elif isinstance(node, ast.Return) and gives:
+            found = node.value.elts[-1] if isinstance(node.value, ast.Tuple) else node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            number = CALLS.get(node.func.id, 9)
+            found = node.args[number] if len(node.args) > number else None
+        for text in texts_of(found) if found is not None else ():
+            if re.search("[a-z]", text) and not text.startswith(" "):  # the rest goes on
+                yield text
+
+
+def inventory() -> dict[str, str]:
+    """All advice by its text, with the file that gives it."""
+    found: dict[str, str] = {}
+    for room in ROOMS:
+        for path in sorted((ROOT / "umakit" / room).glob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef)]
+            outside = [each for each in tree.body if isinstance(each, ast.Assign)]
+            for each in (*functions, *outside):
+                for text in advice_in(each, getattr(each, "name", "")):
+                    found.setdefault(text, f"{room}/{path.name}")
+    return found
+
+
+APPLIED: dict[str, tuple[str, ...]] = {
+    "test_advice.py::test_what_is_to_be_done_mends_what_is_broken": (
+        "correct the line that is named",
+        "pip install {}, or what has that module",
+        "define the name in the file that it is imported from, or cor",
+        "the phases are {}",
+        "correct this line, or the one above it",
+        "write {}.py, which this line imports",
+        "this line reads accel.toml, which {}: add a [[memory]], or c",
+        "correct it; docs/backends-api.md lists the keys and their va",
+        "write it: `uma new NAME` shows one with all it needs",
+        "wrap the function: tir.prim_func_pass(NAME, function)",
+        "register what tvm.transform.module_pass or a function of tvm",
+        "declare it in {}: {} defines it",
+        "declare it in {}, and define it in a source of the driver",
+        "rename {} ({}) to {}, which {} defines",
+        "write {} ({}), which no pattern calls",
+        "make the call and the declaration agree, and the driver's so",
+        "make it and the call in {} agree, and the driver's source",
+        "correct the name if it is a function of the driver",
+        "define it in a source of the driver, or name a library in so",
+        "on the host only a simulator defines it: set simulator in [d",
+        'it is defined for C++ only: declare it inside extern "C" { }',
+        "rename {} ({}) if it is that, or define {}",
+        "{} defines it: _register_driver(sources=[..., {}])",
+        "rename one of them, or make one static",
+        "write {} in _register_driver",
+        "write it",
+        "pip install {}",
+        "register one: _register_pattern; docs/patterns.md lists fini",
+        "name {} in {}",
+        ', or write name = "{}" in place of {}',
+        "make this call and the declaration in {} agree",
+        "do what the line says, then remove it",
+        "give {} the same type here and in {}",
+        "rename {}: {} declares it, too",
+        "let the header be read once: begin it with #pragma once",
+        "rename {} in one of the two headers, or remove one declarati",
+        "write it, and name it: _register_driver(headers=[..., {}])",
+        "headers of umakit's devices come with a simulator: set simul",
+        "include {}",
+        "name it: _register_driver(headers=[..., {}])",
+        "include the header that declares it, or define it above this",
+        "declare it above this line: its declaration is in {}",
+        "include the header that declares it ({})",
+        "declare it above this line, or in a header: {} defines it",
+        "write {}, or define {} above this line",
+        '#include "{}", which declares it',
+        "define it above this line, or include the header that define",
+        "#include <{}>, which defines it",
+        '#include "{}", which defines it',
+        "it belongs to umakit's simulators: set simulator in [device]",
+    ),
+    "test_advice.py::test_a_simulator_that_is_mended_starts": (
+        "let its functions return, wait too",
+        "run it in a debugger",
+        "let create return",
+        "correct program in [simulator]",
+        "correct the table of the simulator",
+        "{} has no umakit: name a Python",
+    ),
+    "test_advice.py::test_packages_that_are_installed_as_told_are_enough": (
+        "pip install '{}{}'",
+        "pip install {}",
+    ),
+    "test_advice.py::test_python_and_umakit_that_are_installed_as_told_are_enough": (
+        "make a virtual environment with",
+        "install it: pip install umakit",
+        "pip install --force-reinstall",
+    ),
+    "test_advice.py::test_compilers_that_are_set_as_told_compile": (
+        "on Debian: apt-get install {}",
+        "install its programs, or correct",
+        "let {} be a compiler that works",
+    ),
+    "test_advice.py::test_folders_that_are_set_as_told_can_be_written": (
+        "set XDG_CACHE_HOME to a folder",
+        "set TMPDIR to a folder",
+        "set XDG_CACHE_HOME",
+    ),
+    "test_advice.py::test_a_file_that_may_be_read_as_told_is_read": (
+        "let it be read: chmod u+r {}",
+    ),
+    "test_advice.py::test_memories_that_are_described_as_told_are_right": (
+        "write {}",
+        "describe it: [[memory]]",
+        "remove it, or allocate buffers",
+    ),
+    "test_advice.py::test_memories_of_a_machine_that_hold_what_is_told_are_right": (
+        "set holds, a list of {}",
+    ),
+    "test_advice.py::test_registers_that_are_configured_as_told_are_read": (
+        "write SECTION.KEY, memory",
+    ),
+    "test_doctor.py::test_faults_of_own_simulators_are_named": (
+        "correct this line, or what [simulator]",
+    ),
+    "test_calibrated_machines.py::test_more_layers_mend_a_formula": (
+        "{}; --tiles {} measures more",
+    ),
+    "test_calibrated_machines.py::test_a_description_mends_what_no_formula_says": (
+        "{}; accel.toml can say what",
+    ),
+    "test_calibrated_machines.py::test_what_it_says_of_a_description_mends_it": (
+        "by the driver's register accesses",
+        "all commands are exact, but not",
+        "give it one, see docs/your-simulator",
+    ),
+    "test_calibration.py::test_it_says_what_a_program_lacks": (
+        "let its counters have the clock",
+        "report what engines do",
+        "let the simulator report an event",
+    ),
+    "test_check.py::test_a_wrong_case_is_refused_by_name": (
+        "copy it from the report",
+        "copy the case from the report",
+        "say {} {}",
+    ),
+    "test_check_runs.py::test_a_driver_is_caught_that": (
+        "map the bytes of the layer's tensors",
+    ),
+    "test_register_check.py::test_uma_check_names_faults_of_a_simulator": (
+        "change the device, or {}",
+    ),
+    "test_register_check.py::test_a_backend_without_a_map_has_no_registers_to_compare": (
+        "write registers.toml into this folder",
+    ),
+    "test_varied_programs.py::test_a_driver_that_breaks_its_map_is_named": (
+        "correct the map, or the driver",
+    ),
+    "test_varied_programs.py::test_programs_keep_to_what_the_map_says_drivers_send": (
+        "{}; if drivers never send this: {}",
+        "no failure unless a driver sends",
+        "; or, if drivers never send these",
+    ),
+    "test_varied_programs.py::test_a_pair_differs_where_it_is_wrong_and_nowhere_else": (
+        "the model and the RTL have to answer",
+    ),
+}  # fmt: skip
+"""How advice begins, by the test that applies it."""
+
+TOLD = (
+    "see what it takes of yours: uma partition",
+    "see what the driver and its device do",
+    "correct what it names",
+    "compare layer by layer: uma diff",
+    "{}; commands of equal sizes took",
+    "a backend that registers a TilePlanner",
+    "`uma doctor {}` says what it takes",
+    "it reads memory that it has not written",
+    "before this run 0x{} was written",
+    "let the device write the result, and",
+    "the time ended before this was as simple",
+    "--jobs 1 shows what it prints",
+    "name the file that defines it in files",
+)
+"""How texts begin that say what is known, or which command or page shows more."""
+
+
+def test_all_advice_is_applied_by_a_test(record_property: Callable[[str, object], None]) -> None:
+    begins = {text: place for place, texts in APPLIED.items() for text in texts}
+    begins |= dict.fromkeys(TOLD, "")
+    found, used = inventory(), set()
+    applied = 0
+    for text, file in found.items():
+        known = [each for each in begins if text.startswith(each)]
+        assert known, f"no test applies what {file} says: {text}"
+        longest = max(known, key=len)
+        used.add(longest)
+        applied += bool(begins[longest])
+    assert used == set(begins), f"nothing says {set(begins) - used}"
+    for place in APPLIED:
+        name, _, test = place.partition("::")
+        assert f"def {test}(" in (ROOT / "tests" / name).read_text(encoding="utf-8"), place
+    record_property(
+        "covered",
+        f"{len(found)} pieces of advice of doctor, check and calibrate: tests apply {applied}, "
+        f"{len(found) - applied} say what is known or which command shows more",
+    )
+
+
+def test_pages_and_commands_that_advice_names_are_there() -> None:
+    commands = {each.name or each.callback.__name__ for each in app.registered_commands
+                if each.callback is not None}  # fmt: skip
+    for text in inventory():
+        for page in re.findall(r"docs/[\w-]+\.md", text):
+            assert (ROOT / page).is_file(), text
+        for name in re.findall(r"\buma ([a-z]+)", text):
+            assert name in commands, text

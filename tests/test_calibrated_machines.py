@@ -295,3 +295,81 @@ def test_tuning_compares_what_was_measured_with_what_was_measured(
     )
     if machine.is_expressible:  # nothing depends on addresses, values or time
         assert ran == {name: total[name] for name in options}
+
+
+# --- what `uma calibrate` says is to be done ------------------------------------------------------
+
+
+def said(
+    folder: Path, capsys: pytest.CaptureFixture[str], tiles: int = 12
+) -> tuple[int, list[str]]:
+    """The exit code of a calibration, and its notes but that of layers that are not measured."""
+    capsys.readouterr()
+    code = run_command(["calibrate", str(folder), "--tiles", str(tiles), "--json"])
+    printed = capsys.readouterr()
+    if not printed.out:
+        return code, printed.err.splitlines()[-1:]
+    notes = json.loads(printed.out)["notes"]
+    return code, [each for each in notes if " took no " not in each]
+
+
+def changed(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert re.search(old, text)
+    path.write_text(re.sub(old, new, text), encoding="utf-8")
+
+
+@pytest.mark.soak
+def test_more_layers_mend_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    machine = Drawn(FAMILIES[0], "bursts", "drain", "a data sheet's", 12, False)
+    folder = machine.backend(tmp_path)
+    code, notes = said(folder, capsys)
+    tiles = re.search(
+        r"; --tiles (\d+) measures more layers, by which a formula may hold$", notes[0]
+    )
+    assert code == 1 and tiles
+    assert said(folder, capsys, int(tiles[1])) == (0, [])
+
+
+@pytest.mark.soak
+def test_a_description_mends_what_no_formula_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = Drawn(FAMILIES[0], "as described", "no formula", "right", 120, False)
+    folder = machine.backend(tmp_path)
+    code, notes = said(folder, capsys, 120)
+    assert code == 1 and notes
+    assert all("; accel.toml can say what such a formula cannot" in each for each in notes)
+    more = " + m * n * k * m * n * k % 97 * 5"
+    changed(folder / "accel.toml", r"(\* max\(m, step\)|lanes\) \* k \* m)(?=\")", rf"\1{more}")
+    assert said(folder, capsys) == (0, [])
+
+
+@pytest.mark.parametrize("description", ["driver", "queues", "no simulator"])
+def test_what_it_says_of_a_description_mends_it(
+    description: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _copied(tmp_path)
+    path = folder / "accel.toml"
+    right = path.read_text(encoding="utf-8")
+    if description == "driver":
+        changed(path, "transfer = 9", "transfer = 12")
+        changed(path, "configure = 8", "configure = 5")
+        _, notes = said(folder, capsys)
+        told = re.findall(r"(\w+) = (\d+) instead of (\d+)", notes[0])
+        assert len(told) == 2 and "[machine.driver] of accel.toml should say" in notes[0]
+        for name, new, old in told:
+            changed(path, f"(?m)^{name} = {old}$", f"{name} = {new}")
+        assert path.read_text(encoding="utf-8") == right
+    elif description == "queues":
+        changed(path, 'completion = "stall"', 'completion = "polling"')
+        _, notes = said(folder, capsys)
+        assert any("queues (entries, completion, in_order)" in each for each in notes)
+        path.write_text(right, encoding="utf-8")
+    else:
+        changed(path, 'simulator = "own"', 'simulator = "none"')
+        changed(path, r"(?s)\[simulator\].*?(?=\[machine\])", "")
+        code, errors = said(folder, capsys)
+        assert code == 2 and "give it one, see docs/your-simulator.md" in errors[0]
+        path.write_text(right, encoding="utf-8")
+    assert said(folder, capsys) == (0, [])
