@@ -189,6 +189,10 @@ def test_faults_of_own_simulators_are_named(
         (tmp_path / "tiny_npu" / name).write_text(changed, encoding="utf-8")
     (fault,) = errors(examine_backend(str(tmp_path / "tiny_npu"), HOST))
     assert fault.name == check and re.search(shown, fault.message) and mend in fault.mend
+    for name, text in form.findall(page):  # in a folder of its own: modules are loaded once
+        (tmp_path / "mended" / "tiny_npu" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "mended" / "tiny_npu" / name).write_text(text, encoding="utf-8")
+    assert errors(examine_backend(str(tmp_path / "mended" / "tiny_npu"), HOST)) == []
 
 
 def test_a_simulator_that_never_returns_is_named(tmp_path: Path) -> None:
