@@ -41,6 +41,8 @@ _KEEPS_NO_COMPILED_MODULES, sys.dont_write_bytecode = sys.dont_write_bytecode, F
 DRAWN = "drawn examples"
 PROCESSOR_TIME = "processor time"
 CPU_RUNS = "CPUs whose code ran"
+COVERED = "covered"
+"""Property of a test with a line about what a search tried, which the summary prints."""
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
@@ -318,6 +320,10 @@ def pytest_terminal_summary(
         if report.when == "call"
     ]
     drawn = [value for report in reports for name, value in report.user_properties if name == DRAWN]
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == COVERED:
+                terminalreporter.write_line(f"covered: {value}")
     if config.getoption("--update-slow"):
         _write_slow(reports)
     if reports:
