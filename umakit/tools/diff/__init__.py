@@ -45,6 +45,7 @@ from umakit.tools.diff.result import Blame, DiffResult, LayerResult
 from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, rewritten_notice
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
+from umakit.tools.model_or_library import unused_backends
 
 __all__ = [
     "AUTOMATIC",
@@ -135,6 +136,7 @@ def diff_model(
             made = compiled_library(model, partitioned, backends, folder / "library", options)
         else:
             made = written_library(library, model, machine)
+            notices += [str(each) for each in unused_backends(library)]
         designs = designs_for(backends, machine)
         _check_runs_on(made, designs)
         progress("compiling the reference")
