@@ -40,6 +40,9 @@ NOT_OF_TEAMS = re.compile(
 
 T = TypeVar("T")
 
+folders_of_loaded: set[Path] = set()
+"""Folders of the backends that this process has loaded."""
+
 
 @dataclass(frozen=True)
 class BackendSource:
@@ -290,6 +293,7 @@ def _create(backend_class: Callable[[], object], where: str) -> UMABackend:
     backend = _import(backend_class, where)
     if not isinstance(backend, UMABackend):
         raise BackendError(f"is a {type(backend).__name__}, not a UMABackend", where=where)
+    folders_of_loaded.add(backend.folder)
     name: object = _import(lambda: backend.target_name, where)
     if not isinstance(name, str):
         raise BackendError(

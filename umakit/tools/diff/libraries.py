@@ -36,7 +36,7 @@ def compiled_library(
         path: the folder to write.
         options: None for the defaults with large weights in a blob.
     """
-    options = options or ExportOptions(weights=form_of_weights(partitioned.module))
+    options = options or ExportOptions(weights=form_of_weights(partitioned.module, backends))
     return export_program(model, partitioned, backends, path, options)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT
 from umakit.devices import Device
 from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
@@ -435,8 +436,10 @@ def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
 
 
-def form_of_weights(module: Any) -> Literal["c", "blob"]:
-    """Return the default form of constants: a blob if they are large, else C."""
+def form_of_weights(module: Any, backends: Sequence[Backend] = ()) -> Literal["c", "blob"]:
+    """Return the default form of constants: a blob if they are large and a blob can hold them."""
+    if any(each.configuration.dma.alignment > CONSTANT_ALIGNMENT for each in backends):
+        return "c"
     constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
     arrays = [tvm_api.constant_array(constant) for constant in constants]
     size = sum(array.nbytes for array in arrays if array is not None)
