@@ -237,7 +237,8 @@ def _many(
         print_json(sweep.as_json())
     else:
         _print(sweep, simulate, files)
-    return 1 if sweep.failed else 0
+    none = all(each.machine.refused for each in sweep.machines)
+    return 1 if sweep.failed or none else 0
 
 
 def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
