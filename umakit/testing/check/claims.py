@@ -92,6 +92,22 @@ class Claim:
             return str(reason)
         return answer_of(self.backend, self.pattern, lambda: pattern.accepts(layer))
 
+    def broken(self, drawn: Drawn) -> int:
+        """Return how many of the pattern's constraints a layer breaks, the predicate left out.
+
+        A pattern of TVM has no constraints but its predicate: 0 for each layer.
+        """
+        pattern = self.pattern.predicate
+        if not isinstance(pattern, OperatorPattern):
+            return 0
+        match = pattern.match_of(drawn.module()["main"])
+        if match is None:
+            return 1
+        try:
+            return len(pattern.broken(pattern.composite_of(match)))
+        except NotReadable:
+            return 1
+
 
 def claims_of(backend: Backend) -> list[Claim]:
     """Return the claims of a backend, in the order in which it registers them."""
