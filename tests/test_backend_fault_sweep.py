@@ -124,7 +124,7 @@ def commands(model: str, backend: str) -> dict[str, list[str]]:
         "sim": ["sim", model, "-b", backend],
         "sim --sweep": ["sim", model, "-b", backend, "--sweep", "array.rows=4,8", "--jobs", "1"],
         "tune": ["tune", model, "-b", backend, "--records", "records.json", "--trials", "2"],
-        "calibrate": ["calibrate", backend, "--tiles", "2"],
+        "calibrate": ["calibrate", backend, "--tiles", "12"],
         "check": ["check", backend, "--draws", "6", "--seconds", "10"],
         "check --jobs": ["check", backend, "--draws", "40", "--seconds", "10", "--jobs", "2"],
         "doctor": ["doctor", backend],
