@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from umakit.cli import cosim_text
-from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.console import console, print_json, progress, say, say_notices
 from umakit.cli.options import (
     BackendOption,
     ForceOption,
@@ -170,6 +170,7 @@ def cosim(
             timeout=timeout,
             progress=tell,
         )
+    say_notices(result.notices, as_json)
     if as_json:
         print_json(result.as_json())
     else:
@@ -178,8 +179,6 @@ def cosim(
 
 
 def _print(result: CosimResult, context: typer.Context) -> None:
-    for notice in result.notices:
-        say(f"note: {notice}", error=True)
     out = console()
     if result.layers:
         out.print(cosim_text.layer_table(result, out.width))

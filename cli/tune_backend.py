@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.cli.console import console, print_json, print_whole, progress, say
+from umakit.cli.console import console, print_json, print_whole, progress, say, say_notices
 from umakit.cli.options import find_backends
 from umakit.cli.tables import new_table
 from umakit.cli.tune_call import TuneCall
@@ -90,8 +90,7 @@ def _opened(call: TuneCall, search: BackendSearch) -> tuple[Network, UMABackend,
         check_records_file(call.records, input_files(backends=[found], model=files))
         tell("importing the network")
         network = import_network(call.model, input_shapes=call.shapes, rounding=call.rounding)
-    for notice in (*network.imported.notices, *found.notices):
-        say(f"note: {notice}", error=True)
+    say_notices((*network.imported.notices, *found.notices))
     if search.simulate and found.tiling is not None and not has_simulator(found):
         say(
             f"note: umakit does not simulate {found.target_name}: the cost model alone chooses",

@@ -194,9 +194,12 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
         used = {layer["where"] for layer in description["layers"]}
         designs = tuple(each for each in designs if each.backend in used)
         if not designs:
+            asked = {each.backend for each in request.designs}
+            why = [each for each in partitioned.report.unused if each.backend in asked]
             raise InputError(
-                "no layer of the network runs on an accelerator with a section [rtl]",
-                fix="`uma partition` says why",
+                "no layer of the network runs on an accelerator with a section [rtl]"
+                f"{': ' if why else ''}{'; '.join(each.what for each in why)}",
+                fix=why[0].fix if why else "`uma partition` says why",
             )
         by_name = {backend.target_name: backend for backend in backends}
         chosen = _numbers(description, designs, layers)
@@ -232,7 +235,7 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
                     wave=request.files.write_wave(wave) if wave else "",
                 )
                 result = replace(result, difference=named)
-        notices = (*network.model.notices, *notices)
+        notices = (*network.model.notices, *partitioned.notices, *notices)
         return replace(result, notices=notices, equal_accesses=choice.idle is not None)
 
 
