@@ -96,6 +96,7 @@ static void pair_write32(void *simulator, uint32_t offset, uint32_t value)
     }
     umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
     if (pair->is_attached) {
+        umakit_cosim_check_bus(pair, true, offset);
         umakit_cosim_look_at_stale(pair);
         umakit_cosim_report_progress(pair);
     }

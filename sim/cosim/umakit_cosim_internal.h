@@ -145,6 +145,7 @@ struct umakit_cosim {
     uint64_t model_began;  /* the model's clock when the command began */
     uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
+    uint64_t bus_errors[2]; /* of the RTL and of the model, before the access */
     uint64_t written_before; /* by the RTL, when memory was compared last */
     bool has_lead;           /* they have agreed, and both have a clock */
     uint64_t lead;           /* clock of the RTL less that of the model, when they agreed last */
@@ -219,6 +220,9 @@ void umakit_cosim_find_stale(struct umakit_cosim *pair);
 
 /* What the driver has written may have made stale bits equal: from then on they are compared. */
 void umakit_cosim_look_at_stale(struct umakit_cosim *pair);
+/* After an access to a register: differ if that of the RTL ended in a bus error, and that of the
+ * model did not. */
+void umakit_cosim_check_bus(struct umakit_cosim *pair, bool is_write, uint32_t offset);
 /* Read a register of the RTL, of which the model said `value`, and let who is behind catch
  * up; what the model says then. */
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value);

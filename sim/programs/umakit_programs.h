@@ -44,6 +44,7 @@
  *   NUMBER model SENTENCE         the model cannot go on
  *   NUMBER differs ACCESS KIND REFUSED ADDRESS EXPECTED FOUND SENTENCE
  *
+ * SENTENCE is why the RTL failed, or the bus error in which its read of the register ended.
  * KIND is register, error, memory, interrupt or failure; ACCESS the index of the access. REFUSED is
  * `model` or `rtl` if only that side says an error there, `both` if they say different ones, else
  * `none`. Without a register of errors, that is a read that gives another value than EXPECTED.

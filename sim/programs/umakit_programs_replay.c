@@ -182,7 +182,14 @@ static void answer_difference(struct pair *pair, const struct umakit_programs_pr
     const char *why = umakit_simulator_failure(&pair->rtl);
 
     if (strcmp(found->kind, "failure") != 0) {
-        why = "";
+        const struct umakit_simulator_bus_errors *const errors = &pair->rtl.bus_errors;
+        const bool is_register =
+            strcmp(found->kind, "register") == 0 || strcmp(found->kind, "error") == 0;
+
+        why = is_register && errors->count != 0u && !errors->is_write &&
+                      errors->offset == found->address
+                  ? errors->response
+                  : "";
     } else if (why[0] == '\0') {
         why = "the RTL does not follow the program";
     }

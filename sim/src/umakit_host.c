@@ -70,6 +70,14 @@ static void copy_text(char *to, size_t bytes, const char *from)
     to[i] = '\0';
 }
 
+void umakit_host_bus_error(umakit_host *host, uint32_t offset, bool is_write, const char *response)
+{
+    ++host->bus_errors.count;
+    host->bus_errors.offset = offset;
+    host->bus_errors.is_write = is_write;
+    copy_text(host->bus_errors.response, sizeof host->bus_errors.response, response);
+}
+
 void umakit_host_event(umakit_host *host, const struct umakit_event *event)
 {
     struct umakit_simulator_event_record *events = &host->events;

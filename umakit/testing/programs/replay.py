@@ -47,7 +47,8 @@ class Answer:
         refused: `model`, `rtl` or `both` if it differs because they refuse it, else empty.
         address: offset of a register, or bus address.
         expected, found: on the model and on the RTL.
-        sentence: of a simulator that failed.
+        sentence: of a simulator that failed; of a register, the bus error in which the read of the
+            RTL ended, if it did.
     """
 
     outcome: str
