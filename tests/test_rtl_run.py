@@ -493,6 +493,31 @@ def test_a_read_that_ends_in_a_bus_error_is_one(there: Path, tmp_path: Path, uma
     assert found["difference"]["wave"]
 
 
+def test_the_waveform_of_a_violation_ends_where_it_is(tmp_path: Path, uma: Said) -> None:
+    changes = {
+        "assign mem_write_valid = state == STORE;": "logic waited;\n"
+        "    assign mem_write_valid = state == STORE && !waited;\n"
+        "    always_ff @(posedge clk) waited <= mem_write_valid && !mem_write_ready;"
+    }
+    aligned = {'bus = "plain"\n': 'bus = "plain"\nalignment = 4\n'}
+    backend = write_backend(tmp_path, {DESIGN: changes, TOML: aligned})
+    code, found = cosim(uma, backend, "--pauses", "1", output=tmp_path / "out")
+    assert code == 1 and found["difference"]["kind"] == "failure"
+    said = re.search(r"mem_write_valid fell before mem_write_ready was 1, in cycle (\d+)$",
+                     found["difference"]["sentence"])  # fmt: skip
+    assert said is not None
+    shown = cycles_of((tmp_path / "out" / "difference.fst").read_bytes())
+    assert shown == (0, int(said[1]))
+
+
+def test_a_wrong_write_of_a_long_layer_is_in_its_waveform() -> None:
+    facts = {"kind": "memory", "first_cycle": 70, "last_cycle": 115_980, "written_cycle": 3_700}
+    assert wave_cycles(facts, 20) == (20, 3_800)
+    assert wave_cycles({**facts, "written_cycle": 90_000}, 20) == (40_100, 90_100)
+    never = {key: value for key, value in facts.items() if key != "written_cycle"}
+    assert wave_cycles(never, 20) == (66_080, 116_080)
+
+
 def test_a_corrupted_layer_has_to_be_among_the_layers(tmp_path: Path, uma: Said) -> None:
     command = ["cosim", NETWORK, "-b", STRAWBERRY, "-o", tmp_path / "out"]
     code, _, err = uma(*command, "--corrupt", "conv1", "--layers", "dense")

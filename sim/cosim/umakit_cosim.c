@@ -295,6 +295,7 @@ void umakit_cosim_close(const umakit_device *device)
         *link = pair->next;
         umakit_cosim_forget(pair);
         umakit_cosim_free_options(&pair->options);
+        free(pair->watch.cycles);
         free(pair->registers);
         free(pair->initial);
         free(pair);

@@ -32,6 +32,8 @@ struct umakit_cosim_options {
     uint64_t times;        /* that the RTL may take as long as the model */
     uint32_t corrupt;      /* layer; UINT32_MAX: none */
     uint32_t idle;         /* register; UINT32_MAX: none */
+    uint32_t watch_layer;  /* UINT32_MAX: none */
+    uint32_t watch;        /* bus address in the buffer that is watched in it */
     char *wave;            /* file; NULL: no waveform */
     uint64_t wave_first;
     uint64_t wave_last;
@@ -104,6 +106,10 @@ struct umakit_cosim_difference {
     size_t bytes_differing;
     size_t buffer_bytes;
     size_t byte;
+    uint32_t buffer;    /* bus address of its first byte */
+    bool is_written;    /* the buffer was watched, and the RTL wrote a byte that differs */
+    size_t written;     /* the one of them that it wrote first */
+    uint64_t written_at; /* its clock then */
     bool has_values;
     uint64_t expected;
     uint64_t found;
@@ -154,6 +160,7 @@ struct umakit_cosim {
     struct umakit_cosim_moment moment;
     struct umakit_cosim_suspect suspect;
     struct umakit_cosim_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
+    struct umakit_simulator_watch watch; /* of the RTL */
 
     struct umakit_cosim_register *registers;
     size_t register_count;

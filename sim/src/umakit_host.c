@@ -43,6 +43,24 @@ int umakit_host_read(umakit_host *host, uint32_t address, size_t bytes, void *to
     return status;
 }
 
+static void note_write(umakit_host *host, const void *memory, size_t bytes)
+{
+    const struct umakit_simulator_watch *const watch = &host->watch;
+    const uintptr_t first = (uintptr_t)watch->memory;
+    struct umakit_own_counters counters;
+    size_t i;
+
+    if (watch->cycles == NULL) {
+        return;
+    }
+    umakit_simulator_measure(host, &counters);
+    for (i = 0u; i < bytes && counters.clock != UMAKIT_UNKNOWN; ++i) {
+        if ((uintptr_t)memory + i - first < watch->bytes) {
+            watch->cycles[(uintptr_t)memory + i - first] = counters.clock + 1u;
+        }
+    }
+}
+
 int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const void *from)
 {
     const void *memory = NULL;
@@ -55,6 +73,7 @@ int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const v
     if (status == UMAKIT_OK && bytes != 0u) {
         /* Mapped for writing, so the caller had a writable buffer. */
         memcpy((void *)(uintptr_t)memory, from, bytes);
+        note_write(host, memory, bytes);
     }
     return status;
 }
