@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend whose driver and model the kit writes from `rtl/square/registers.toml`, and whose design
-is written by hand: `square.sv` beside it."""
+"""A backend whose driver and model the kit writes from `rtl/square/registers.toml`.
+
+Its design is written by hand: `square.sv` beside the map.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import os
+import io
 import shutil
 from pathlib import Path
 
@@ -41,9 +43,9 @@ def write_square(folder: Path) -> Path:
     Returns:
         The backend's folder.
     """
-    words = ["new", str(folder / "square"), "--kind", "layer", "--operators", "conv2d"]
-    words += ["--rounding", "tflm", "--registers", str(SOURCES / "registers.toml")]
-    with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+    words = ["new", "square", "--kind", "layer", "--operators", "conv2d", "--rounding", "tflm"]
+    words += ["--registers", str(SOURCES / "registers.toml")]
+    with contextlib.chdir(folder), contextlib.redirect_stdout(io.StringIO()):
         assert run_command(words) == 0
     backend = folder / "square"
     (backend / "rtl").mkdir()
