@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of RTL and drivers that have to be found; as a program it prints a table.
 
-    python tests/rtl_faults.py [options] [WORD]...    faults whose names have all the words
+    python tests/rtl_faults.py [options] [WORD]...    faults whose names have all the words; one
+                                                      that ends in a colon is a backend
 
 Some come from `rtl_mutator` with a fixed seed, `MECHANICAL` of each design: Strawberry's, that of
 the small Chocolate, and `square`, whose driver and model the kit writes. The others are in
@@ -422,7 +423,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _search(given: argparse.Namespace, stages: Sequence[str], backends: Sequence[str]) -> int:
-    drawn = [mechanical_faults(each, given.mechanical, given.seed) for each in backends]
+    only = [word[:-1] for word in given.words if word.endswith(":")]
+    chosen = [each for each in backends if not only or Path(each).name in only]
+    drawn = [mechanical_faults(each, given.mechanical, given.seed) for each in chosen]
     faults = [*itertools.chain(*drawn), *manual_faults()]
     faults = [each for each in faults if all(word in each.name for word in given.words)]
     before = json.loads(given.again.read_text()) if given.again else []

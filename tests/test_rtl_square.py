@@ -42,8 +42,9 @@ def test_a_model_that_counts_a_job_at_its_start_does_not_differ(tmp_path: Path) 
 
 
 def test_a_padding_and_a_bus_error_are_named(tmp_path: Path) -> None:
+    end = "y + stride + edge_size > rows + top + "
     changes = {
-        "y + stride + edge_size > rows + top + bottom;": "y + stride + edge_size > rows + top + top;",
+        f"{end}bottom;": f"{end}top;",
         "assign s_axil_rresp = 2'b00;": "logic is_hole;\n"
         "  always_ff @(posedge clk) is_hole <= s_axil_arvalid && s_axil_araddr == 8'h0c;\n"
         "  assign s_axil_rresp = {is_hole, 1'b0};",
