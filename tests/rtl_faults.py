@@ -58,6 +58,9 @@ STAGES = ("digits", "pauses", "registers", "layers")
 LIMIT = {"digits": 90.0, "pauses": 90.0}
 """Seconds of a co-simulation, of which digits takes one."""
 
+FEW = 40
+"""Layers of a first, short `uma check --rtl`."""
+
 PROGRAMS = 60
 """Random programs of register accesses."""
 
@@ -227,8 +230,12 @@ def _layers(copy: Path, seconds: float) -> str:
     from umakit import find_backend
     from umakit.testing import check_backend
 
-    report = check_backend(find_backend(str(copy)), seconds=seconds, device="rtl")
-    return "" if report.passed else f"{report.failures[0].what} ({report.failures[0].case})"
+    backend = find_backend(str(copy))
+    for draws in (FEW, None):  # most faults are found by few layers
+        report = check_backend(backend, seconds=seconds, draws=draws, device="rtl")
+        if report.failures:
+            return f"{report.failures[0].what} ({report.failures[0].case})"
+    return ""
 
 
 def _registers(copy: Path) -> str:
@@ -403,11 +410,12 @@ def main(words: Sequence[str]) -> int:
     """Print a table of faults and what found them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of the processor, of layers")
     parser.add_argument("--stages", default=",".join(STAGES))
     parser.add_argument("--mechanical", type=int, default=MECHANICAL, help="of each design")
     parser.add_argument("--clean", type=int, help="programs on each design without a fault")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--part", default="1/1", help="such as 2/3: the second of three parts")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--again", type=Path, help="table whose missed faults are looked for again")
     given = parser.parse_args(words)
@@ -428,6 +436,8 @@ def _search(given: argparse.Namespace, stages: Sequence[str], backends: Sequence
     drawn = [mechanical_faults(each, given.mechanical, given.seed) for each in chosen]
     faults = [*itertools.chain(*drawn), *manual_faults()]
     faults = [each for each in faults if all(word in each.name for word in given.words)]
+    part, parts = map(int, given.part.split("/"))
+    faults = faults[part - 1 :: parts]
     before = json.loads(given.again.read_text()) if given.again else []
     known = {each["fault"]: Outcome(**each) for each in before if each["found_by"]}
     _load()
