@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,9 @@ REDUCED_SECONDS = 10.0
 
 ALONE = 12
 """Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
+
+MOST_REFUSED = 3
+"""Cases of a batch that a stage or a compiler refuses alone, after which it has no more results."""
 
 
 @dataclass(frozen=True)
@@ -62,16 +64,13 @@ class Session:
         backend: the backend.
         folder: for files.
         device: name of the device that libraries run on.
-        end: value of `time.monotonic` at which no further batch begins.
 
     Raises:
         AcceleratorConfigError: the backend's `accel.toml` cannot be used.
     """
 
-    def __init__(
-        self, backend: Backend, folder: Path, device: str = HOST.name, end: float = math.inf
-    ) -> None:
-        self.backend, self._folder, self.end = backend, folder, end
+    def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
+        self.backend, self._folder = backend, folder
         _ = backend.configuration  # a mistake in accel.toml is none of a layer
         self._device = find_device(device)
         self.claims = {claim.name: claim for claim in claims_of(backend)}
@@ -140,7 +139,8 @@ class Session:
         """Return the members of a batch and what is wrong with them.
 
         Cases that are too large for the device together run in several batches. Of cases
-        that the compiler refuses together, halves are tried until one is found that it refuses.
+        that the compiler refuses together, halves are tried until those are found that it refuses
+        alone, `MOST_REFUSED` at most.
 
         Args:
             cases: with what the patterns say about their last layers.
@@ -168,5 +168,7 @@ class Session:
                 return Found(failures=[Failure(case.pattern, str(error), case)])
             self._raise_if_of_all(cases)
             found = self.failures_of(cases[:half])
-            return found if found.failures else found + self.failures_of(cases[half:])
+            if len(found.failures) >= MOST_REFUSED:
+                return found
+            return found + self.failures_of(cases[half:])
         return Found([each for each in batch.members if each.has_result], failures)

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from umakit.files.processes import is_of_limit
+from umakit.files.processor_time import processor_seconds
 from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Setting
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim, accepts, layers_of
@@ -53,7 +53,7 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
 
 
 def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: float) -> Failure:
-    end = _processor_time() + seconds
+    end = processor_seconds() + seconds
     best, together = failure, []  # type: tuple[Failure, list[Case]]
     for _ in range(ROUNDS):
         assert best.case is not None
@@ -61,7 +61,7 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
         found, failing = {}, []  # type: tuple[dict[str, Failure], list[Case]]
         limit = _cost(best.case, layers_of(best.case, claims))
         for cases in _cheap_first(candidates, claims, limit):
-            if _processor_time() > end:
+            if processor_seconds() > end:
                 return best if best.fix else replace(best, fix=STOPPED)
             found = fails(cases)
             failing = [case for case in cases if str(case) in found]
@@ -73,11 +73,6 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
         together = _together(best.case, failing)
         best = found[str(chosen)]
     return best
-
-
-def _processor_time() -> float:
-    """Return the seconds that this process and those that it waited for have used."""
-    return sum(os.times()[:4])
 
 
 def simpler(case: Case, claims: dict[str, Claim]) -> Iterator[Case]:
