@@ -137,8 +137,8 @@ DiffTimeoutOption = Annotated[
     typer.Option(
         min=0.001,
         max=10_000_000,
-        help="Seconds that each run of an inference may take; default: 600 with an accelerator or "
-        "under emulation.",
+        help="Processor time in seconds that each run of an inference may take; default: 600 with "
+        "an accelerator or under emulation.",
         show_default=False,
     ),
 ]
