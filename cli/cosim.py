@@ -116,7 +116,9 @@ OutputOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option(min=0.001, help="Processor time in seconds that each run may take; default: no limit."),
+    typer.Option(
+        min=0.001, help="Processor time in seconds that each run may take; default: no limit."
+    ),
 ]
 
 

@@ -113,8 +113,8 @@ TimeoutOption = Annotated[
     typer.Option(
         min=0.001,
         max=10_000_000,
-        help="Processor time in seconds that the run may take; default: 600 under emulation, 600 for "
-        "each inference with an accelerator on the host.",
+        help="Processor time in seconds that the run may take; default: 600 under emulation, 600 "
+        "for each inference with an accelerator on the host.",
         show_default=False,
     ),
 ]
