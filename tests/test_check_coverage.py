@@ -94,6 +94,8 @@ def test_each_value_that_the_constraints_list_is_drawn(
     dtypes = data.draw(st.sampled_from(["int8", "uint8", ("int8", "int16")]))
     batch = data.draw(st.sampled_from([1, 3, None]))
     multiple = data.draw(st.sampled_from([None, 2, 3]))
+    assume(said != "only square kernels" or any(is_square(each) for each in kernels))
+    assume(said != "one stride" or any(is_square(each) for each in strides))
     try:
         pattern = kind(
             kernels=kernels, strides=strides, dilation=dilation, padding=padding, layouts=layouts,
@@ -128,6 +130,10 @@ def test_each_value_that_the_constraints_list_is_drawn(
         for block in (4, 6):
             assert {each.output_channels % block for each in drawn} == set(range(block))
             assert {each.input_channels % block for each in drawn} == set(range(block))
+
+
+def is_square(pair: int | tuple[int, int]) -> bool:
+    return isinstance(pair, int) or pair[0] == pair[1]
 
 
 def listed(value: Any) -> tuple[Any, ...]:
@@ -177,15 +183,14 @@ def test_equal_seeds_plan_equal_layers_and_pairs_are_a_covering_array() -> None:
         Plan({each.name: each for each in claims_of(backend)}, ["qdense"], seed)
         for seed in (3, 3, 4)
     ]
-    texts = [[str(case) for batch in plan.batches() for case, _ in batch] for plan in plans]
+    drawn = [[each for batch in plan.batches() for each in batch] for plan in plans]
+    texts = [[str(case) for case, _ in cases] for cases in drawn]
     assert texts[0] == texts[1] != texts[2] and len(texts[0]) == 1000
     cover = plans[0].covers["qdense"]
     names = [covered.aspect for covered in cover.aspects if len(covered.aspect.values) > 1]
-    settings = [read_case(text).layers[-1] for text in texts[0]]
-    assert cover.search.claim.drawing is not None
-    complete = [
-        each.complete(cover.search.claim.drawing) for each in settings if each.pattern == "qdense"
-    ]
+    drawing = cover.search.claim.drawing
+    assert drawing is not None
+    complete = [case.layers[-1].complete(drawing) for case, accepted in drawn[0] if accepted]
     for first, second in itertools.combinations(names, 2):
         found = {
             (first.kind_of(first.of(each)), second.kind_of(second.of(each))) for each in complete
@@ -228,7 +233,7 @@ def test_failures_are_grouped_by_the_value_that_they_share(registered: Registere
     wrong = [Failure("qconv2d", "is wrong", case) for case in cases if is_wrong(case)]
     groups = groups_of(wrong, [case for case in cases if not is_wrong(case)], {"qconv2d": cover})
     said = " ".join(group.shared for group in groups)
-    assert "layers with kernel 3x3 fail" in said and "layers with stride 3x" in said
+    assert "layers with kernel 3x3 fail" in said and "layers with stride 3 in rows fail" in said
 
 
 def test_report_has_what_ran_with_each_value() -> None:
