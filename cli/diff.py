@@ -54,8 +54,10 @@ run by that for each layer. With --integer-tolerance the layers alone decide; wh
 differences do to the outputs of the whole run is printed.
 
 The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, where they are \
-installed; what they do not know under the same name is compared with umakit's own CPU kernels, \
-one for each operator, and so is everything with --reference cpu.
+installed, each in a process of its own; what they do not know under the same name is compared \
+with umakit's own CPU kernels, one for each operator, and so is everything with --reference cpu. \
+Where a reference differs from these kernels, or crashes, NumPy computes the operator as the model \
+file says and decides; the verdict names the reference that is wrong.
 
 What is compared is compiled with the options that you give here (`uma diff digits.onnx -b my_npu \
 --device qemu-cortex-m3 --pool sram=64K`), or is the very library that you ship (`uma diff \
@@ -102,7 +104,7 @@ OutputOption = Annotated[
     ),
 ]
 ReferenceOption = Annotated[
-    str, typer.Option(help="What to compare with: auto, cpu, onnxruntime or tflite-micro.")
+    str, typer.Option(help="What to compare with: auto, cpu, numpy, onnxruntime or tflite-micro.")
 ]
 ToleranceOption = Annotated[
     float, typer.Option(help="Of floats, relative to the largest value of a tensor.")

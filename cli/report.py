@@ -213,11 +213,13 @@ def report(
         print_whole(bounds_table(bounds))
         for line in notes_on(bounds):
             say_wrapped(line)
-    print_owners(page.accounting)
+    print_owners(page.accounting, with_host=True)
     print_energy(page.events)
     say_wrapped(
         f"{page.offloaded_text}, {macs_summary(page.offload)}; {page.accounting.cpu_summary}"
     )
+    for sentence in page.accounting.host.sentences:
+        say_wrapped(sentence)
     if page.inferences is not None:
         print_inferences(page.inferences)
     for each in page.accelerators:

@@ -279,20 +279,15 @@ def _check_inferences(inferences: int | None, profile: bool, repeat: int) -> Non
 
 
 def _print_profile(layers: Sequence[LayerProfile], accounting: Accounting) -> None:
-    print_whole(profile_table(accounting, _host_figures(layers)))
+    print_whole(profile_table(accounting))
     print_owners(accounting)
     say_wrapped(accounting.headline)
+    for sentence in accounting.host.sentences:
+        say_wrapped(sentence)
     predictions = tables.prediction_table(layers)
     if predictions is not None:
         say("")
         print_whole(predictions)
-
-
-def _host_figures(layers: Sequence[LayerProfile]) -> list[float | int | None]:
-    """Return the instructions of each layer, or its host time."""
-    if any(layer.instructions is not None for layer in layers):
-        return [layer.instructions for layer in layers]
-    return [layer.seconds for layer in layers]
 
 
 def _run_json(
@@ -344,7 +339,11 @@ def _layer_json(layer: LayerProfile) -> dict[str, Any]:
         "register_reads": layer.register_reads,
         "register_writes": layer.register_writes,
         "seconds": layer.seconds,
+        "cpu_seconds": layer.cpu_seconds,
+        "device_seconds": layer.device_seconds,
         "instructions": layer.instructions,
+        "cpu_instructions": layer.cpu_instructions,
+        "device_instructions": layer.device_instructions,
     }
-    host = ("seconds", "instructions")
+    host = [key for key in figures if key.endswith(("seconds", "instructions"))]
     return {key: value for key, value in figures.items() if value is not None or key not in host}

@@ -108,7 +108,7 @@ def test_commands_of_the_page_run(
     doctor, profile, cosim, *_ = map(str.splitlines, blocks("text"))
     assert flat(doctor[0]).rpartition(" Verilator ")[0] in printed[0]
     for line in profile:
-        assert flat(line) in printed[3].replace(" host us", ""), line
+        assert flat(line) in printed[3].replace(" CPU us simulator us", ""), line
     for line in cosim[:2]:
         assert flat(line) in printed[4]
     assert cosim[2].partition(" in ")[0] in printed[4] and "of the RTL in" in printed[4]

@@ -241,7 +241,6 @@ def check_only_program(
         raise InputError(
             f"there are no varied programs: {report.programs.not_run}",
             where=short_path(backend.folder),
-            fix="leave --program out",
         )
     report.seconds = time.monotonic() - started
     return report

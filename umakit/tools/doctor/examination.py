@@ -111,7 +111,10 @@ def examine_backend(name: str, device: Device, tell: Progress = lambda stage: No
 
 
 def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -> list[Check]:
-    checks = [*pass_checks(backend), *file_checks(backend), *design_checks(backend)]
+    passes = pass_checks(backend)
+    checks = [*passes, *file_checks(backend), *design_checks(backend)]
+    if any_error(passes):
+        return [*checks, skipped(FIRST, "was not tried: see passes")]
     is_complete = not any_error(checks)
     in_cxx = _files_in_cxx(backend)
     if in_cxx:
