@@ -321,7 +321,7 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
         number = -result.returncode
         first = (result.stderr.strip().splitlines() or [""])[0]
         raise DeviceError(
-            f"the program was stopped by {_signal(number)}" + (f": {first}" if first else ""),
+            f"the program was stopped by {signal_text(number)}" + (f": {first}" if first else ""),
             where=where,
             fix=CRASH_HINT if number in CRASHES else "",
         )
@@ -335,7 +335,7 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
         )
 
 
-def _signal(number: int) -> str:
+def signal_text(number: int) -> str:
     """Return a signal's number and its name, if it has one."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
