@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from comparisons import examples
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from umakit.cli.main import run_command
 
@@ -80,6 +81,7 @@ PREDICATES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+@settings(examples(10))
 @given(data=st.data())
 def test_each_value_that_the_constraints_list_is_drawn(
     data: st.DataObject, registered: Registered
@@ -228,12 +230,14 @@ def test_failures_are_grouped_by_the_value_that_they_share(registered: Registere
 
     def is_wrong(case: Case) -> bool:
         layer = case.layers[0].complete(drawing)
-        return layer["kernel_height"] == layer["kernel_width"] == 3 or layer["stride_y"] == 3
+        return layer["kernel_height"] == 3 or layer["stride_y"] == 3
 
     wrong = [Failure("qconv2d", "is wrong", case) for case in cases if is_wrong(case)]
     groups = groups_of(wrong, [case for case in cases if not is_wrong(case)], {"qconv2d": cover})
     said = " ".join(group.shared for group in groups)
-    assert "layers with kernel 3x3 fail" in said and "layers with stride 3 in rows fail" in said
+    assert (
+        "layers with kernel 3 in rows fail" in said and "layers with stride 3 in rows fail" in said
+    )
 
 
 def test_report_has_what_ran_with_each_value() -> None:
