@@ -217,7 +217,7 @@ CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --
 # What is generated counts as much as what is written by hand.
 cppcheck-exports: install
 	@mkdir -p build/cppcheck
-	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
+	$(BIN)/uma compile examples/digits/digits.onnx -b backends/vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx --cpu x86-64-v3 -o build/cppcheck/avx2 > build/cppcheck/log 2>&1

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import importlib.util
@@ -10,6 +11,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -41,6 +43,8 @@ _KEEPS_NO_COMPILED_MODULES, sys.dont_write_bytecode = sys.dont_write_bytecode, F
 DRAWN = "drawn examples"
 PROCESSOR_TIME = "processor time"
 CPU_RUNS = "CPUs whose code ran"
+COVERED = "covered"
+"""Property of a test with a line about what a search tried, which the summary prints."""
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
@@ -228,8 +232,26 @@ _drawn = [0]
 """How many examples this process drew."""
 
 
+def _leave_backends_of_pages() -> None:
+    """Work where no folder has the name of a backend of umakit, as the README's commands write one.
+
+    Elsewhere is everything else of the working folder, by links.
+    """
+    here = Path.cwd()
+    named = {folder.name for folder in (Path(__file__).parents[1] / "backends").iterdir()}
+    if not any((here / name / "backend.py").exists() for name in named):
+        return
+    place = Path(tempfile.mkdtemp(prefix="umakit-tests-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    for each in here.iterdir():
+        if each.name not in named:
+            (place / each.name).symlink_to(each)
+    os.chdir(place)
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage again, and not among what was made before the tests."""
+    _leave_backends_of_pages()
     sys.dont_write_bytecode = _KEEPS_NO_COMPILED_MODULES
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -318,6 +340,10 @@ def pytest_terminal_summary(
         if report.when == "call"
     ]
     drawn = [value for report in reports for name, value in report.user_properties if name == DRAWN]
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == COVERED:
+                terminalreporter.write_line(f"covered: {value}")
     if config.getoption("--update-slow"):
         _write_slow(reports)
     if reports:

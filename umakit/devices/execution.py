@@ -134,7 +134,8 @@ def execute(
         folder: working directory.
         timeout: limit in seconds of the program, and of the command that loads it: of processor
             time, on other machines of silence; default: that of the device, none on the host.
-        idle: seconds for which it may wait without using processor time, on this machine.
+        idle: seconds for which it may wait without using processor time, on this machine; at most
+            `timeout`.
         progress: file with its results: with each that is added, `timeout` begins anew.
         runs_designs: whether designs answer in it, which end the run themselves when the time is
             up, with a sentence on what the driver waits for.
@@ -154,7 +155,8 @@ def execute(
     if timeout is None and device.is_emulated_or_remote:
         timeout = device.timeout_seconds
     place = Path(os.path.realpath(program))
-    variables, limits = {**os.environ, **(environment or {})}, Limits(timeout, idle, progress)
+    variables = {**os.environ, **(environment or {})}
+    limits = Limits(timeout, idle if timeout is None else min(idle, timeout), progress)
     if device.remote is not None:
         return _execute_remotely(device, place, arguments, folder, timeout)
     if device.own_file is not None:
@@ -319,7 +321,7 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
         number = -result.returncode
         first = (result.stderr.strip().splitlines() or [""])[0]
         raise DeviceError(
-            f"the program was stopped by {_signal(number)}" + (f": {first}" if first else ""),
+            f"the program was stopped by {signal_text(number)}" + (f": {first}" if first else ""),
             where=where,
             fix=CRASH_HINT if number in CRASHES else "",
         )
@@ -333,7 +335,7 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
         )
 
 
-def _signal(number: int) -> str:
+def signal_text(number: int) -> str:
     """Return a signal's number and its name, if it has one."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"

@@ -46,8 +46,8 @@ HANGS = "hangs: it used no processor time for"
 
 LATE_HINT = "if it is only slow, give it more time with --timeout"
 HANGS_HINT = (
-    "see what it waits for; if it is right to wait as long, raise timeout of [simulator] in "
-    "accel.toml"
+    "see what it waits for; if it is right to wait as long, give it more with --timeout, or with "
+    "timeout in [simulator] of accel.toml"
 )
 
 

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from umakit.testing.check.aspects import Aspect, Value
 from umakit.testing.check.cases import Case
 from umakit.testing.check.cover import Cover
 from umakit.testing.check.report import Failure
@@ -80,21 +79,17 @@ def _groups(failures: list[Failure], right: Sequence[Case], cover: Cover | None)
     return found
 
 
-AspectValue = tuple[Aspect, Value]
-
-
-def _words(shared: AspectValue, wrong: int, right: int, others: int) -> str:
-    aspect, value = shared
+def _words(shared: str, wrong: int, right: int, others: int) -> str:
     share = f"all {wrong}" if not right else f"{wrong} of {wrong + right}"
     rest = ", and no other" if not others and not right else ""
-    return f"{share} layers with {aspect.name} {aspect.text(value)} fail{rest}"
+    return f"{share} layers with {shared} fail{rest}"
 
 
 def _shared(
-    left: Sequence[set[AspectValue]],
-    wrong: Sequence[set[AspectValue]],
-    right: Sequence[set[AspectValue]],
-) -> AspectValue | None:
+    left: Sequence[set[str]],
+    wrong: Sequence[set[str]],
+    right: Sequence[set[str]],
+) -> str | None:
     """Return the value that most failures have, and hardly a layer that is right."""
     in_left, in_wrong, in_right = (Counter(itertools.chain(*each)) for each in (left, wrong, right))
     shared = [
@@ -105,12 +100,18 @@ def _shared(
     return max(shared, key=lambda pair: (pair[0], -in_right[pair[1]]))[1] if shared else None
 
 
-def _values(cover: Cover, case: Case) -> set[AspectValue]:
-    """Return the values that the last layer of a case has."""
+def _values(cover: Cover, case: Case) -> set[str]:
+    """Return the values that the last layer of a case has, in words: of pairs, also each number."""
     drawing = cover.search.claim.drawing
     assert drawing is not None
     complete = case.layers[-1].complete(drawing)
-    return {(each.aspect, each.aspect.of(complete)) for each in cover.aspects}
+    found = set()
+    for covered in cover.aspects:
+        aspect, value = covered.aspect, covered.aspect.of(complete)
+        found.add(f"{aspect.name} {aspect.text(value)}")
+        if len(value) == 2:
+            found |= {f"{aspect.name} {value[0]} in rows", f"{aspect.name} {value[1]} in columns"}
+    return found
 
 
 def _is_chain(failure: Failure) -> bool:
