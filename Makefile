@@ -122,9 +122,12 @@ SOAK_MINUTES ?= 30
 
 soak: soak-onnx soak-mutants soak-bugs soak-rtl soak-tests
 
-# Every node test of ONNX, in five columns.
+# Every node test of ONNX, in five columns; then with vectors of 4 and of 16 numbers.
 soak-onnx: install-test
 	$(BIN)/python tests/onnx_node_tests.py --thorough -j $(JOBS)
+	for cpu in cortex-a76 x86-64-v4; do \
+	  $(BIN)/python tests/onnx_node_tests.py --cpu $$cpu -j $(JOBS) || exit 1; \
+	done
 
 # Damaged files by random seeds, which are printed.
 MUTATED := onnx tflite relax npz accel metadata torch

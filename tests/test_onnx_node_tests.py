@@ -28,6 +28,13 @@ def test_sample_of_onnx_node_tests() -> None:
     assert "wrong: none" in table and "traceback: none" in table
 
 
+def test_node_tests_with_vectors_of_a_cpu() -> None:
+    """Their tensors are small: vectors of four numbers are those that they fill."""
+    names = "dynamicquantizelinear_min|instancenorm_example|min_float32|softmax_axis_1$|layer_normalization_4d_axis1$"
+    table = run_harness("--cpu", "cortex-a76", "-k", names)
+    assert "wrong: none" in table and "traceback: none" in table
+
+
 def test_counts_of_the_page_add_up() -> None:
     """That they are those of a run, `make soak-onnx` sees."""
     text = PAGE.read_text(encoding="utf-8")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_node_tests
 import onnxruntime
+import pytest
 from onnx import numpy_helper
 from onnx_drawing import Draw, Network, makes
 from onnx_node_tests import run_model
@@ -26,7 +28,11 @@ def test_drawn_networks_are_right() -> None:
     assert_right("DynamicQuantizeLinear", 3)
 
 
-def test_a_network_that_is_quantized_at_run_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", ["generic", "x86-64-v3", "cortex-a76"])
+def test_a_network_that_is_quantized_at_run_time(
+    cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_node_tests, "CPU", cpu)
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 13]>
     network (float[4, 16] x) => (float[4, 3] y) {
         a = MatMul(x, w1)

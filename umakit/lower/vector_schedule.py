@@ -96,9 +96,12 @@ def _tile_reduction(
 def _is_contiguous(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool:
     """Whether what a sum reads for several channels lies next to each other.
 
-    That is not so for data of groups, or for a matrix that is read transposed.
+    That is not so for data of groups, or for a matrix that is read transposed. Sums that also read
+    a tensor without axes, as those of dynamic quantization, are no products of two tensors.
     """
     for load in tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad):
+        if not load.indices:
+            return False
         *others, last = list(load.indices)
         if any(channel in tvm_api.collect(index, tvm_api.Var) for index in others):
             return False
