@@ -36,19 +36,20 @@ HELP = """Check that a backend computes right whatever it accepts.
 First the registers of its simulated device are compared with their map: values after power-on, \
 bits that a write changes, read-only registers, offsets without a register.
 
-For every operator that the backend registers, layers are drawn at and around its constraints: \
-shapes, strides, padding, layouts, scales, zero points, results halfway between two integers, \
-several images, one pixel, the largest that fits and the smallest that does not, and chains of two \
-layers. Many layers become one library, which runs in the simulator, and every result is compared \
-with the reference's.
+For every operator that the backend registers, layers with every value that its pattern accepts \
+are drawn and run: kernels, strides, four sides of padding, channels of every residue of the \
+array, scales, zero points, types. Then come the largest layers, pairs of values, random layers \
+and chains of two. Many layers become one library, which runs in the simulator, and every result \
+is compared with the reference's.
 
 With --rtl, varied programs then run on the C model and on the RTL: the driver's register accesses \
 for some of these layers, with values changed, and all that a driver sees is compared.
 
 A failure names operator, shape and first wrong element, and a case that --case runs again.
 
-Exit code: 0 if all is right; 1 if something is wrong, or if no layer of an operator ran on the \
-accelerator; 2 for a mistake of the call, of accel.toml, or of a file that no library compiles \
+Exit code: 0 if every value ran and all is right; 1 if something is wrong, or if a value that a \
+constraint lists never ran; 3 if nothing is wrong and --seconds or --draws ended the check before \
+every value ran; 2 for a mistake of the call, of accel.toml, or of a file that no library compiles \
 with."""
 
 NUMBERS = ("drawn", "ran", "refused", "failed")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import diff_text
-from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.console import console, print_json, progress, say, say_notices
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
@@ -137,8 +137,8 @@ DiffTimeoutOption = Annotated[
     typer.Option(
         min=0.001,
         max=10_000_000,
-        help="Seconds that each run of an inference may take; default: 600 with an accelerator or "
-        "under emulation.",
+        help="Processor time in seconds that each run of an inference may take; default: 600 with "
+        "an accelerator or under emulation.",
         show_default=False,
     ),
 ]
@@ -227,6 +227,7 @@ def diff(
                 progress=tell,
             )
     written = files.write(result) if output or result.differs else {}
+    say_notices(result.notices, as_json)
     if as_json:
         of_wave = None if file is None or file.written is None else file.written.as_json()
         print_json({**result.as_json(), "files": written, "wave": of_wave})
@@ -267,8 +268,6 @@ def _print(
 ) -> None:
     from umakit.tools.diff.files import CONTENTS
 
-    for notice in result.notices:
-        say(f"note: {notice}", error=True)
     out = console()
     out.print(diff_text.layer_table(result))
     out.print()

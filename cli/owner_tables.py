@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from umakit.cli.console import print_whole, say, say_wrapped
@@ -20,13 +19,15 @@ from umakit.tools.accounting.columns import (
 if TYPE_CHECKING:
     from umakit.tools.accounting import Accounting, Row
 
-Host = Sequence[float | int | None]
-"""Of each layer and step its host time in seconds, or its instructions as integers."""
 
+def print_owners(accounting: Accounting, *, with_host: bool = False) -> None:
+    """Print the table of parts behind an empty line; nothing without layers on accelerators.
 
-def print_owners(accounting: Accounting) -> None:
-    """Print the table of parts behind an empty line; nothing without layers on accelerators."""
-    found = owner_table(accounting)
+    Args:
+        accounting: the figures.
+        with_host: whether it has columns of what the processor spent, which `profile_table` has.
+    """
+    found = owner_table(accounting, with_host=with_host)
     if found is None:
         return
     table = new_table("owner of cycles", *found.headers, right=found.headers)
@@ -39,15 +40,16 @@ def print_owners(accounting: Accounting) -> None:
     say_wrapped(accounting.total_text)
 
 
-def profile_table(accounting: Accounting, host: Host = ()) -> Table:
+def profile_table(accounting: Accounting) -> Table:
     """Return a table of multiply-accumulates, cycles and host times of each layer and step."""
-    measured = _host_column(host)
+    rows = shown_rows(accounting)
+    host = accounting.host.columns(rows)
     predicts = any(row.predicted_instructions is not None for row in accounting.rows)
     predicted = ["predicted instructions"] if predicts else []
-    names = ["MACs", "cycles", "MACs/cycle", *([measured] if measured else []), *predicted]
+    names = ["MACs", "cycles", "MACs/cycle", *host, *predicted]
     table = new_table("layer", "where", *names, right=names)
-    for number, row in enumerate(shown_rows(accounting)):
-        own = _host_cells(host[number : number + 1], measured)
+    for number, row in enumerate(rows):
+        own = [column[number] for column in host.values()]
         own += [_known(row.predicted_instructions)] if predicts else []
         cycles = cycles_text(row) if accounting.layers or row.cycles is not None else ""
         table.add_row(row.name, row.where, _count(row.macs), cycles, _rate(row), *own)
@@ -58,7 +60,7 @@ def profile_table(accounting: Accounting, host: Host = ()) -> Table:
         _count(sum(row.macs for row in accounting.rows)),
         total_cycles_text(accounting),
         "",  # work of the CPU over cycles of the accelerator
-        *_host_cells(host, measured),
+        *(column[-1] for column in host.values()),
         *([_all_predicted(accounting)] if predicts else []),
         style="bold",
     )
@@ -82,17 +84,3 @@ def _count(value: int) -> str:
 def _rate(row: Row) -> str:
     has_rate = row.owner == "layer" and row.macs and row.cycles
     return f"{row.macs / row.cycles:.1f}" if has_rate and row.cycles else ""
-
-
-def _host_column(host: Host) -> str:
-    if not host or None in host:
-        return ""
-    return "instructions" if all(isinstance(each, int) for each in host) else "host us"
-
-
-def _host_cells(host: Host, column: str) -> list[str]:
-    if not column:
-        return []
-    total = sum(each or 0 for each in host)
-    text = f"{total:,}" if column == "instructions" else f"{total * 1e6:,.1f}"
-    return [text if host else ""]

@@ -52,14 +52,16 @@ def comparable(command: str, output: str) -> list[str]:
 
 
 def _stable(output: str) -> list[str]:
-    """Lines without the host's time, the last column of a profile, and the width it needs.
+    """Lines without the host's times, the last columns of a profile, and the width they need.
 
     Nor do rounding errors have to be the same everywhere.
     """
     output = re.sub(r"\b[\d.]+e-\d+\b", "TINY", output)
+    output = re.sub(r"[\d,]+\.\d us of processor time", "TIME of processor time", output)
+    output = re.sub(r"^(\w+ time, ns) .*", r"\1 TIMES", output, flags=re.MULTILINE)
     output = re.sub(r"in [\d.]+ s, [\d,]+ cycles a second", "in TIME", output)
     lines = (re.sub(r"─+", "─", re.sub(r" +", " ", line.rstrip())) for line in output.splitlines())
-    return [re.sub(r"[\d,]+\.\d$", "TIME", line) for line in lines]
+    return [re.sub(r"[\d,]+\.\d( [\d,]+\.\d)?$", "TIME", line) for line in lines]
 
 
 def is_possible(command: str) -> bool:

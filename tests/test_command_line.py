@@ -753,7 +753,10 @@ def test_profile_counts_what_the_device_did(digits: Path, uma: Uma) -> None:
     report = json.loads(text)
     assert code == 0
     named = ["outputs", "mean_seconds", "runs", "layers", "totals", "accounting", "inferences"]
-    assert list(report) == [*named, "events", "wave", "cpu"] and report["inferences"] is None
+    assert (
+        list(report) == [*named, "events", "wave", "cpu", "unused_backends"]
+        and report["inferences"] is None
+    )
     totals = report["totals"]
     own = [layer for layer in report["layers"] if layer["where"] == VANILLA]
     assert totals["clock_cycles"] == sum(layer["clock_cycles"] for layer in own)
@@ -773,11 +776,12 @@ def test_profile_counts_what_the_device_did(digits: Path, uma: Uma) -> None:
 def test_profile_prints_a_table_with_a_total(digits: Path, uma: Uma) -> None:
     code, text, _ = uma("run", digits, "--inputs", HELD_OUT, "--profile")
     assert code == 0
-    assert re.search(r"^layer\s+where\s+MACs\s+cycles\s+MACs/cycle\s+host us$", text, re.M)
+    header = r"^layer\s+where\s+MACs\s+cycles\s+MACs/cycle\s+CPU us\s+simulator us$"
+    assert re.search(header, text, re.M)
     assert re.search(
-        r"^conv2\s+vanilla_accelerator\s+147,456\s+2,546\s+57\.9\s+[\d,.]+$", text, re.M
+        r"^conv2\s+vanilla_accelerator\s+147,456\s+2,546\s+57\.9\s+[\d,.]+\s+[\d,.]+$", text, re.M
     )
-    assert re.search(r"^total\s+[\d,]+\s+[\d,]+\s+[\d,.]+$", text, re.M)
+    assert re.search(r"^total\s+[\d,]+\s+[\d,]+\s+[\d,.]+\s+[\d,.]+$", text, re.M)
 
 
 def test_repeat_and_print_time(adder: Path, uma: Uma, tmp_path: Path) -> None:

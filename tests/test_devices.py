@@ -551,8 +551,9 @@ def test_instructions_are_never_called_cycles_or_time(
     command = ["run", str(digits), "--inputs", str(small), "--profile", "--device", device.name]
     assert run_command(command) == 0
     table = capsys.readouterr().out
-    assert re.search(r"^layer\s+where\s+MACs\s+cycles\s+MACs/cycle\s+instructions$", table, re.M)
-    assert re.search(r"^pool1\s+cpu\s+-\s+[\d,]{5,}$", table, re.M), "the CPU has no cycles"
+    header = "layer where MACs cycles MACs/cycle CPU instructions simulator instructions"
+    assert header in " ".join(table.split())
+    assert re.search(r"^pool1\s+cpu\s+-\s+[\d,]{5,}\s*$", table, re.M), "the CPU has no cycles"
     assert run_command([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert list(report) == [

@@ -180,7 +180,8 @@ def chocolate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def without_host(view: dict[str, Any]) -> dict[str, Any]:
     """An accounting without host times."""
-    return {**view, "rows": [{**row, "seconds": None} for row in view["rows"]]}
+    times = {"seconds": None, "device_seconds": None}
+    return {**view, "host": None, "rows": [row | times for row in view["rows"]]}
 
 
 def test_profile_and_report_show_one_accounting(

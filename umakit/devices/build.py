@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from umakit.devices import HOST, Device
@@ -18,6 +19,7 @@ from umakit.devices.compiled import Run, check_compiled, driver_libraries, linke
 from umakit.devices.cpus import cpu_flags, device_for
 from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
+from umakit.devices.device_times import TIMES, calls_device, with_timed_device
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
 from umakit.devices.missing_headers import mend_of_missing_header
 from umakit.devices.objects import modified, with_shared_objects
@@ -355,6 +357,7 @@ def build_runner(
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     digests += [each.digest() for each in libraries]
     digests += [text for each in designs for text in (each.digest(), _device_of("", is_traced))]
+    digests += [hashlib.sha256(TIMES.read_bytes()).hexdigest()] if profile else []
     fingerprint = _fingerprint(library, [*flags, *digests], device)
     program = _build_folder(library, device) / f"run-{fingerprint}"
     if program.exists():
@@ -371,6 +374,11 @@ def build_runner(
             main = traced_main(main, interface, found.answering, folder)
         sources = [*found.sources, main, *device.platform_sources(runtime)]
         flags += found.flags
+        if profile and calls_device(sources):
+            command, headers = device.compiler(), (library / SOURCE_FOLDER).absolute()
+            flags += [f"-D{interface.upper()}_DEVICE_TIMES", f"-I{headers}"]
+            run = partial(call_compiler, name=shlex.join(command), folder=library, device=device)
+            sources = with_timed_device(sources, [*command, *FLAGS], flags, folder, run)
         compile_c(sources, built, flags, device, found.simulators, libraries, found.designs)
         built.replace(program)
     return program

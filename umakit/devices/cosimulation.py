@@ -85,6 +85,8 @@ class Choice:
         patience: cycles of the RTL after which a command that the model has ended is given up;
             None for those that follow from what the model took.
         window: what a waveform is written of; None for none.
+        watched: number of a layer, and a bus address in a buffer of which a difference in this
+            layer then has the first wrong write; None for none.
     """
 
     layers: tuple[int, ...] | None = None
@@ -96,6 +98,7 @@ class Choice:
     pauses: int = 0
     patience: int | None = None
     window: Window | None = None
+    watched: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -323,6 +326,10 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
         found["UMAKIT_COSIM_CATCH_UP"] = str(choice.patience)
     if choice.idle is not None:
         found["UMAKIT_COSIM_IDLE"] = str(choice.idle)
+    if choice.watched is not None:
+        layer, address = choice.watched
+        found["UMAKIT_COSIM_WATCH_LAYER"] = str(layer)
+        found["UMAKIT_COSIM_WATCH"] = str(address)
     if choice.pauses:
         found["UMAKIT_COSIM_PAUSES"] = str(choice.pauses)
         found["UMAKIT_COSIM_STATE"] = str(ALL_ONES)

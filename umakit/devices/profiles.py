@@ -55,10 +55,12 @@ class LayerProfile:
         array_cycles: cycles in which the array was busy.
         dma_cycles: cycles in which a DMA engine was busy; 0 without a DMA engine.
         moved_bytes: bytes that the device moved over the bus.
-        seconds: processor time, for offloaded layers that of the simulator; None on devices
-            without meaningful times.
+        seconds: processor time, including that of the simulator; None on devices without
+            meaningful times.
         instructions: instructions that the processor executed, including those of the simulator;
             None on devices that do not count them.
+        device_seconds, device_instructions: those of them in calls of `umakit/device.h`, which the
+            simulator takes; None if they are not told apart.
         commands: commands of the device in the first inference; empty unless recorded.
         commands_left_out: number of commands that were not recorded.
         predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
@@ -92,6 +94,22 @@ class LayerProfile:
     written_bytes: int | None = None
     array_macs: int | None = None
     memories: Mapping[str, MemoryCounts] | None = None
+    device_seconds: float | None = None
+    device_instructions: int | None = None
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """Processor time outside of the device's calls: of a driver's own code, or of a step."""
+        if self.seconds is None or self.device_seconds is None:
+            return None
+        return round(self.seconds - self.device_seconds, 12)
+
+    @property
+    def cpu_instructions(self) -> int | None:
+        """Instructions outside of the device's calls: of a driver's own code, or of a step."""
+        if self.instructions is None or self.device_instructions is None:
+            return None
+        return self.instructions - self.device_instructions
 
     @property
     def measured_and_predicted(self) -> LayerCycles:
@@ -166,6 +184,8 @@ def profiles_of(
         clock += known.get("clock_cycles", 0)
         counted = _means(known, mean, runs)
         is_kits = layer["where"] in description["sources"]["simulated_as"]
+        if layer["where"] not in simulated:  # it calls no device
+            figures = {**figures, "device_nanoseconds": 0, "device_instructions": 0}
         profile = _profile(device, layer, figures, counted, runs, is_kits=is_kits)
         commands, left_out = recorded.get(number, ((), 0))
         profiles.append(
@@ -205,6 +225,9 @@ def _profile(
         runs: number of inferences.
         is_kits: whether a simulator of umakit is of the layer's accelerator.
     """
+    nanoseconds, instructions = (
+        (figures[name], figures.get(f"device_{name}")) for name in ("nanoseconds", "instructions")
+    )
     return LayerProfile(
         name=layer["name"],
         where=layer["where"],
@@ -215,14 +238,24 @@ def _profile(
         array_cycles=counted.get("array_cycles"),
         dma_cycles=counted.get("dma_cycles"),
         moved_bytes=counted.get("moved_bytes"),
-        seconds=figures["nanoseconds"] / 1e9 / runs if device.has_time else None,
-        instructions=round(figures["instructions"] / runs) if device.counts_instructions else None,
+        seconds=_seconds(nanoseconds[0], runs) if device.has_time else None,
+        device_seconds=_seconds(nanoseconds[1], runs) if device.has_time else None,
+        instructions=_per_run(instructions[0], runs) if device.counts_instructions else None,
+        device_instructions=_per_run(instructions[1], runs) if device.counts_instructions else None,
         predicted_cycles=layer.get("predicted_cycles"),
         register_reads=counted.get("register_reads"),
         register_writes=counted.get("register_writes"),
         written_bytes=counted.get("written_bytes"),
         array_macs=_array_macs(counted) if is_kits else None,
     )
+
+
+def _seconds(nanoseconds: int | None, runs: int) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e9 / runs
+
+
+def _per_run(total: int | None, runs: int) -> int | None:
+    return None if total is None else round(total / runs)
 
 
 def _array_macs(counted: Mapping[str, int]) -> int | None:

@@ -18,7 +18,6 @@ pytest loads this module wherever umakit is installed, so it imports nothing tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -108,7 +107,7 @@ def _backend(config: pytest.Config) -> Backend:
         pytest.UsageError: none is named, or it cannot be loaded.
     """
     if BACKEND not in config.stash:
-        from umakit.backend.registry import find_backend
+        from umakit.backend.registry import locate_backend
         from umakit.errors import UmakitError
 
         name = str(config.getini("uma_backend"))
@@ -117,16 +116,12 @@ def _backend(config: pytest.Config) -> Backend:
                 f"the fixture {FIXTURE} needs a backend: set uma_backend to its name or folder in"
                 " the section [tool.pytest.ini_options] of pyproject.toml"
             )
-        folder = (config.inipath.parent if config.inipath else config.rootpath) / name
+        base = config.inipath.parent if config.inipath else config.rootpath
         try:
-            config.stash[BACKEND] = find_backend(str(folder) if _is_folder(folder) else name)
+            config.stash[BACKEND] = locate_backend(name, base).load()
         except UmakitError as error:
             raise pytest.UsageError(f"uma_backend = {name}: {error}") from None
     return config.stash[BACKEND]
-
-
-def _is_folder(path: Path) -> bool:
-    return (path / "backend.py").is_file()
 
 
 def _number(config: pytest.Config, name: str) -> float:

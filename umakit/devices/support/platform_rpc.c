@@ -115,7 +115,10 @@ void umakit_platform_complain(const char *text)
 
 uint64_t umakit_platform_nanoseconds(void)
 {
-    return (uint64_t)clock() * UINT64_C(1000000000) / (uint64_t)CLOCKS_PER_SEC;
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
 uint64_t umakit_platform_instructions(void)

@@ -241,10 +241,26 @@ def check_only_program(
         raise InputError(
             f"there are no varied programs: {report.programs.not_run}",
             where=short_path(backend.folder),
-            fix="leave --program out",
         )
     report.seconds = time.monotonic() - started
     return report
+
+
+def check_only_programs(backend: Backend, most: int, *, seed: int = 0) -> ProgramReport:
+    """Run varied programs on the C model and the RTL of a backend, and check no layer.
+
+    Args:
+        backend: the backend.
+        most: how many.
+        seed: equal seeds draw equal programs.
+
+    Raises:
+        UmakitError: the drawn layers cannot be compiled, or the design does not fit.
+    """
+    check_ports([backend], RTL)
+    with temporary_folder("umakit-check-") as folder:
+        session = Session(backend, folder, RTL.name)
+        return _programs(session, list(session.claims), folder, Wanted(seed, math.inf, most))
 
 
 def _programs(

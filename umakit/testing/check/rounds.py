@@ -174,8 +174,8 @@ class Rounds:
             rounds: the runs by their number, of which 0 is the one that gives results.
             left_out: numbers of layers that do not run.
             known: results of round 0 by C name, if it ran in another process.
-            timeout: seconds of processor time of a layer, and of idleness; default: see
-                `layer_limit`.
+            timeout: seconds of processor time of a layer, and of idleness, on RTL `RTL_FACTOR`
+                times as many; at most and by default `layer_limit`.
 
         Returns:
             What happened in each that was made; none behind one in which the program ended.
@@ -183,7 +183,9 @@ class Rounds:
         Raises:
             DeviceError: the program cannot run, or the device did not answer.
         """
-        limit = self.layer_limit if timeout is None else timeout
+        limit = self.layer_limit
+        if timeout is not None:
+            limit = min(limit, timeout * (RTL_FACTOR if self.runs_rtl else 1))
         ending, is_late = "", False
         with temporary_folder("umakit-check-") as folder:
             (folder / "inputs").write_bytes(

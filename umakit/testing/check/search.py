@@ -27,6 +27,9 @@ FIRST_TRIES = 4000
 DESCENTS = 6
 """Changes by which a layer that breaks several constraints is brought within them."""
 
+LISTED_SHARE = 0.8
+"""Share of random values that are among those that a constraint lists, where one lists any."""
+
 BASES = 6
 """Accepted layers that a search starts from, besides the first one."""
 
@@ -107,8 +110,12 @@ class Search:
         self._answers: dict[tuple[Setting, ...], Answer] = {}
         self._bases: list[Complete] = []
         simplest = {name: values[0] for name, values in self._drawing.settings.items()}
-        found = self._descended(simplest, self.aspects)
-        self.first = found or self._drawn(simplest, None, FIRST_TRIES, Refused())
+        listed = dict(simplest)
+        for aspect in self.aspects:
+            chosen = next((value for value in aspect.values if value in aspect.claimed), None)
+            listed |= {} if chosen is None else aspect.with_value(chosen)
+        found = self._descended(simplest, self.aspects) or self._descended(listed, self.aspects)
+        self.first = found or self._drawn(listed, None, FIRST_TRIES, Refused())
         self.simplest = simplest
 
     def answer(self, settings: Mapping[str, Setting]) -> Answer:
@@ -223,8 +230,11 @@ class Search:
         return self._bases[int(self._random.integers(len(self._bases)))]
 
     def some_value(self, aspect: Aspect) -> Value:
-        """Return one of the values of an aspect, at random."""
-        return aspect.values[int(self._random.integers(len(aspect.values)))]
+        """Return one of the values of an aspect, at random: most often one that is listed."""
+        values = aspect.values
+        if aspect.claimed and self._random.random() < LISTED_SHARE:
+            values = tuple(value for value in values if value in aspect.claimed)
+        return values[int(self._random.integers(len(values)))]
 
     def layer(self, settings: Mapping[str, Setting]) -> LayerSettings:
         """Return a layer of complete settings, with a seed for its data."""

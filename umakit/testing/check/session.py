@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -65,16 +64,13 @@ class Session:
         backend: the backend.
         folder: for files.
         device: name of the device that libraries run on.
-        end: value of `time.monotonic` at which no further batch begins.
 
     Raises:
         AcceleratorConfigError: the backend's `accel.toml` cannot be used.
     """
 
-    def __init__(
-        self, backend: Backend, folder: Path, device: str = HOST.name, end: float = math.inf
-    ) -> None:
-        self.backend, self._folder, self.end = backend, folder, end
+    def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
+        self.backend, self._folder = backend, folder
         _ = backend.configuration  # a mistake in accel.toml is none of a layer
         self._device = find_device(device)
         self.claims = {claim.name: claim for claim in claims_of(backend)}
@@ -127,10 +123,14 @@ class Session:
             raise errors[0]
 
     def failing(self, cases: Sequence[Case]) -> dict[str, Failure]:
-        """Return failures by the text of the case, of cases that the patterns accept."""
+        """Return failures by the text of the case, of cases that the patterns accept.
+
+        Layers of several cases may use less time than that of a single one.
+        """
         pairs = [(case, True) for case in cases]
+        timeout = REDUCED_SECONDS if len(cases) > 1 else None
         try:
-            found = self.batch_of(pairs, REDUCED_SECONDS)[1] if pairs else []
+            found = self.batch_of(pairs, timeout)[1] if pairs else []
         except UmakitError:
             found = self.failures_of(pairs[:ALONE]).failures
         return {str(failure.case): failure for failure in found if failure.case is not None}

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from umakit.errors import DeviceError
+from umakit.files.processor_time import processor_seconds
 from umakit.registration.backend import Backend
 from umakit.testing.check.cases import Case
 from umakit.testing.check.report import Failure
@@ -66,11 +67,6 @@ def outcome_of(session: Session, cases: Cases) -> Outcome:
     return Outcome(ran, not_run, found.does_not_fit, found.failures, cycles, seconds)
 
 
-def processor_seconds() -> float:
-    """Return the processor time of this process and of the ended ones that it began."""
-    return sum(os.times()[:4])
-
-
 class Workers:
     """Runs batches in the order in which they are given; a context manager.
 
@@ -84,7 +80,7 @@ class Workers:
     def __init__(self, session: Session, jobs: int, folder: Path, device: str) -> None:
         self._session = session
         self._jobs = jobs if (session.backend.folder / "backend.py").is_file() else 1
-        self._given = (session.backend.folder, folder, device, session.end)
+        self._given = (session.backend.folder, folder, device)
         self._pool: ProcessPoolExecutor | None = None
         self._before: set[int | None] = set()
         self._is_done = False
@@ -158,7 +154,7 @@ def _done(cases: Cases, future: Future[Outcome]) -> tuple[Cases, Outcome]:
 _own_session: Session | None = None
 
 
-def _begin(backend_folder: Path, folder: Path, device: str, end: float) -> None:
+def _begin(backend_folder: Path, folder: Path, device: str) -> None:
     from umakit.backend.registry import find_backend
 
     global _own_session
@@ -168,7 +164,7 @@ def _begin(backend_folder: Path, folder: Path, device: str, end: float) -> None:
     own = Path(tempfile.mkdtemp(dir=folder))
     tempfile.tempdir = str(own)
     backend: Backend = find_backend(backend_folder)
-    _own_session = Session(backend, own, device, end)
+    _own_session = Session(backend, own, device)
 
 
 def _end_with(parent: int) -> None:

@@ -21,7 +21,7 @@ from umakit.library.export import files_of_driver
 from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.roles import SIMULATOR_FOLDER, device_source
 from umakit.registration.backend import Backend
-from umakit.testing.registers.accesses import Access
+from umakit.testing.registers.accesses import Access, BusError
 from umakit.text.rendering import render
 
 PROGRAM = "umakit_check_registers"
@@ -90,7 +90,9 @@ class Session:
             answer = self._program.stdout.readline()
             if not answer or answer.startswith("!"):
                 raise self._failure(answer.removeprefix("!").strip())
-            answers.append(int(answer, 16))
+            value, *response = answer.split()
+            number = int(value, 16)
+            answers.append(BusError(number, *response) if response else number)
         self._watch.is_asked = False
         return answers
 

@@ -12,7 +12,9 @@ from umakit.errors import InputError
 from umakit.library.identities import cpu_step_kind, identities_of
 from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting.cpu_cycles import CpuCycles
-from umakit.tools.accounting.owners import Accounting, Parts, Row
+from umakit.tools.accounting.host import Answering
+from umakit.tools.accounting.owners import Accounting
+from umakit.tools.accounting.rows import Parts, Row
 from umakit.tools.accounting.waits import KIT_COMPUTING, waits_of
 
 CPU = "cpu"
@@ -63,7 +65,9 @@ def account(
                 written_bytes=written,
             )
         rows.append(row)
+    answering, programs = _answering(description, rows)
     found = _with_total(rows, result, cpu_clock)
+    found = replace(found, answering=answering, programs=programs)
     predicted = {"counted", "predicted"} & {*found.cpu_sources}
     return replace(found, clocks=costs.clocks) if predicted and found.layers else found
 
@@ -85,9 +89,24 @@ def _row(
         register_reads=profile.register_reads,
         register_writes=profile.register_writes,
         moved_bytes=None if on_cpu else profile.moved_bytes,
-        seconds=profile.seconds if on_cpu else None,
-        instructions=profile.instructions if on_cpu else None,
+        seconds=profile.seconds,
+        instructions=profile.instructions,
+        device_seconds=profile.device_seconds,
+        device_instructions=profile.device_instructions,
     )
+
+
+def _answering(
+    description: Mapping[str, Any], rows: Sequence[Row]
+) -> tuple[Answering, tuple[str, ...]]:
+    """Return what answers layers on accelerators, and whose simulators are programs."""
+    used = dict.fromkeys(row.where for row in rows if row.owner == "layer")
+    sources = description["sources"]
+    own: Mapping[str, Mapping[str, Any]] = sources.get("own", {})
+    programs = tuple(name for name in used if own.get(name, {}).get("program"))
+    if any(each["simulated"] for each in description["backends"] if each["name"] in used):
+        return "simulator", programs
+    return ("library" if used and used.keys() <= {*sources.get("libraries", {})} else "driver"), ()
 
 
 def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:

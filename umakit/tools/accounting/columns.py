@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from umakit.tools.accounting.owners import Accounting, Row
+from umakit.tools.accounting.owners import Accounting
+from umakit.tools.accounting.rows import Row
 
 UNKNOWN = "-"
 """Text for a figure that is not known."""
@@ -47,12 +48,16 @@ class OwnerTable:
     total: OwnerLine
 
 
-def owner_table(accounting: Accounting) -> OwnerTable | None:
+def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTable | None:
     """Return the parts of the cycles of each owner, and the bytes that it moves.
 
     `bus B` are the bytes that an accelerator moves over the bus, `CPU B` those of the tensors that
     a step on the CPU reads and writes. Parts that no owner has are left out, as is what lies
     between layers if no cycle passes there.
+
+    Args:
+        accounting: the figures.
+        with_host: whether there are columns of what the processor spent, too.
 
     Returns:
         None without layers on accelerators.
@@ -64,14 +69,17 @@ def owner_table(accounting: Accounting) -> OwnerTable | None:
         columns[BUS_BYTES] = lambda row: row.moved_bytes
     if accounting.cpu_steps:
         columns[CPU_BYTES] = _cpu_bytes
+    host = accounting.host.columns(shown_rows(accounting)) if with_host else {}
     lines = []
-    for row in shown_rows(accounting):
+    for number, row in enumerate(shown_rows(accounting)):
         on_cpu = row.owner == "cpu step"
         cells = tuple(_cell(row, name, of) for name, of in columns.items())
+        cells += tuple(column[number] for column in host.values())
         lines.append(OwnerLine(f"{row.name} (CPU)" if on_cpu else row.name, on_cpu, cells))
-    totals = (_total(accounting, name, of) for name, of in columns.items())
+    totals = [_total(accounting, name, of) for name, of in columns.items()]
+    totals += [column[-1] for column in host.values()]
     total = OwnerLine(total_name(accounting), False, tuple(totals))
-    return OwnerTable(tuple(columns), tuple(lines), total)
+    return OwnerTable((*columns, *host), tuple(lines), total)
 
 
 def shown_rows(accounting: Accounting) -> list[Row]:

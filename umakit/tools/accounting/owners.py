@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cycles of an inference by their owners. All are integers, and each cycle is in one part only."""
+"""Cycles of an inference by their owners."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from umakit.devices.totals import included
-from umakit.text.identities import LayerIdentity
-
-Owner = Literal["layer", "cpu step", "between layers"]
-"""What cycles belong to: a layer on an accelerator, a step on the CPU, or the run function, which
-calls one after the other."""
-
-Source = Literal["measured", "scaled", "counted", "predicted", "unknown"]
-"""Where cycles come from: a simulator's clock, host time times `--cpu-clock`, instructions that an
-emulator counted times the cycles of one in the CPU's description, the costs in it, or nowhere."""
+from umakit.tools.accounting.host import Answering, Host
+from umakit.tools.accounting.rows import Parts, Row, Source
 
 CPU_SOURCES: Mapping[Source, str] = {
     "scaled": "scaled from host time at {:,.0f} Hz",
@@ -25,155 +18,6 @@ CPU_SOURCES: Mapping[Source, str] = {
     "predicted": "predicted",
 }
 """What totals say of the cycles of steps on the CPU."""
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The cycles of an accelerator's clock in a row, by the state of its engines.
-
-    Attributes:
-        computing: an engine that computes is at work.
-        waits: no engine that computes is at work, and others are, by their names: `load`, or
-            `load + store` when both are; `copies` where it is not known which.
-        registers: no engine is at work, and the driver accesses registers. Only of umakit's
-            simulators, on which an access takes a cycle.
-        idle: no engine is at work, nor is it known what the device waits for.
-        undivided: the states of the engines are not known, only the clock is.
-    """
-
-    computing: int = 0
-    waits: Mapping[str, int] = field(default_factory=dict)
-    registers: int = 0
-    idle: int = 0
-    undivided: int = 0
-
-    @property
-    def cycles(self) -> int:
-        """The sum of all parts."""
-        named = self.computing + self.registers + self.idle + self.undivided
-        return named + sum(self.waits.values())
-
-    def named(self) -> dict[str, int]:
-        """Return all parts by name, those of waits as `waits: load`."""
-        return {
-            "computing": self.computing,
-            **{f"waits: {name}": cycles for name, cycles in self.waits.items()},
-            "registers": self.registers,
-            "idle": self.idle,
-            "undivided": self.undivided,
-        }
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all parts by name."""
-        return {
-            "computing": self.computing,
-            "waits": dict(self.waits),
-            "registers": self.registers,
-            "idle": self.idle,
-            "undivided": self.undivided,
-        }
-
-    @classmethod
-    def total(cls, parts: Iterable[Parts]) -> Parts:
-        """Return the sum of each part."""
-        found, waits = list(parts), Counter[str]()
-        for each in found:
-            waits.update(each.waits)
-        return cls(
-            sum(each.computing for each in found),
-            dict(waits),
-            sum(each.registers for each in found),
-            sum(each.idle for each in found),
-            sum(each.undivided for each in found),
-        )
-
-
-@dataclass(frozen=True)
-class Row:
-    """What belongs to one owner in an inference; None for figures that are not known.
-
-    Attributes:
-        owner: what it is.
-        name: name of the layer, as in all tables.
-        where: `cpu` or the backend.
-        identity: what the layer is in terms of the model; None between layers.
-        kind: what a step on the CPU does: its operators such as `quantize`, or `copy` or `layout
-            change`; empty for others.
-        macs: multiply-accumulates.
-        clock_cycles: cycles of the accelerators' clocks that passed in it, the sum of `parts`; on
-            the CPU those that passed meanwhile, mostly 0.
-        parts: these cycles by the state of the engines.
-        cpu_cycles: of a step on the CPU, without `clock_cycles`: its host time times `--cpu-clock`,
-            else its counted instructions times the cycles of one, else as the costs of the CPU's
-            description predict; None without any of them.
-        cpu_source: where `cpu_cycles` come from.
-        register_reads, register_writes: accesses of the driver to registers, also while engines
-            are at work.
-        moved_bytes: bytes that the accelerator moved over the bus.
-        read_bytes, written_bytes: of a step on the CPU, sizes of the tensors that it reads,
-            constants among them, and writes; else None.
-        seconds: host time of a step on the CPU.
-        instructions: of an emulated CPU, in a step on it.
-        predicted_instructions: of a step on the CPU, by the costs of its description.
-    """
-
-    owner: Owner
-    name: str
-    where: str
-    identity: LayerIdentity | None
-    kind: str
-    macs: int
-    clock_cycles: int | None
-    parts: Parts | None
-    cpu_cycles: int | None = None
-    cpu_source: Source = "unknown"
-    register_reads: int | None = None
-    register_writes: int | None = None
-    moved_bytes: int | None = None
-    read_bytes: int | None = None
-    written_bytes: int | None = None
-    seconds: float | None = None
-    instructions: int | None = None
-    predicted_instructions: int | None = None
-
-    @property
-    def cycles(self) -> int | None:
-        """All cycles that belong to it; None for a step on the CPU whose cycles are not known."""
-        if self.owner == "cpu step":
-            return None if self.cpu_cycles is None else self.cpu_cycles + (self.clock_cycles or 0)
-        return self.clock_cycles
-
-    @property
-    def source(self) -> Source:
-        """Where its cycles come from."""
-        if self.cycles is None:
-            return "unknown"
-        return self.cpu_source if self.owner == "cpu step" else "measured"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
-        return {
-            "owner": self.owner,
-            "name": self.name,
-            "where": self.where,
-            "identity": None if self.identity is None else self.identity.as_json(),
-            "kind": self.kind,
-            "macs": self.macs,
-            "cycles": self.cycles,
-            "source": self.source,
-            "clock_cycles": self.clock_cycles,
-            "parts": None if self.parts is None else self.parts.as_json(),
-            "cpu_cycles": self.cpu_cycles,
-            "cpu_source": self.cpu_source if self.owner == "cpu step" else None,
-            "register_reads": self.register_reads,
-            "register_writes": self.register_writes,
-            "moved_bytes": self.moved_bytes,
-            "read_bytes": self.read_bytes,
-            "written_bytes": self.written_bytes,
-            "seconds": self.seconds,
-            "instructions": self.instructions,
-            "predicted_instructions": self.predicted_instructions,
-        }
 
 
 @dataclass(frozen=True)
@@ -190,6 +34,8 @@ class Accounting:
         cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
         clocks: how the CPU's cycles became those of the accelerators' clock, as a clause; empty
             where there are none, or they are scaled.
+        answering: what answers layers on accelerators.
+        programs: accelerators whose simulators are processes of their own.
     """
 
     rows: tuple[Row, ...]
@@ -198,6 +44,13 @@ class Accounting:
     is_whole: bool
     cpu_clock: float | None = None
     clocks: str = ""
+    answering: Answering = "simulator"
+    programs: tuple[str, ...] = ()
+
+    @property
+    def host(self) -> Host:
+        """What the processor that ran the inference spent."""
+        return Host.of(self.rows, self.answering, self.programs)
 
     @property
     def layers(self) -> tuple[Row, ...]:
@@ -304,6 +157,7 @@ class Accounting:
             "cycles": self.cycles,
             "by_accelerator": self.by_accelerator,
             "headline": self.headline,
+            "host": self.host.as_json(),
             "parts": None if self.parts is None else self.parts.as_json(),
             "rows": [row.as_json() for row in self.rows],
         }

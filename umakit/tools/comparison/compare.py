@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from umakit.tools.comparison.figures import FIGURES, MEASURED, PREDICTED, Figure, total, waits_of
+from umakit.tools.comparison.figures import (
+    FIGURES,
+    MEASURED,
+    PREDICTED,
+    TIMES,
+    Figure,
+    total,
+    waits_of,
+)
 from umakit.tools.comparison.lines import Change, Line, lines_of
 from umakit.tools.comparison.saved import Report
 from umakit.version import __version__
@@ -82,7 +90,7 @@ class Comparison:
             found.append(self.compared(figure))
             if figure.name == "waits":
                 found += [self.compared(each) for each in waits_of(self.a, self.b)]
-        return tuple(found)
+        return (*found, *map(self.compared, TIMES))
 
     def compared(self, figure: Figure) -> Compared:
         """Return a figure of both networks, and why it cannot be compared."""

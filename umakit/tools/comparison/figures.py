@@ -15,7 +15,7 @@ Count = int | None
 OfReport = Callable[[Report], Count]
 OfStep = Callable[[Step], Count]
 OfRow = Callable[[Row], Count]
-Unit = Literal["cycles", "B", "MACs", "accesses", "steps"]
+Unit = Literal["cycles", "B", "MACs", "accesses", "steps", "instructions", "ns"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,30 @@ def _tensors(row: Row) -> Count:
     return total((row.read_bytes, row.written_bytes))
 
 
+def _nanoseconds(seconds: float | None) -> Count:
+    return None if seconds is None else round(seconds * 1e9)
+
+
+def _less(whole: Count, part: Count) -> Count:
+    return None if whole is None or part is None else whole - part
+
+
+def _time(row: Row) -> Count:
+    return _nanoseconds(row.seconds)
+
+
+def _device_time(row: Row) -> Count:
+    return _nanoseconds(row.device_seconds)
+
+
+def _driver_time(row: Row) -> Count:
+    return _less(_time(row), _device_time(row))
+
+
+def _driver_instructions(row: Row) -> Count:
+    return _less(row.instructions, row.device_instructions)
+
+
 # --- of reports -----------------------------------------------------------------------------------
 
 
@@ -117,6 +141,8 @@ UNSCALED = "steps on the CPU have no known cycles", "give --cpu-clock"
 UNBOUNDED = "no bounds, which models on described machines have", "limit a model's report"
 UNSIZED = "the code was not measured", "give --size, also for reports that are saved"
 UNCOUNTED = "no simulator counts it", "limit what is known"
+UNTIMED = "drivers were not timed", "write the report again"
+NOT_EMULATED = "no emulator counted instructions", "run both on one: --device qemu-cortex-m4"
 
 
 def _part(name: str, of: Callable[[Parts], int]) -> Figure:
@@ -178,6 +204,10 @@ FIGURES: tuple[Figure, ...] = (
     Figure("cpu bytes", "B", _summed(_on_cpu(_tensors)), UNCOUNTED, _on_cpu(_tensors)),
     Figure("macs", "MACs", lambda report: report.total_macs, of_step=lambda step: step.row.macs),
     OFFLOADED,
+    Figure("driver instructions", "instructions",
+           _summed(_on_accelerators(_driver_instructions)), NOT_EMULATED),
+    Figure("cpu instructions", "instructions", _summed(_on_cpu(lambda row: row.instructions)),
+           NOT_EMULATED),
     Figure("arena", "B", lambda report: report.memory.arena_bytes),
     Figure("constants", "B", lambda report: report.memory.constants_bytes),
     Figure("scratchpad", "B",
@@ -186,7 +216,15 @@ FIGURES: tuple[Figure, ...] = (
     Figure("static", "B", _size(lambda size: size.static_bytes), UNSIZED, same=_compiler),
     Figure("stack", "B", _size(lambda size: size.stack_bytes), UNSIZED, same=_compiler),
 )  # fmt: skip
-"""All figures, in the order of tables."""
+"""All figures, in the order of tables, but for times."""
+
+TIMES: tuple[Figure, ...] = (
+    Figure("driver time", "ns", _summed(_on_accelerators(_driver_time)), UNTIMED),
+    Figure("simulator time", "ns", _summed(_on_accelerators(_device_time)), UNTIMED),
+    Figure("cpu time", "ns", _summed(_on_cpu(_time)), UNTIMED),
+)
+"""Times of the processor that ran the networks. They depend on the machine and on what else runs
+on it, so that they are shown, and nothing is limited by them or differs because they do."""
 
 WAIT = "wait "
 """What the name of a wait for an engine begins with, as `wait load`."""

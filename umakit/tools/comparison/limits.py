@@ -20,6 +20,7 @@ from umakit.tools.comparison.figures import (
     FIGURES,
     MEASURED,
     PREDICTED,
+    TIMES,
     WAIT,
     Figure,
     wait_figure,
@@ -305,6 +306,10 @@ def _figure(name: str, source: str) -> Figure:
     names = {figure.name: figure for figure in FIGURES}
     if name in names:
         return names[name]
+    if name in [figure.name for figure in TIMES]:
+        what = f"a limit on {name} would hold or not by what else the machine does"
+        fix = "limit 'driver instructions', which --device qemu-cortex-m4 counts, or 'cpu steps'"
+        raise InputError(what, where=source, fix=fix)
     fix = closest_or_all(name, list(names), "figures")
     raise InputError(f"there is no figure {name!r} to limit", where=source, fix=fix)
 

@@ -8,7 +8,7 @@ version is the same. Imports neither TVM nor the pipeline.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -22,6 +22,8 @@ CPU = "cpu"
 
 Count = Annotated[int, Field(ge=0)]
 """A number of cycles, bytes or other things."""
+
+Time = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Row:
         clock_cycles: measured cycles of the accelerators' clocks.
         moved_bytes: bytes on the bus.
         read_bytes, written_bytes: of a step on the CPU.
+        seconds, instructions: of the processor that ran it, those of a simulator included.
+        device_seconds, device_instructions: those of them in calls of the device.
     """
 
     owner: Literal["layer", "cpu step", "between layers"]
@@ -73,6 +77,10 @@ class Row:
     moved_bytes: Count | None = None
     read_bytes: Count | None = None
     written_bytes: Count | None = None
+    seconds: Time | None = None
+    device_seconds: Time | None = None
+    instructions: Count | None = None
+    device_instructions: Count | None = None
 
     @property
     def on_cpu(self) -> bool:
@@ -241,9 +249,15 @@ class Report:
         return next((row for row in rows if row.owner == "between layers"), None)
 
     def as_text(self) -> str:
-        """Return it as the text of a file that `read_report` reads."""
+        """Return it as the text of a file that `read_report` reads.
+
+        Times are left out: they differ in each run, and no limit is on a time.
+        """
+        rows = tuple(replace(row, seconds=None, device_seconds=None)
+                     for row in self.accounting.rows)  # fmt: skip
+        kept = replace(self, accounting=replace(self.accounting, rows=rows))
         first = {"format": self.format, "version": self.version}
-        return json.dumps(first | asdict(self), indent=1) + "\n"
+        return json.dumps(first | asdict(kept), indent=1) + "\n"
 
 
 @dataclass(frozen=True)

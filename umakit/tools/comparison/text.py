@@ -77,7 +77,7 @@ def tilings_text(line: Line) -> str:
 
 def _title(figure: Figure) -> str:
     """Return the name of a figure, with its unit where the name does not say it."""
-    said = {"cycles": "cycles", "B": "bytes", "MACs": "macs"}.get(figure.unit, "")
+    said = {"cycles": "cycles", "B": "bytes", "MACs": "macs", "ns": "ns"}.get(figure.unit, "")
     return figure.name if said in figure.name else f"{figure.name}, {figure.unit}"
 
 

@@ -50,6 +50,7 @@ from umakit.tools.diff.session import (
 from umakit.tools.diff.truth import Reference, rewritten_notice, stop_notices
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
+from umakit.tools.model_or_library import unused_backends
 
 __all__ = [
     "AUTOMATIC",
@@ -141,6 +142,7 @@ def diff_model(
             made = compiled_library(model, partitioned, backends, folder / "library", options)
         else:
             made = written_library(library, model, machine)
+            notices += [str(each) for each in unused_backends(library)]
         designs = designs_for(backends, machine)
         _check_runs_on(made, designs)
         progress("compiling the reference")

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from umakit import tvm_api
 from umakit.backend.base import UMABackend
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT
 from umakit.devices import HOST, Device
 from umakit.devices.cpus import description_for
 from umakit.errors import InputError, LibraryError
@@ -40,7 +41,7 @@ def compiled_library(
         path: the folder to write.
         options: None for the defaults with large weights in a blob.
     """
-    options = options or ExportOptions(weights=form_of_weights(partitioned.module))
+    options = options or ExportOptions(weights=form_of_weights(partitioned.module, backends))
     return export_program(model, partitioned, backends, path, options)
 
 
@@ -95,8 +96,10 @@ def _listed(inputs: Sequence[tuple[str, list[int]]]) -> str:
     return ", ".join(f"{name} {shape}" for name, shape in inputs)
 
 
-def form_of_weights(module: Any) -> Literal["c", "blob"]:
-    """Return the default form of constants: a blob if they are large, else C."""
+def form_of_weights(module: Any, backends: Sequence[UMABackend] = ()) -> Literal["c", "blob"]:
+    """Return the default form of constants: a blob if they are large and a blob can hold them."""
+    if any(each.configuration.dma.alignment > CONSTANT_ALIGNMENT for each in backends):
+        return "c"
     constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
     arrays = [tvm_api.constant_array(constant) for constant in constants]
     size = sum(array.nbytes for array in arrays if array is not None)

@@ -77,7 +77,7 @@ def html(page: Page) -> str:
     return render_html(
         "report/page.html.j2",
         page=page,
-        owners=owner_table(page.accounting),
+        owners=owner_table(page.accounting, with_host=True),
         events=event_table(page.events),
         parts=parts_of(page),
         near=NEAR_THE_BOUND,

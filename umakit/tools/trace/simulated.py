@@ -89,6 +89,9 @@ def _process(
             cycles = None
         else:
             figures |= {each: getattr(profile, each) for each in COUNTERS}
+            figures["host_seconds"] = profile.seconds
+            figures["driver_seconds"] = profile.cpu_seconds
+            figures["device_seconds"] = profile.device_seconds
             cycles = profile.clock_cycles
         layers.append(
             TracedLayer(

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that time the calls of `umakit/device.h`. Imports no TVM.
+
+The functions of the device that answers get other names, and `support/device_times.c` has them: so
+drivers are timed that were compiled elsewhere, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from umakit.devices.device import SUPPORT
+from umakit.devices.objects import compiling, with_shared_objects
+
+DEVICE = "umakit_simulator.c"
+"""Name of the file with the functions of `umakit/device.h`, behind which all simulators answer."""
+
+FUNCTIONS = ("read32", "write32", "map", "unmap", "wait", "barrier")
+"""These functions, without `umakit_device_`."""
+
+RENAMED = [f"-Dumakit_device_{name}=umakit_untimed_{name}" for name in FUNCTIONS]
+
+TIMES = SUPPORT / "device_times.c"
+
+
+def calls_device(sources: Sequence[Path]) -> bool:
+    """Whether sources of a program have a device that calls of drivers reach."""
+    return any(source.name == DEVICE for source in sources)
+
+
+def with_timed_device(
+    sources: Sequence[Path],
+    compiler: Sequence[str],
+    flags: Sequence[str],
+    folder: Path,
+    run: Callable[[list[str]], None],
+) -> list[Path]:
+    """Return the sources of a program in which calls of the device are timed.
+
+    Args:
+        sources: sources of a program that has a device.
+        compiler: the compiler and all arguments that it always gets.
+        flags: the other flags of the program.
+        folder: folder for an object.
+        run: runs a command of the compiler.
+
+    Raises:
+        BuildError: the compiler refused a source.
+    """
+    command = [*compiler, *RENAMED]
+    (device,) = (source for source in sources if source.name == DEVICE)
+    (found,) = with_shared_objects([device], command, flags, run)
+    if found == device:  # its headers are not those of an exported library
+        found = folder / "device.o"
+        run([*command, *compiling(flags), "-c", str(device.absolute()), "-o", str(found)])
+    return [*(source for source in sources if source != device), found, TIMES]

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processor that ran an inference spent: in drivers, in simulators, and in steps on it.
+
+A simulator takes processor time that the product does not spend. What a driver computes itself,
+such as padding, packing or scaling, the product's CPU computes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from umakit.tools.accounting.rows import Row
+
+Unit = Literal["seconds", "instructions"]
+"""Processor time, or the instructions that an emulator counted."""
+
+Answering = Literal["simulator", "driver", "library"]
+"""What answers layers on accelerators: simulators, at least for some; or without any, drivers that
+compute themselves, or the functions of kernel libraries."""
+
+PLACES = 12
+"""Places of seconds that are kept of a difference: those behind it are of its rounding."""
+
+Figure = float | int | None
+"""Seconds, or instructions as integers; None if they are not known."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the processor spent in an inference, as means.
+
+    Attributes:
+        rows: the layers and steps.
+        unit: what the figures are; None if nothing was measured.
+        answering: what answers layers on accelerators.
+        programs: accelerators whose simulators are processes of their own, of which nothing is
+            measured but what this process spends on them.
+    """
+
+    rows: tuple[Row, ...]
+    unit: Unit | None
+    answering: Answering
+    programs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], answering: Answering, programs: Sequence[str]) -> Host:
+        """Return the figures of rows, of which those between layers have none."""
+        found = tuple(row for row in rows if row.owner != "between layers")
+        units: tuple[Unit, ...] = ("instructions", "seconds")
+        measured = (
+            unit for unit in units if found and None not in [_whole(r, unit) for r in found]
+        )
+        return cls(found, next(measured, None), answering, tuple(programs))
+
+    @property
+    def is_told_apart(self) -> bool:
+        """Whether the drivers' own code is told from the devices that they call."""
+        layers = [row for row in self.rows if row.owner == "layer"]
+        return bool(layers) and None not in map(self.device, layers)
+
+    @property
+    def drivers(self) -> Figure:
+        """What layers on accelerators spend outside of calls of their devices."""
+        return self._sum("layer", self.cpu)
+
+    @property
+    def devices(self) -> Figure:
+        """What layers on accelerators spend in calls of their devices."""
+        return self._sum("layer", self.device)
+
+    @property
+    def steps(self) -> Figure:
+        """What steps on the CPU spend."""
+        return self._sum("cpu step", self.whole)
+
+    def whole(self, row: Row) -> Figure:
+        """Return what a row spends, in a device or not."""
+        return None if self.unit is None else _whole(row, self.unit)
+
+    def device(self, row: Row) -> Figure:
+        """Return what a row spends in calls of a device."""
+        if self.unit is None:
+            return None
+        return row.device_seconds if self.unit == "seconds" else row.device_instructions
+
+    def cpu(self, row: Row) -> Figure:
+        """Return what a row spends outside of calls of a device."""
+        whole, device = self.whole(row), self.device(row)
+        return None if whole is None or device is None else round(whole - device, PLACES)
+
+    def _sum(self, owner: str, of: Callable[[Row], Figure]) -> Figure:
+        figures = [of(row) for row in self.rows if row.owner == owner]
+        if self.unit is None or None in figures:
+            return None
+        return round(sum(figure or 0 for figure in figures), PLACES)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What accelerators leave to the processor, and what only a simulation takes of it."""
+        if not self.is_told_apart:
+            return ()
+        own, called = self._clause(self.drivers), self._clause(self.devices)
+        if self.answering == "library":
+            return (f"functions of libraries: {own}",)
+        if self.answering == "driver":
+            return (f"drivers' own code: {own}, without a simulator",)
+        found = [
+            f"drivers' own code: {own}, outside of calls of umakit/device.h",
+            f"simulators: {called} in these calls, which the product does not spend",
+        ]
+        if self.programs:
+            found[-1] += f"; without the processes that simulate {' and '.join(self.programs)}"
+        return tuple(found)
+
+    def _clause(self, figure: Figure) -> str:
+        unit = "instructions" if self.unit == "instructions" else "us of processor time"
+        return f"{self._text(figure)} {unit}"
+
+    def _text(self, figure: Figure) -> str:
+        """Return a figure as text, times in microseconds; empty for what is not known."""
+        if figure is None:
+            return ""
+        return f"{figure:,}" if self.unit == "instructions" else f"{figure * 1e6:,.1f}"
+
+    def columns(self, rows: Sequence[Row]) -> dict[str, list[str]]:
+        """Return the columns of a table by header: a cell for each row, then the total.
+
+        Args:
+            rows: what the table has a line of.
+        """
+        if self.unit is None:
+            return {}
+        unit = "us" if self.unit == "seconds" else "instructions"
+        if not self.is_told_apart or self.answering != "simulator":
+            alone = unit if unit == "instructions" else f"host {unit}"
+            return {alone: self._column(rows, self.whole)}
+        return {
+            f"CPU {unit}": self._column(rows, self.cpu),
+            f"simulator {unit}": self._column(rows, self._called),
+        }
+
+    def _column(self, rows: Sequence[Row], of: Callable[[Row], Figure]) -> list[str]:
+        figures = [None if row.owner == "between layers" else of(row) for row in rows]
+        total = self._text(sum(figure or 0 for figure in figures))
+        return [*map(self._text, figures), total]
+
+    def _called(self, row: Row) -> Figure:
+        """Return what a row spends in calls of a device; None if it calls none."""
+        return self.device(row) or None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the sums by name, null for what is not known."""
+        return {
+            "unit": self.unit,
+            "answering": self.answering,
+            "drivers": self.drivers if self.is_told_apart else None,
+            "devices": self.devices if self.is_told_apart else None,
+            "steps": self.steps,
+            "sentences": list(self.sentences),
+        }
+
+
+def _whole(row: Row, unit: Unit) -> Figure:
+    return row.seconds if unit == "seconds" else row.instructions
