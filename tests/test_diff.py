@@ -375,16 +375,18 @@ HEALTHY: dict[str, Callable[[], onnx.ModelProto]] = {
     "several_results": several_results,
 }
 
+REFERENCED = {"auto": "onnxruntime", "cpu": "cpu", "numpy": "numpy"}
+
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("name", "reference"),
-    some([(name, reference) for name in HEALTHY for reference in ("auto", "cpu")], 3),
+    some([(name, reference) for name in HEALTHY for reference in REFERENCED], 5),
 )
 def test_healthy_networks_agree(name: str, reference: str, tmp_path: Path) -> None:
     result = diff_model(save(HEALTHY[name](), tmp_path), [vanilla()], reference=reference)
     assert result.agrees and not wrong_layers(result), result.blame
-    assert result.reference == {"auto": "onnxruntime", "cpu": "cpu"}[reference]
+    assert result.reference == REFERENCED[reference]
     assert (result.inferences, result.seeds) == (3, True)
     assert set(result.outputs) == {
         o.name for o in onnx.load(tmp_path / "network.onnx").graph.output
