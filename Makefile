@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SHELL := /bin/bash
 
 .PHONY: help demo dist site test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
-  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-parallel bench-offload bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
+  bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-cpu-widths bench-parallel bench-offload bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
@@ -35,6 +35,7 @@ help:
 	@echo "                which \$$CMSIS_NN names"
 	@echo "                make bench-offload: parts of modules of PyTorch, compared with PyTorch alone"
 	@echo "                make bench-cpu-tuning: what uma tune --cpu native gains"
+	@echo "                make bench-cpu-widths: AVX-512 and VNNI compared with AVX2"
 	@echo "                make bench-cpu-costs: costs of CPUs, fitted to what emulators count; WRITE=1 writes"
 	@echo "                them into the descriptions, CPUS=\"cortex-m4 ...\" chooses these"
 	@echo "make install    umakit in $(VENV), editable"
@@ -213,7 +214,7 @@ CPPCHECK := cppcheck --std=c99 --enable=warning,style,performance,portability --
 # What is generated counts as much as what is written by hand.
 cppcheck-exports: install
 	@mkdir -p build/cppcheck
-	$(BIN)/uma compile examples/digits/digits.onnx -b vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
+	$(BIN)/uma compile examples/digits/digits.onnx -b backends/vanilla_accelerator -o build/cppcheck/c > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits.onnx --pool fast=5K --pool sram --weights blob -o build/cppcheck/blob > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx -o build/cppcheck/int8 > build/cppcheck/log 2>&1
 	$(BIN)/uma compile examples/digits/digits_int8.onnx --cpu x86-64-v3 -o build/cppcheck/avx2 > build/cppcheck/log 2>&1
@@ -270,6 +271,9 @@ bench-cpu-integers: $(VENV)/installed-bench
 
 bench-cpu-tuning: $(VENV)/installed-bench
 	PYTHONPATH=tests $(BIN)/python bench/cpu_tuning.py
+
+bench-cpu-widths: $(VENV)/installed-bench
+	PYTHONPATH=tests $(BIN)/python bench/cpu_widths.py
 
 # $UMAKIT_MODELS names the folder of the trained networks.
 bench-quantized: $(VENV)/installed-bench

@@ -21,14 +21,16 @@ from umakit.files.outputs import check_file, check_parent
 from umakit.text.escaping import shell_word, shown
 
 if TYPE_CHECKING:
-    from umakit.machine.calibration import CopyCosts, JobCosts
+    from umakit.machine.calibration import CopyCosts, JobCosts, MeasuredLayer
     from umakit.tools.calibration import Calibrating, Outcome
 
 HELP = """Measure what the commands of an accelerator cost, for predictions.
 
 Small layers, each cut into tiles of chosen sizes, are compiled for the backend and run by its own \
 driver on its simulator. The simulator's timeline says how long each job and each copy took. \
-Formulas are fitted to three of four of these commands and compared with the fourth.
+Formulas are fitted to three of four of these commands and compared with the fourth. One that \
+is off by more than 5 % there is not used, unless --use-inexact says so; nor is one that is \
+further off than the costs before, there or for whole layers. The table says what is used.
 
 The result, calibration.json beside accel.toml, takes the place of the costs that the backend \
 describes: in default tilings, `uma tune`, `uma report` and predictions of `uma run --profile`. It \
@@ -36,9 +38,11 @@ holds for the figures that were measured: when accel.toml, the description of th
 simulator change, it is not used, and a note says so. Without the file, the described costs are \
 used again.
 
-Exit code: 0 if costs were measured, 1 if no layer runs on the device or its simulator does \
-not return, 2 for a mistake of the call, or if nothing counts the cycles of commands; 130 after \
-Ctrl-C."""
+Exit code: 0 if the costs that are used are right within 5 %, or --use-inexact was given; 1 if \
+they are not, or if no layer runs on the device or its simulator does not return; 2 for a \
+mistake of the call, or if nothing counts the cycles of commands; 130 after Ctrl-C."""
+
+INEXACT = 1
 
 EPILOG = """Examples:  uma calibrate ./my_npu
 
@@ -80,6 +84,14 @@ TilesOption = Annotated[
         help="Layers that are measured for each kind of layers and each dataflow.",
     ),
 ]
+InexactOption = Annotated[
+    bool,
+    typer.Option(
+        "--use-inexact",
+        help="Use formulas that are off by more than 5 % on commands that were held out, where the "
+        "costs before are no better.",
+    ),
+]
 
 
 def calibrate(
@@ -87,6 +99,7 @@ def calibrate(
     device: DeviceOption = "host",
     output: OutputOption = None,
     tiles: TilesOption = DEFAULT_TILES,
+    use_inexact: InexactOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -110,12 +123,13 @@ def calibrate(
         read = [path for path in files if path.name != used.name]
         check_file(destination, CALIBRATION, read, force=force)
     with _shown() as show:
-        outcome = measured(found, device=device, tiles=tiles, tell=show)
+        outcome = measured(found, device=device, tiles=tiles, use_inexact=use_inexact, tell=show)
     _write(outcome, destination, read, force)
+    code = 0 if outcome.holds or use_inexact else INEXACT
     is_used = destination.resolve() == used.resolve()
     if as_json:
         print_json({"output": str(destination), "is_used": is_used, **outcome.as_json()})
-        return 0
+        return code
     for note in outcome.notes:
         say(f"note: {note}", error=True)
     _say_costs(outcome)
@@ -123,7 +137,7 @@ def calibrate(
     say(f"Wrote {destination}")
     if not is_used:
         say(f"Next: cp {shell_word(str(destination))} {shell_word(str(used))} lets it be used")
-    return 0
+    return code
 
 
 def _write(outcome: Outcome, destination: Path, read: list[Path], force: bool) -> None:
@@ -156,7 +170,8 @@ def _say_costs(outcome: Outcome) -> None:
     If little of the width is left for formulas, they follow below the table.
     """
     shown_on = console()
-    formulas = [_formula(each) for each in outcome.costs]
+    measured = [each.measured for each in outcome.choices]
+    formulas = [_formula(each) for each in measured]
     numbers = _table(outcome, ())
     left = shown_on.width - int(shown_on.measure(numbers).maximum) - COLUMN_GAP
     longest = max(map(len, formulas), default=0)
@@ -166,7 +181,7 @@ def _say_costs(outcome: Outcome) -> None:
         return
     shown_on.print(numbers)
     say_wrapped("cycles:")
-    for costs, formula in zip(outcome.costs, formulas, strict=True):
+    for costs, formula in zip(measured, formulas, strict=True):
         say_wrapped(f"  {costs.name}")
         for line in _lines(formula, shown_on.width - len(INDENT)):
             say(f"{INDENT}{line}")
@@ -176,13 +191,15 @@ def _table(outcome: Outcome, formulas: Sequence[str]) -> Any:
     """Return the table, with a column of formulas if there are any."""
     from rich.text import Text
 
-    numbers = ["fitted", "held out", "exact", "worst"]
-    table = new_table("cost", *numbers, *(["cycles"] if formulas else []), right=numbers)
-    for index, each in enumerate(outcome.costs):
-        evidence = each.evidence
+    numbers = ["fitted", "held out", "exact", "worst", "before"]
+    columns = [*numbers, "used", *(["cycles"] if formulas else [])]
+    table = new_table("cost", *columns, right=numbers)
+    for index, each in enumerate(outcome.choices):
+        evidence = each.measured.evidence
         table.add_row(
-            each.name, str(evidence.fitted), str(evidence.held_out), str(evidence.exact),
-            f"{evidence.worst_percent:.2f} %", *map(Text, formulas[index : index + 1]),
+            each.measured.name, str(evidence.fitted), str(evidence.held_out), str(evidence.exact),
+            f"{evidence.worst_percent:.2f} %", f"{each.before_evidence.worst_percent:.2f} %",
+            each.source, *map(Text, formulas[index : index + 1]),
         )  # fmt: skip
     return table
 
@@ -211,15 +228,19 @@ def _lines(formula: str, width: int) -> list[str]:
 def _say_layers(outcome: Outcome) -> None:
     worst = "" if outcome.exact == outcome.held_out else f", worst {outcome.worst_percent:.2f} %"
     say_wrapped(
-        f"exact on {outcome.exact} of {outcome.held_out} commands that were held out{worst}"
+        f"what is used is exact on {outcome.exact} of {outcome.held_out} commands that were held "
+        f"out{worst}"
     )
-    layers = outcome.calibration.layers
-    if layers:
-        off = max(layers, key=lambda each: abs(each.difference_percent))
-        exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
-        rest = (
-            "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"
-        )
-        say_wrapped(f"whole layers: exact on {exact} of {len(layers)}{rest}")
-    if outcome.hint:
-        say_wrapped(f"note: {outcome.hint}")
+    if outcome.calibration.layers:
+        say_wrapped(f"whole layers: {_agreement(outcome.calibration.layers)}")
+        say_wrapped(f"whole layers before: {_agreement(outcome.before)}")
+    for each in outcome.hints:
+        say_wrapped(f"note: {each}")
+
+
+def _agreement(layers: Sequence[MeasuredLayer]) -> str:
+    """Return how predictions of layers agree with what was measured."""
+    off = max(layers, key=lambda each: abs(each.difference_percent))
+    exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
+    rest = "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"
+    return f"exact on {exact} of {len(layers)}{rest}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.console import print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
 from umakit.cli.limits import Checks
 from umakit.cli.tables import Table, new_table
 
@@ -109,7 +109,7 @@ def compare_networks(
 def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -> Sides:
     """Return what is compared, with the options that were given."""
     choose = options["choose"]
-    compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout")
+    compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout", "require_offload")
     running = ("inputs", "seed", "cpu_clock", "size")
     given = {name: f"--{name.replace('_', '-')}" for name in (*compiling, *running)}
     from umakit.devices.catalogue import device_file
@@ -153,6 +153,7 @@ def _how(
                 keep_layout=options["keep_layout"],
                 choose=parse_choose(options["choose"]),
                 cpu=options["cpu"],
+                require_offload=options["require_offload"],
             )
         return Measuring(
             backends=backends or [],
@@ -262,8 +263,7 @@ def _print(comparison: Comparison) -> None:
     sides = (comparison.a, comparison.b)
     for letter, name, report in zip("AB", comparison.names, sides, strict=True):
         say_wrapped(f"{letter}: {name}: {report.title}")
-    for note in comparison.notes:
-        say(f"note: {note}", error=True)
+    say_notices(comparison.notes)
     for line in comparison.moved_to_cpu:
         say_wrapped(moved_text(line))
     say("")

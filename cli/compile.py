@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from umakit.cli import tables
-from umakit.cli.console import print_json, progress, say, say_wrapped
+from umakit.cli.console import print_json, progress, say, say_notices, say_wrapped
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
@@ -24,6 +24,7 @@ from umakit.cli.options import (
     PlannerOption,
     PoolOption,
     RecordsOption,
+    RequireOffloadOption,
     RoundingOption,
     ScratchLimitOption,
     ShapesOption,
@@ -88,6 +89,7 @@ def compile_(
     scratch_limit: ScratchLimitOption = DEFAULT_SCRATCH_LIMIT,
     parallel_for: ParallelOption = 0,
     memory_map: MemoryMapOption = None,
+    require_offload: RequireOffloadOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -107,7 +109,7 @@ def compile_(
 
         options = export_options(
             pool, planner, weights, records, overlap, force, index_checks, keep_layout, choose, cpu,
-            scratch_limit, parallel_for,
+            scratch_limit, parallel_for, require_offload,
         )  # fmt: skip
         found = find_backends(backend)
         own = map(cpu_file, cpu_texts(cpu))
@@ -132,8 +134,7 @@ def compile_(
         if memory_map is not None:
             tell("drawing the memory map")
             draw_memory_map(library.metadata["umakit"], memory_map, inputs, force=force)
-    for notice in notices:
-        say(f"note: {notice}", error=True)
+    say_notices(notices)
     if as_json:
         steps = [each.as_json() for each in cpu_steps(library.metadata["umakit"])]
         print_json({"output": str(output), **library.metadata["umakit"], "cpu_steps": steps})

@@ -11,9 +11,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from umakit.errors import NOTHING_RUNS
 from umakit.text.escaping import shown
 
 PIPE_WIDTH = 120
@@ -49,6 +50,14 @@ def console(error: bool = False) -> Any:
 def say(text: str, error: bool = False) -> None:
     """Print a line; what is not printable in it, line breaks too, is shown as an escape."""
     print(shown(text), file=sys.stderr if error else sys.stdout, flush=True)
+
+
+def say_notices(notices: Iterable[str], as_json: bool = False) -> None:
+    """Print on standard error what was decided for the user; warnings also beside JSON."""
+    for notice in notices:
+        is_warning = notice.startswith(NOTHING_RUNS)
+        if is_warning or not as_json:
+            say(f"{'warning' if is_warning else 'note'}: {notice}", error=True)
 
 
 def say_wrapped(text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from umakit.cli import cosim_text
-from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.console import console, print_json, progress, say, say_notices
 from umakit.cli.options import (
     BackendOption,
     ForceOption,
@@ -116,7 +116,9 @@ OutputOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option(min=0.001, help="Seconds that each run may take; default: no limit."),
+    typer.Option(
+        min=0.001, help="Processor time in seconds that each run may take; default: no limit."
+    ),
 ]
 
 
@@ -170,6 +172,7 @@ def cosim(
             timeout=timeout,
             progress=tell,
         )
+    say_notices(result.notices, as_json)
     if as_json:
         print_json(result.as_json())
     else:
@@ -178,8 +181,6 @@ def cosim(
 
 
 def _print(result: CosimResult, context: typer.Context) -> None:
-    for notice in result.notices:
-        say(f"note: {notice}", error=True)
     out = console()
     if result.layers:
         out.print(cosim_text.layer_table(result, out.width))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from umakit.cli.tables import new_table
@@ -107,10 +107,21 @@ def wave_sentence(difference: CosimDifference) -> str:
     """Return what the waveform of a difference shows."""
     facts = difference.facts
     gave_up = facts.get("gave_up_cycle")
-    if gave_up is None or difference.wave_cycles is None:
+    if (gave_up is None or difference.wave_cycles is None) and "written_cycle" not in facts:
         command = f"cycles {facts['first_cycle']:,} to {facts['last_cycle']:,}"
+        if difference.kind == "failure":
+            command = f"begins in cycle {facts['first_cycle']:,}"
+            return (
+                f"Wrote {difference.wave}: waveform up to the failure; the last command {command}"
+            )
         return f"Wrote {difference.wave}: waveform of the layer; the last command is in {command}"
+    assert difference.wave_cycles is not None
     first, last = difference.wave_cycles
+    if "written_cycle" in facts:
+        return (
+            f"Wrote {difference.wave}: waveform of cycles {first:,} to {last:,}; the first wrong "
+            f"write is in cycle {facts['written_cycle']:,}"
+        )
     text = (
         f"Wrote {difference.wave}: waveform of cycles {first:,} to {last:,}; the last command "
         f"begins in cycle {facts['first_cycle']:,}, and the RTL was given up in cycle {gave_up:,}"
@@ -147,6 +158,7 @@ def verdict(result: CosimResult) -> list[str]:
     if facts.get("register"):
         place.append(f"register {facts['register']}")
     lines = [f"First difference: {', '.join(place)}", f"  {difference.sentence}"]
+    lines += _place_in_memory(facts)
     writes = facts.get("last_writes") or []
     if writes:
         names = facts.get("last_write_names") or [None] * len(writes)
@@ -156,3 +168,24 @@ def verdict(result: CosimResult) -> list[str]:
         )
         lines.append(f"  last writes of registers: {shown}")
     return lines
+
+
+def _place_in_memory(facts: Mapping[str, Any]) -> list[str]:
+    """Return the line that says which buffer and element differ, and when they were written; none
+    if the difference is not of memory."""
+    if "buffer_bytes" not in facts:
+        return []
+    names = facts.get("pointer_names") or []
+    text = f"the buffer that {' and '.join(names)} point{'s' * (len(names) == 1)} to"
+    text = text if names else "the buffer"
+    if "written_cycle" in facts:
+        text += f": byte {facts['written_byte']:,} was written wrong first"
+        text += f", in cycle {facts['written_cycle']:,}"
+    elif "written_byte" in facts:
+        text += ": the RTL never wrote the bytes that differ"
+    else:
+        text += f": byte {facts['byte']:,} is wrong"
+    if "element" in facts:
+        shape = "x".join(map(str, facts["shape"]))
+        text += f"; it is in element {facts['element']} of the result {shape}"
+    return [f"  {text}"]

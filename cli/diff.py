@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import diff_text
-from umakit.cli.console import console, print_json, progress, say
+from umakit.cli.console import console, print_json, progress, say, say_notices
 from umakit.cli.options import (
     BackendOption,
     ChooseOption,
@@ -54,8 +54,10 @@ run by that for each layer. With --integer-tolerance the layers alone decide; wh
 differences do to the outputs of the whole run is printed.
 
 The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, where they are \
-installed; what they do not know under the same name is compared with umakit's own CPU kernels, \
-one for each operator, and so is everything with --reference cpu.
+installed, each in a process of its own; what they do not know under the same name is compared \
+with umakit's own CPU kernels, one for each operator, and so is everything with --reference cpu. \
+Where a reference differs from these kernels, or crashes, NumPy computes the operator as the model \
+file says and decides; the verdict names the reference that is wrong.
 
 What is compared is compiled with the options that you give here (`uma diff digits.onnx -b my_npu \
 --device qemu-cortex-m3 --pool sram=64K`), or is the very library that you ship (`uma diff \
@@ -102,7 +104,7 @@ OutputOption = Annotated[
     ),
 ]
 ReferenceOption = Annotated[
-    str, typer.Option(help="What to compare with: auto, cpu, onnxruntime or tflite-micro.")
+    str, typer.Option(help="What to compare with: auto, cpu, numpy, onnxruntime or tflite-micro.")
 ]
 ToleranceOption = Annotated[
     float, typer.Option(help="Of floats, relative to the largest value of a tensor.")
@@ -135,8 +137,8 @@ DiffTimeoutOption = Annotated[
     typer.Option(
         min=0.001,
         max=10_000_000,
-        help="Seconds that each run of an inference may take; default: 600 with an accelerator or "
-        "under emulation.",
+        help="Processor time in seconds that each run of an inference may take; default: 600 with "
+        "an accelerator or under emulation.",
         show_default=False,
     ),
 ]
@@ -225,6 +227,7 @@ def diff(
                 progress=tell,
             )
     written = files.write(result) if output or result.differs else {}
+    say_notices(result.notices, as_json)
     if as_json:
         of_wave = None if file is None or file.written is None else file.written.as_json()
         print_json({**result.as_json(), "files": written, "wave": of_wave})
@@ -265,8 +268,6 @@ def _print(
 ) -> None:
     from umakit.tools.diff.files import CONTENTS
 
-    for notice in result.notices:
-        say(f"note: {notice}", error=True)
     out = console()
     out.print(diff_text.layer_table(result))
     out.print()

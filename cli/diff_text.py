@@ -80,7 +80,7 @@ def verdict(result: DiffResult, is_rtl: bool = False) -> list[str]:
         result: the comparison.
         is_rtl: whether accelerators ran on their designs, which the lines then name.
     """
-    lines = [_inferences(result)]
+    lines = [_inferences(result), *_wrong_references(result)]
     if result.blame is not None:
         lines += _blame(result, result.blame, is_rtl)
     for name, item in result.outputs.items():
@@ -102,6 +102,22 @@ def _inferences(result: DiffResult) -> str:
         f"compared with {DISPLAY_NAMES[result.reference]}, {inputs}, "
         f"tolerance {result.tolerance:g}{integers}"
     )
+
+
+def _wrong_references(result: DiffResult) -> list[str]:
+    """Return a line for each operator that a runtime computes otherwise than the model says."""
+    from umakit.tools.diff import DISPLAY_NAMES, NUMPY
+
+    numpy, lines = DISPLAY_NAMES[NUMPY], []
+    for item in result.disagreements:
+        own = item.difference
+        place = f" at {list(own.index)}" if own.index else ""
+        lines.append(
+            f"{DISPLAY_NAMES[item.reference]} is wrong at {_operators(result, [item.operator])}: "
+            f"it differs from {numpy} at {own.differing:,} of {own.elements:,} places, most by "
+            f"{own.largest:.6g}{place}: {own.got:.9g} instead of {own.wanted:.9g}; {numpy} decides"
+        )
+    return lines
 
 
 def _no_blame(result: DiffResult) -> str:
@@ -179,8 +195,8 @@ def _where_to_look(result: DiffResult, blame: Blame, is_rtl: bool) -> str:
         return "look at the memory planner: this layer's memory is not its own"
     if blame.shared:
         return (
-            f"umakit's CPU kernels differ from {DISPLAY_NAMES[result.reference]} here too: look at "
-            "import, quantization or lowering of this operator"
+            f"umakit's CPU kernels differ from {DISPLAY_NAMES[blame.layer.reference]} here too: "
+            "look at import, quantization or lowering of this operator"
         )
     if blame.layer.where == "cpu":
         return "the operators one by one are right: look at fusion, scheduling or memory"

@@ -21,7 +21,7 @@ from umakit.cli.console import print_any_character, say
 
 from umakit import errors
 from umakit.errors import UmakitError, short_path
-from umakit.registration.code import last_raised
+from umakit.registration.code import last_raised, raised_in
 
 T = TypeVar("T")
 
@@ -89,6 +89,11 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
     if interrupted or isinstance(error, (KeyboardInterrupt, typer.Abort)):
         _say("interrupted")
         return INTERRUPTED
+    of_backend = "" if isinstance(error, UmakitError) else _raised_by_backend(error)
+    if of_backend:
+        _show_traceback(error, is_bug=False)
+        _say(f"error: the Python of a backend raised {of_backend}; correct the line that is named")
+        return 2
     if isinstance(error, SystemExit):  # rich and typer leave so when nobody reads the output
         if fault is not None:
             return _refused_by_system(fault, fault)
@@ -135,6 +140,14 @@ def _refused_by_system(error: OSError, fault: OSError | None) -> int:
     advice = ADVICE.get(error.errno or 0)
     _say(f"error: {place}{error.strerror}" + (f"; {advice}" if advice else ""))
     return 2
+
+
+def _raised_by_backend(error: BaseException) -> str:
+    """Describe an exception that the Python of a backend raised where no stage expects it."""
+    registry = sys.modules.get("umakit.backend.registry")
+    if registry is None:  # none was loaded
+        return ""
+    return raised_in(error, registry.folders_of_loaded)
 
 
 def _bug(error: BaseException) -> int:

@@ -22,7 +22,7 @@ from umakit.cli import sim as sim_command
 from umakit.cli import size as size_command
 from umakit.cli import tables
 from umakit.cli import tune as tune_command
-from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.console import console, print_json, progress, say_notices, say_wrapped
 from umakit.cli.faults import answered
 from umakit.cli.options import (
     BackendOption,
@@ -118,8 +118,7 @@ def partition(
             progress=tell,
         )
     report = partitioned.report
-    for notice in network.model.notices:
-        say(f"note: {notice}", error=True)
+    say_notices(network.model.notices)
     if as_json:
         print_json(report.with_decisions_as_json())
     else:

@@ -135,6 +135,13 @@ CpuClockOption = Annotated[
         show_default=False,
     ),
 ]
+RequireOffloadOption = Annotated[
+    bool,
+    typer.Option(
+        "--require-offload",
+        help="Refuse a network of which no layer runs on one of the accelerators (exit code 1).",
+    ),
+]
 ForceOption = Annotated[
     bool,
     typer.Option(
@@ -395,6 +402,7 @@ def export_options(
     cpu: str = "generic",
     scratch_limit: int = DEFAULT_SCRATCH_LIMIT,
     parallel: int = 0,
+    require_offload: bool = False,
 ) -> ExportOptions:
     """Return the options given by `--pool`, `--planner`, `--weights`, `--records` and others.
 
@@ -422,4 +430,5 @@ def export_options(
         cpu=cpu,
         scratch_limit=scratch_limit,
         parallel=parallel,
+        require_offload=require_offload,
     )

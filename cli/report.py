@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli.bounds_text import bounds_table, notes_on
 from umakit.cli.compare import CompareOption, compare_networks
-from umakit.cli.console import print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
 from umakit.cli.event_tables import print_energy
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.limits import (
@@ -35,6 +35,7 @@ from umakit.cli.options import (
     JsonOption,
     KeepLayoutOption,
     RecordsOption,
+    RequireOffloadOption,
     RoundingOption,
     ShapesOption,
     TraceOption,
@@ -122,6 +123,7 @@ def report(
     budget: BudgetOption = None,
     write_budget: WriteBudgetOption = None,
     size: SizeOption = False,
+    require_offload: RequireOffloadOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -180,7 +182,11 @@ def report(
             input_shapes=shapes,
             rounding=rounding,
             options=ExportOptions(
-                records=records, keep_layout=keep_layout, choose=parse_choose(choose), cpu=cpu
+                records=records,
+                keep_layout=keep_layout,
+                choose=parse_choose(choose),
+                cpu=cpu,
+                require_offload=require_offload,
             ),
             cpu_clock=cpu_clock,
             progress=tell,
@@ -196,12 +202,11 @@ def report(
         written = None
         if trace is not None:
             written = write_trace(trace, traces[0], read, force=force, progress=tell)
+    say_notices(page.notices, as_json)
     if as_json:
         traced = {"trace": written.as_json()} if written else {}
         print_json(figures | traced | checks.as_json())
         return checks.said(as_json)
-    for notice in page.notices:
-        say(f"note: {notice}", error=True)
     print_whole(layer_table(page))
     for bounds in page.bounds:
         say("")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from umakit.cli import tables
-from umakit.cli.console import print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
 from umakit.cli.event_tables import print_energy
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import (
@@ -21,6 +21,7 @@ from umakit.cli.options import (
     ForceOption,
     InferencesOption,
     JsonOption,
+    RequireOffloadOption,
     TraceOption,
     WaveOption,
     check_wave,
@@ -112,8 +113,8 @@ TimeoutOption = Annotated[
     typer.Option(
         min=0.001,
         max=10_000_000,
-        help="Seconds that the run may take; default: 600 under emulation, 600 for each inference "
-        "with an accelerator on the host.",
+        help="Processor time in seconds that the run may take; default: 600 under emulation, 600 "
+        "for each inference with an accelerator on the host.",
         show_default=False,
     ),
 ]
@@ -135,12 +136,13 @@ def run(
     wave_layer: WaveLayerOption = None,
     trace: TraceOption = None,
     cpu_clock: CpuClockOption = None,
+    require_offload: RequireOffloadOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a compiled library on this machine or an emulated one; accelerators are simulated."""
     from umakit.devices.waveforms import WaveFile
-    from umakit.tools.model_or_library import library_of
+    from umakit.tools.model_or_library import library_of, unused_backends
 
     device = device_of_library(device, library)
     if print_time and not find_device(device).has_time:
@@ -166,6 +168,8 @@ def run(
         from umakit.library.cpu_sections import names_of_cpus
         from umakit.tools.runs import run_files
 
+        if require_offload:
+            unused_backends(given.library, required=True)
         result = run_files(
             given.library,
             inputs,
@@ -184,9 +188,9 @@ def run(
             progress=tell,
             traced=traced.append,
         )
+        unused = unused_backends(given.library)
         description = description_for(given.library, find_device(device), given.cpu)
-    for notice in given.notices:
-        say(f"note: {notice}", error=True)
+    say_notices([*given.notices, *map(str, unused)], as_json)
     figures = _Figures()
     if profile:
         names = [each.backend for each in designs]
@@ -196,6 +200,7 @@ def run(
         written = None if file is None else file.written
         shown = _run_json(result, accounting, events, several, written)
         shown["cpu"] = names_of_cpus(description)[0]
+        shown["unused_backends"] = [each.as_json() for each in unused]
         print_json(shown | ({"trace": traced[0].as_json()} if traced else {}))
         return
     for output_name, array in result.outputs.items():

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.cli.console import console, print_json, print_whole, progress, say, say_wrapped
+from umakit.cli.console import (
+    console,
+    print_json,
+    print_whole,
+    progress,
+    say,
+    say_notices,
+    say_wrapped,
+)
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import find_backends, parse_shapes
 from umakit.cli.sim_tables import (
@@ -174,6 +182,7 @@ def _one(
     with machine_with(backend.folder, settings) as machine:
         predicted = predict_network(network, machine, source.options, tell, inferences)
     missing = without_cost_model(backend)
+    say_notices(predicted.notices, as_json)
     if as_json:
         view = {
             "model": Path(source.model).name,
@@ -183,8 +192,6 @@ def _one(
         }
         print_json(view)
         return 0
-    for notice in predicted.notices:
-        say(f"note: {notice}", error=True)
     if missing:
         say(f"note: {missing}", error=True)
     print_whole(network_table(predicted))
@@ -225,16 +232,16 @@ def _many(
             return 130
     if files.plot is not None:
         draw_sweep(sweep, files.plot, read, force=files.force)
+    say_notices(sweep.common_notices, as_json)
     if as_json:
         print_json(sweep.as_json())
     else:
         _print(sweep, simulate, files)
-    return 1 if sweep.failed else 0
+    none = all(each.machine.refused for each in sweep.machines)
+    return 1 if sweep.failed or none else 0
 
 
 def _print(sweep: Sweep, simulate: bool, files: SweepFiles) -> None:
-    for notice in sweep.common_notices:
-        say(f"note: {notice}", error=True)
     print_whole(sweep_table(sweep, simulate))
     for number, note in enumerate(notes_of(sweep), start=1):
         say_wrapped(f"({number}) {note}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 from umakit.cli import size_tables
-from umakit.cli.console import console, print_json, progress, say, say_wrapped
+from umakit.cli.console import console, print_json, progress, say_notices, say_wrapped
 from umakit.cli.options import DEVICE_NAMES, ChosenCpuOption, device_of_library
 
 from umakit.devices import find_device
@@ -39,16 +39,16 @@ def size(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Registered with the help text above."""
-    from umakit.tools.model_or_library import library_of
+    from umakit.tools.model_or_library import library_of, unused_backends
     from umakit.tools.size import library_size
 
     machine = find_device(device_of_library(device, library))
     with progress() as tell, library_of(library, cpu, GENERIC, tell) as given:
         sizes = library_size(given.library, progress=tell, device=machine, cpu=given.cpu)
-    for notice in given.notices:
-        say(f"note: {notice}", error=True)
+        unused = unused_backends(given.library)
+    say_notices([*given.notices, *map(str, unused)], as_json)
     if as_json:
-        print_json(sizes.as_json())
+        print_json({**sizes.as_json(), "unused_backends": [each.as_json() for each in unused]})
         return
     out = console()
     out.print(size_tables.size_table(sizes))

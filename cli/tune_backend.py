@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.cli.console import console, print_json, print_whole, progress, say
+from umakit.cli.console import console, print_json, print_whole, progress, say, say_notices
 from umakit.cli.options import find_backends
 from umakit.cli.tables import new_table
 from umakit.cli.tune_call import TuneCall
@@ -90,8 +90,7 @@ def _opened(call: TuneCall, search: BackendSearch) -> tuple[Network, UMABackend,
         check_records_file(call.records, input_files(backends=[found], model=files))
         tell("importing the network")
         network = import_network(call.model, input_shapes=call.shapes, rounding=call.rounding)
-    for notice in (*network.imported.notices, *found.notices):
-        say(f"note: {notice}", error=True)
+    say_notices((*network.imported.notices, *found.notices))
     if search.simulate and found.tiling is not None and not has_simulator(found):
         say(
             f"note: umakit does not simulate {found.target_name}: the cost model alone chooses",
@@ -148,52 +147,59 @@ def _shown() -> Iterator[tuple[Show, Done]]:
 
         def show(at: LayerProgress) -> None:
             now = at.progress
-            text = f"{at.operators[0]}: {now.stage}, {now.seen:,} tilings, best {now.best:,} cycles"
+            text = f"{at.operators[0]}: {now.stage}, {now.seen:,} tilings"
+            text += f", best {now.best:,} cycles predicted"
             bar.update(task, total=at.count, completed=at.number - 1, description=shown(text))
 
         yield show, lambda tuned: bar.advance(task)
 
 
 def _say_done(tuned: TunedLayer) -> None:
+    from umakit.tools.tuning import kind_of
+
     if tuned.seen:
         record = tuned.record
         say(
-            f"{record.operators[0]}: {tuned.seen:,} tilings, best {record.cycles:,} cycles",
+            f"{record.operators[0]}: {tuned.seen:,} tilings, best {record.cycles:,} cycles "
+            f"({kind_of(record)})",
             error=True,
         )
 
 
 def _table(layers: list[TunedLayer]) -> Any:
-    """Return a table of each layer's cycles; the total counts repeated layers repeatedly."""
+    """Return a table of each layer's cycles; the totals count repeated layers repeatedly."""
+    from umakit.tools.tuning import kind_of, totals
+
+    records = [each.record for each in layers]
+    sums = totals(records)
     numbers = ["times", "default", "best", "bound", "/ bound"]
-    table = new_table("layer", *numbers, "tiling", right=numbers)
-    default = best = bound = 0
-    for tuned in layers:
-        record, times = tuned.record, len(tuned.record.operators)
-        default, best = default + times * record.default, best + times * record.cycles
-        bound += times * record.bound
+    kinds = ["cycles"] if len(sums) > 1 else []
+    table = new_table("layer", *numbers, *kinds, "tiling", right=numbers)
+    for record in records:
         table.add_row(
-            _layer_text(record.layer), str(times), f"{record.default:,}", f"{record.cycles:,}",
-            f"{record.bound:,}", f"{record.cycles / record.bound:.3f}",
-            _tiling_text(record.tiling, record.layer),
+            _layer_text(record.layer), str(len(record.operators)), f"{record.default_cycles:,}",
+            f"{record.cycles:,}", f"{record.bound:,}", f"{record.cycles / record.bound:.3f}",
+            *([kind_of(record)] if kinds else []), _tiling_text(record.tiling, record.layer),
         )  # fmt: skip
     table.add_section()
-    table.add_row(
-        "total", str(sum(len(each.record.operators) for each in layers)), f"{default:,}",
-        f"{best:,}", f"{bound:,}", f"{best / bound:.3f}", "", style="bold",
-    )  # fmt: skip
+    for each in sums:
+        table.add_row(
+            f"total, {each.cycles_are}", str(each.layers), f"{each.default:,}", f"{each.best:,}",
+            f"{each.bound:,}", f"{each.best / each.bound:.3f}",
+            *([each.cycles_are] if kinds else []), "", style="bold",
+        )  # fmt: skip
     return table
 
 
 def origin(layers: list[TunedLayer], backend: str) -> str:
-    """Return where the cycles of the best tilings come from, as a sentence."""
-    measured = sum(each.record.simulated is not None for each in layers)
+    """Return where the cycles come from, as a sentence."""
+    measured = sum(each.record.is_measured for each in layers)
     if measured == len(layers):
-        return f"The best are measured in the simulator of {backend}; others are predicted"
+        return f"All cycles are measured in the simulator of {backend}"
     if measured:
         return (
-            f"The best of {measured} of {len(layers)} layers are measured in the simulator of "
-            f"{backend}; all others are predicted"
+            f"The cycles of {measured} of {len(layers)} layers are measured in the simulator of "
+            f"{backend}; those of all others are predicted by the cost model"
         )
     return "All cycles are predicted by the cost model; nothing was measured"
 
@@ -231,15 +237,20 @@ def _tiling_text(tiling: Tiling, layer: Layer) -> str:
 
 
 def _view(records: Path, layers: list[TunedLayer]) -> dict[str, Any]:
+    from umakit.tools.tuning import kind_of, totals
+
     return {
         "records": str(records),
         "layers": [
             {
                 **each.record.as_json(),
+                "default_simulated": each.record.default_simulated,
+                "default_cycles": each.record.default_cycles,
                 "cycles": each.record.cycles,
-                "cycles_are": "predicted" if each.record.simulated is None else "measured",
+                "cycles_are": kind_of(each.record),
                 "seen": each.seen,
             }
             for each in layers
         ],
+        "totals": [each.as_json() for each in totals(each.record for each in layers)],
     }

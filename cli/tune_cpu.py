@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from umakit.cli.console import print_json, print_whole, progress, say
+from umakit.cli.console import print_json, print_whole, progress, say, say_notices
 from umakit.cli.tables import new_table
 from umakit.cli.tune_call import TuneCall
 
@@ -91,8 +91,7 @@ def _tune(
     check_records_file(call.records, input_files(cpu_file(search.cpu), model=files))
     tell("importing the network")
     network = import_network(call.model, input_shapes=call.shapes, rounding=call.rounding)
-    for notice in network.imported.notices:
-        say(f"note: {notice}", error=True)
+    say_notices(network.imported.notices)
     tuned = tune_cpu(
         network, search.cpu, call.records, meter,
         effort=CpuEffort(search.trials, search.seconds), again=call.again,

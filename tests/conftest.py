@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import importlib.util
@@ -10,7 +11,9 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import threading
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -19,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import compiler_flags
+import cpus_here
 import onnxruntime
 import pytest
 from hypothesis import settings
@@ -38,6 +42,9 @@ _KEEPS_NO_COMPILED_MODULES, sys.dont_write_bytecode = sys.dont_write_bytecode, F
 
 DRAWN = "drawn examples"
 PROCESSOR_TIME = "processor time"
+CPU_RUNS = "CPUs whose code ran"
+COVERED = "covered"
+"""Property of a test with a line about what a search tried, which the summary prints."""
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
@@ -146,6 +153,7 @@ def _let_onnx_runtime_be_exact() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """On CI a missing program or package is a failure: tests would be skipped unseen."""
     _let_onnx_runtime_be_exact()
+    cpus_here.mask_features()
     if "UMAKIT_EXAMPLES" not in os.environ:
         compiler_flags.choose(
             optimized=False
@@ -224,8 +232,26 @@ _drawn = [0]
 """How many examples this process drew."""
 
 
+def _leave_backends_of_pages() -> None:
+    """Work where no folder has the name of a backend of umakit, as the README's commands write one.
+
+    Elsewhere is everything else of the working folder, by links.
+    """
+    here = Path.cwd()
+    named = {folder.name for folder in (Path(__file__).parents[1] / "backends").iterdir()}
+    if not any((here / name / "backend.py").exists() for name in named):
+        return
+    place = Path(tempfile.mkdtemp(prefix="umakit-tests-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    for each in here.iterdir():
+        if each.name not in named:
+            (place / each.name).symlink_to(each)
+    os.chdir(place)
+
+
 def pytest_collection_finish() -> None:
     """Look for garbage again, and not among what was made before the tests."""
+    _leave_backends_of_pages()
     sys.dont_write_bytecode = _KEEPS_NO_COMPILED_MODULES
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)
@@ -271,11 +297,14 @@ def _time_of_fixtures(item: pytest.Item) -> float:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Count the examples that a test draws, for the summary of all workers."""
     before, start = _drawn[0], _processor_time()
+    cpus_here.RUNS.clear()
     try:
         return (yield)
     finally:
         spent = _processor_time() - start + _time_of_fixtures(item)
         item.user_properties.append((PROCESSOR_TIME, spent))
+        if cpus_here.RUNS:
+            item.user_properties.append((CPU_RUNS, sorted(set(cpus_here.RUNS))))
         if _drawn[0] > before:
             item.user_properties.append((DRAWN, _drawn[0] - before))
 
@@ -311,9 +340,25 @@ def pytest_terminal_summary(
         if report.when == "call"
     ]
     drawn = [value for report in reports for name, value in report.user_properties if name == DRAWN]
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == COVERED:
+                terminalreporter.write_line(f"covered: {value}")
     if config.getoption("--update-slow"):
         _write_slow(reports)
     if reports:
         terminalreporter.write_line(
             f"{len(reports)} tests; {sum(drawn)} examples drawn in {len(drawn)} of them"
         )
+    for line in _lines_of_cpus(reports):
+        terminalreporter.write_line(line)
+
+
+def _lines_of_cpus(reports: list[pytest.TestReport]) -> list[str]:
+    """Say of each CPU whose code ran in how many tests it ran, and on what."""
+    properties = [each for report in reports for each in report.user_properties]
+    runs = Counter(tuple(run) for name, found in properties if name == CPU_RUNS for run in found)
+    ways: dict[str, list[str]] = {}
+    for (cpu, way), count in sorted(runs.items()):
+        ways.setdefault(cpu, []).append(f"{count} on {way}")
+    return [f"tests of code for {cpu}: {', '.join(found)}" for cpu, found in ways.items()]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import pytest
 from networks import Array
 
 import umakit
@@ -18,18 +17,15 @@ from umakit.devices.build import compile_c, library_sources
 from umakit.devices.cpus import cpu_flags
 from umakit.library.export import Library
 from umakit.library.metadata import load_metadata
-from umakit.machine.cpu import find_cpu
 from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.memory.limits import LARGEST_SCRATCH_LIMIT as MOST_SCRATCH
 
-NATIVE = find_cpu("native")
-needs_vectors = pytest.mark.skipif(
-    not NATIVE.has_vectors, reason="no description has vectors that this machine has"
-)
-
 
 def export(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
-    """A library whose workspace the caller gives, and whose kernels are all those for the CPU."""
+    """A library whose workspace the caller gives, and whose kernels are all those for the CPU.
+
+    It may be compiled for another machine only: `cpu_here` names kernels that run on this one.
+    """
     return export_with(model, cpu, folder, {}).path
 
 

@@ -4,6 +4,7 @@
     python tests/onnx_node_tests.py                  all of them, about 5 minutes on two cores
     python tests/onnx_node_tests.py -k 'resize|pad'  those whose names match
     python tests/onnx_node_tests.py --list wrong     names and messages of a column
+    python tests/onnx_node_tests.py --cpu x86-64-v4  with kernels for a CPU
     python tests/onnx_node_tests.py --update-golden  the counts of docs/onnx.md again
 
 A run of all tests compares its counts with those of docs/onnx.md.
@@ -46,10 +47,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+from cpus_here import cpu_here
 from onnx.backend.test.case import node as node_tests
 from onnx.backend.test.case.test_case import TestCase
 
 from umakit.errors import UmakitError
+from umakit.library.options import ExportOptions
+from umakit.machine.cpu import GENERIC, find_cpu
 from umakit.pipeline import compile_model
 from umakit.version import __version__
 
@@ -81,6 +85,10 @@ COMPILER = (
     "cc", "-std=c99", "-O0", "-pipe", "-ffp-contract=off", "-w", "-shared", "-fPIC",
     "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error",
 )  # fmt: skip
+
+
+CPU = GENERIC
+"""What kernels are for: what `--cpu` says."""
 
 
 @dataclass(frozen=True)
@@ -189,13 +197,23 @@ def run_model(
     """
     path = folder / "model.onnx"
     onnx.save(model, path)
-    library = compile_model(path, [], folder / "library")
+    cpu = cpu_here(CPU)
+    library = compile_model(path, [], folder / "library", options=ExportOptions(cpu=cpu))
     source = library.path / "codegen" / "host" / "src"
     shared = folder / "model.so"
     header = library.path / "codegen" / "host" / "include"
     unit = folder / "unit.c"
     unit.write_text("".join(f'#include "{file}"\n' for file in sorted(source.glob("*.c"))))
-    command = [*COMPILER, f"-I{header}", f"-I{source}", str(unit), "-o", str(shared), "-lm"]
+    command = [
+        *COMPILER,
+        *find_cpu(cpu).flags,
+        f"-I{header}",
+        f"-I{source}",
+        str(unit),
+        "-o",
+        str(shared),
+        "-lm",
+    ]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False)
     if compiled.returncode:
         raise RuntimeError(f"the C compiler refused: {compiled.stderr[:500]}")
@@ -444,12 +462,15 @@ def main() -> int:
     parser.add_argument("-k", default="", help="regular expression of names")
     parser.add_argument("-j", type=int, default=2, help="processes")
     parser.add_argument("--list", nargs="*", choices=COLUMNS, help="columns to list")
+    parser.add_argument("--cpu", default=GENERIC, help="the CPU that kernels are for")
     parser.add_argument("--right", action="store_true", help="only those that must be right")
     parser.add_argument("--thorough", action="store_true", help="all of them with constants too")
     parser.add_argument("--sample", type=int, help="only so many, drawn with seed 0")
     parser.add_argument("--json", type=Path, help="write all outcomes into this file")
     parser.add_argument("--update-golden", action="store_true", help="write docs/onnx.md again")
     options = parser.parse_args()
+    global CPU
+    CPU = options.cpu
     cases = all_cases(MODULES if options.sample else 1)
     names = [name for name in sorted(cases) if re.search(options.k, name)]
     if options.right:
@@ -472,7 +493,7 @@ def main() -> int:
     for outcome in lost:
         print(f"no longer right: {outcome.name}: {outcome.column}: {outcome.message}")
     stale = False
-    if len(outcomes) == len(cases):
+    if len(outcomes) == len(cases) and GENERIC == CPU:
         row = row_of_page(outcomes)
         if options.update_golden:
             update_page(row)

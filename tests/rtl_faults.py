@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of RTL and drivers that have to be found; as a program it prints a table.
 
-    python tests/rtl_faults.py [options] [WORD]...    faults whose names have all the words
+    python tests/rtl_faults.py [options] [WORD]...    faults whose names have all the words; one
+                                                      that ends in a colon is a backend
 
-Half of them come from `rtl_mutator` with a fixed seed, the others are in data/rtl_faults.toml. A
-copy of the backend gets the fault. What looks for it, in this order, until it is found:
+Some come from `rtl_mutator` with a fixed seed, `MECHANICAL` of each design: Strawberry's, that of
+the small Chocolate, and `square`, whose driver and model the kit writes. The others are in
+data/rtl_faults.toml. With `--clean N`, N varied programs run on each design without a fault
+instead, and none may differ. A copy of the backend gets the fault. What looks for it, in this
+order, until it is found:
 
     digits      `uma cosim` of the digits network; a driver's fault is in both that it compares, so
                 that `uma diff --rtl` with a reference looks for these
     pauses      `uma cosim` again, while the memory bus pauses at random
     registers   `uma check --registers --rtl`
-    programs    Strawberry's RTL beside the C model over register accesses, tests/rtl/compare*.py
     layers      `uma check --rtl`
+    programs    Strawberry's RTL beside the C model over register accesses, tests/rtl/compare*.py;
+                not a command of the kit, and run only if `--stages` names it
 
 Each fault has a process of its own. A design that hangs is found when the time of a stage is over.
 """
@@ -30,11 +35,13 @@ import tempfile
 import time
 import tomllib
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import rtl_mutator
+from square import write_square
 
 from umakit.devices import verilator
 from umakit.devices.designs import design_of
@@ -44,10 +51,15 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "tests/data/rtl_faults.toml"
 DIGITS = ROOT / "examples/digits/digits_int8.onnx"
 STRAWBERRY = "backends/strawberry_accelerator"
+CHOCOLATE = "backends/small_chocolate_accelerator"
+SQUARE = "square"
 MECHANICAL, SEED = 20, 0
-STAGES = ("digits", "pauses", "registers", "programs", "layers")
+STAGES = ("digits", "pauses", "registers", "layers")
 LIMIT = {"digits": 90.0, "pauses": 90.0}
 """Seconds of a co-simulation, of which digits takes one."""
+
+FEW = 40
+"""Layers of a first, short `uma check --rtl`."""
 
 PROGRAMS = 60
 """Random programs of register accesses."""
@@ -142,22 +154,25 @@ def manual_faults() -> list[RtlFault]:
     return [RtlFault(**each) for each in tomllib.loads(DATA.read_text(encoding="utf-8"))["fault"]]
 
 
-def mechanical_faults(count: int = MECHANICAL, seed: int = SEED) -> list[RtlFault]:
-    """Return faults that the mutator draws.
+def mechanical_faults(
+    backend: str = STRAWBERRY, count: int = MECHANICAL, seed: int = SEED
+) -> list[RtlFault]:
+    """Return faults of a design that the mutator draws.
 
     Args:
+        backend: folder of the backend.
         count: how many.
         seed: equal seeds draw equal faults.
     """
-    design = design_of(ROOT / STRAWBERRY)
+    design = design_of(ROOT / backend)
     paths = {path.name: path for path in design.files.sources}
     texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     drawn = rtl_mutator.drawn(texts, seed, design.files.top)
     equivalents = tomllib.loads(DATA.read_text(encoding="utf-8")).get("equivalent", [])
     return [
         RtlFault(
-            STRAWBERRY, f"{mutant.kind} {mutant.name}",
-            str(paths[mutant.file].relative_to(ROOT / STRAWBERRY)),
+            backend, f"{mutant.kind} {mutant.name}",
+            str(paths[mutant.file].relative_to(ROOT / backend)),
             mutant.old, mutant.new, mutant.begin, _why(mutant, equivalents),
         )
         for mutant in itertools.islice(drawn, count)
@@ -215,8 +230,12 @@ def _layers(copy: Path, seconds: float) -> str:
     from umakit import find_backend
     from umakit.testing import check_backend
 
-    report = check_backend(find_backend(str(copy)), seconds=seconds, device="rtl")
-    return "" if report.passed else f"{report.failures[0].what} ({report.failures[0].case})"
+    backend = find_backend(str(copy))
+    for draws in (FEW, None):  # most faults are found by few layers
+        report = check_backend(backend, seconds=seconds, draws=draws, device="rtl")
+        if report.failures:
+            return f"{report.failures[0].what} ({report.failures[0].case})"
+    return ""
 
 
 def _registers(copy: Path) -> str:
@@ -286,11 +305,12 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
     usual = verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator.SPEED, verilator._make
     quick = QUICK, ("-std=c++17", "-O0"), verilator.SPEED[:-2], _quick_make  # one file of C++
     in_driver, is_strawberry = fault.file.endswith(".c"), fault.backend == STRAWBERRY
+    is_square = Path(fault.backend).name == SQUARE  # whose digits take a million cycles
     with tempfile.TemporaryDirectory(prefix="umakit-rtl-fault-") as temporary:
         copy = fault.planted(Path(temporary))
         runs: dict[str, Callable[[], str]] = {
-            "digits": lambda: _diff(copy) if in_driver else _digits(copy),
-            "pauses": lambda: "" if in_driver else _digits(copy, pauses=1),
+            "digits": lambda: "" if is_square else _diff(copy) if in_driver else _digits(copy),
+            "pauses": lambda: "" if in_driver or is_square else _digits(copy, pauses=1),
             "registers": lambda: "" if in_driver else _registers(copy),
             "programs": lambda: "" if in_driver or not is_strawberry else _programs(copy),
             "layers": lambda: _layers(copy, seconds),
@@ -369,20 +389,55 @@ def _load() -> None:
     import_network(DIGITS)
 
 
+def clean_programs(folder: Path, count: int) -> str:
+    """Run varied programs on a design without a fault; return what they found, in a line.
+
+    Args:
+        folder: of the backend.
+        count: number of programs.
+    """
+    from umakit import find_backend
+    from umakit.testing.check.backend_check import check_only_programs
+
+    report = check_only_programs(find_backend(str(folder)), count)
+    jobs = report.jobs
+    lengths = f"layers of {min(jobs):,} to {max(jobs):,} cycles" if jobs else "no layer"
+    lines = [f"{folder.name}: {report.summary}; {lengths}, {report.seconds:.0f} s"]
+    return "\n".join(lines + [f"    {each.sentence}" for each in report.differences])
+
+
 def main(words: Sequence[str]) -> int:
     """Print a table of faults and what found them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="*")
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seconds", type=float, default=120.0, help="of the processor, of layers")
     parser.add_argument("--stages", default=",".join(STAGES))
-    parser.add_argument("--mechanical", type=int, default=MECHANICAL)
+    parser.add_argument("--mechanical", type=int, default=MECHANICAL, help="of each design")
+    parser.add_argument("--clean", type=int, help="programs on each design without a fault")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--part", default="1/1", help="such as 2/3: the second of three parts")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--again", type=Path, help="table whose missed faults are looked for again")
     given = parser.parse_args(words)
     stages = given.stages.split(",")
-    faults = [*mechanical_faults(given.mechanical, given.seed), *manual_faults()]
+    with tempfile.TemporaryDirectory(prefix="umakit-square-") as folder:
+        backends = [STRAWBERRY, CHOCOLATE, str(write_square(Path(folder)))]
+        if given.clean:
+            chosen = [each for each in backends if all(word in each for word in given.words)]
+            found = [clean_programs(ROOT / each, given.clean) for each in chosen]
+            print("\n".join(found), flush=True)
+            return int(any("differ" in each for each in found))
+        return _search(given, stages, backends)
+
+
+def _search(given: argparse.Namespace, stages: Sequence[str], backends: Sequence[str]) -> int:
+    only = [word[:-1] for word in given.words if word.endswith(":")]
+    chosen = [each for each in backends if not only or Path(each).name in only]
+    drawn = [mechanical_faults(each, given.mechanical, given.seed) for each in chosen]
+    faults = [*itertools.chain(*drawn), *manual_faults()]
     faults = [each for each in faults if all(word in each.name for word in given.words)]
+    part, parts = map(int, given.part.split("/"))
+    faults = faults[part - 1 :: parts]
     before = json.loads(given.again.read_text()) if given.again else []
     known = {each["fault"]: Outcome(**each) for each in before if each["found_by"]}
     _load()
@@ -396,11 +451,24 @@ def main(words: Sequence[str]) -> int:
             print(f"      {line}", flush=True)
         if given.json:
             given.json.write_text(json.dumps([asdict(each) for each in outcomes], indent=1))
+    for name in dict.fromkeys(each.fault.partition(":")[0] for each in outcomes):
+        print(coverage(name, [each for each in outcomes if each.fault.startswith(f"{name}:")]))
+    print(coverage("all", outcomes))
     found = sum(bool(each.found_by) for each in outcomes)
-    equivalent = sum(each.result == "equivalent" for each in outcomes)
-    print(f"{found} of {len(outcomes)} found, {equivalent} equivalent, "
-          f"{len(outcomes) - found - equivalent} missed")  # fmt: skip
-    return 0 if found + equivalent >= 0.95 * len(outcomes) else 1
+    observable = sum(each.result != "equivalent" for each in outcomes)
+    return 0 if found >= 0.95 * observable else 1
+
+
+def coverage(name: str, outcomes: Sequence[Outcome]) -> str:
+    """Return how many faults were found, of those that can be observed, in a line."""
+    count = Counter(each.result for each in outcomes)
+    stages = Counter(each.found_by for each in outcomes if each.found_by)
+    observable = len(outcomes) - count["equivalent"]
+    by = ", ".join(f"{number} by {stage}" for stage, number in stages.items())
+    return (
+        f"{name}: {count['found']} of {observable} found ({count['found'] / max(observable, 1):.0%}"
+        f"; {by}), {count['equivalent']} more are equivalent, {count['MISSED']} missed"
+    )
 
 
 if __name__ == "__main__":

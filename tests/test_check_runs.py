@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from umakit import find_backend
-from umakit.operators.drawing import Drawn
+from umakit.errors import TooLargeError
 from umakit.testing import check_layer
 from umakit.testing.check.batch import Batch, Member
 from umakit.testing.check.cases import Case, read_case
-from umakit.testing.check.checks import runs_end_well
 from umakit.testing.check.faults import FAULTS, planned_rounds, text_of
 from umakit.testing.check.observed import wrong_counters, wrong_events
 from umakit.testing.check.report import CheckReport, Counts, Failure
@@ -89,47 +90,34 @@ def test_the_unmodified_driver_passes_all_of_them() -> None:
     assert report.passed, report.failures
 
 
-class Stopping(Session):
-    """Runs layers whose driver returns a status wherever the text of a case has a word."""
+class Small(Session):
+    """A device for as many layers together as their seeds add up to."""
 
-    def __init__(self, word: str) -> None:
-        self.word, self.runs, self.end = word, 0, math.inf
+    def __init__(self, room: int) -> None:
+        self.room, self.builds = room, 0
 
-    def batch_of(self, cases: Sequence[tuple[Case, bool]]) -> tuple[Batch, list[Failure]]:
-        self.runs += 1
-        layer = cast(Drawn, SimpleNamespace(inputs=[]))
+    def batch_of(
+        self, cases: Sequence[tuple[Case, bool]], timeout: float | None = None
+    ) -> tuple[Batch, list[Failure]]:
+        self.builds += 1
+        if sum(each.layers[0].seed for each, _ in cases) > self.room:
+            raise TooLargeError("the program is too large")
+        one = np.zeros(1)
         members = [
-            Member(case, [layer], n, {}, True, ran=True) for n, (case, _) in enumerate(cases)
+            Member(each, [], number, {}, True, ran=True, got=one)
+            for number, (each, _) in enumerate(cases)
         ]
-        for member in members:
-            if self.word in str(member.case):
-                member.stopped = "status 3"
-                break
-        library = SimpleNamespace(members=members)
-        return cast(Batch, library), runs_end_well(cast(Batch, library))
+        return cast(Batch, SimpleNamespace(members=members)), []
 
 
-@pytest.mark.parametrize(
-    "word, runs, ran, not_run",
-    [("seed=0", 2, 9, []), ("qdense", 3, 6, ["qdense"]), ("seed", 4, 4, ["b", "c", "qdense"])],
-)
-def test_layers_behind_one_that_stops_the_run_are_run_again(
-    word: str, runs: int, ran: int, not_run: list[str]
-) -> None:
-    names = ["qdense", "b", "c"] if word == "seed" else ["qdense", "b"]
-    texts = [f"{names[n % len(names)]} seed={n}" for n in range(9)]
-    session = Stopping(word)
-    outcome = outcome_of(session, [(read_case(text), True) for text in texts])
-    assert (session.runs, len(outcome.ran)) == (runs, ran)
-    assert sorted(set(outcome.not_run)) == not_run
-    assert len(outcome.not_run) == 9 - ran
-
-
-def test_no_layers_are_run_again_once_the_time_is_over() -> None:
-    session = Stopping("seed=0")
-    session.end = -math.inf
-    outcome = outcome_of(session, [(read_case(f"qdense seed={n}"), True) for n in range(9)])
-    assert (session.runs, len(outcome.ran), len(outcome.not_run)) == (1, 1, 8)
+@given(st.lists(st.integers(0, 12), max_size=40), st.integers(0, 30))
+def test_what_does_not_fit_leaves_the_others_alone(seeds: list[int], room: int) -> None:
+    cases = [(read_case(f"qdense seed={seed}"), True) for seed in seeds]
+    outcome = outcome_of(Small(room), cases)
+    too_large = sum(seed > room for seed in seeds)
+    assert len(outcome.does_not_fit) == too_large
+    assert len(outcome.ran) == len(seeds) - too_large
+    assert not outcome.failures and not outcome.not_run
 
 
 def test_a_report_says_what_was_not_run() -> None:

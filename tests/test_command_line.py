@@ -753,7 +753,10 @@ def test_profile_counts_what_the_device_did(digits: Path, uma: Uma) -> None:
     report = json.loads(text)
     assert code == 0
     named = ["outputs", "mean_seconds", "runs", "layers", "totals", "accounting", "inferences"]
-    assert list(report) == [*named, "events", "wave", "cpu"] and report["inferences"] is None
+    assert (
+        list(report) == [*named, "events", "wave", "cpu", "unused_backends"]
+        and report["inferences"] is None
+    )
     totals = report["totals"]
     own = [layer for layer in report["layers"] if layer["where"] == VANILLA]
     assert totals["clock_cycles"] == sum(layer["clock_cycles"] for layer in own)

@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 import pytest
 from comparisons import examples
+from cpus_here import VECTOR_CPUS, cpu_here, device_here, need, x86_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, Graph, onnx_runtime, random_inputs, save
@@ -27,7 +28,7 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.backend.registry import find_backend
 from umakit.codegen.several_cpus import ForCpu, generate_for_cpus
-from umakit.devices import HOST, find_device
+from umakit.devices import HOST, execute, find_device
 from umakit.devices.cpus import cpu_flags, description_for
 from umakit.devices.unpacked import run_unpacked
 from umakit.errors import BuildError, InputError, LibraryError, MemoryPlanError
@@ -40,11 +41,6 @@ from umakit.tools.size import library_size
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits"
-NATIVE = find_cpu("native")
-needs_vectors = pytest.mark.skipif(
-    not NATIVE.has_vectors, reason="no description has vectors that this machine has"
-)
-GENERIC_AND_NATIVE = f"generic,{NATIVE.name}"
 
 
 def small_network(seed: int = 1) -> onnx.ModelProto:
@@ -106,10 +102,7 @@ def macros(library: Path, command: list[str]) -> dict[str, str]:
     ],
 )
 def test_a_compiler_chooses_by_its_macros(command: list[str], cpu: str, several: Path) -> None:
-    if shutil.which(command[0]) is None or (
-        command[0] == "gcc" and NATIVE.architecture != "x86-64"
-    ):
-        pytest.skip(f"there is no {command[0]} for it")
+    command = [x86_compiler() if command[0] == "gcc" else need(command[0]), *command[1:]]
     defined = macros(several, command)
     assert {name for name in defined if name.startswith("TVMGEN_NET_FOR_")} == {
         f"TVMGEN_NET_FOR_{cpu.upper().replace('-', '_')}"
@@ -119,15 +112,17 @@ def test_a_compiler_chooses_by_its_macros(command: list[str], cpu: str, several:
     assert defined["TVMGEN_NET_WORKSPACE_SIZE"] == str(size)
 
 
-@needs_vectors
 def test_only_code_and_constants_of_the_chosen_cpu_are_compiled(
     several: Path, tmp_path: Path
 ) -> None:
     sources = sorted((several / "codegen/host/src").glob("*.c"))
     assert len(sources) == 7
-    for flags, chosen in ((["-DUMAKIT_CPU_GENERIC"], "generic"), (NATIVE.flags, NATIVE.name)):
-        chosen = chosen.replace("-", "_") if chosen in ("generic", "x86-64-v3") else "x86_64_v3"
-        subprocess.run(["gcc", "-O1", *flags, "-c", *map(str, sources)], cwd=tmp_path, check=True)
+    for flags, chosen in (
+        (["-DUMAKIT_CPU_GENERIC"], "generic"),
+        *((find_cpu(name).flags, "x86_64_v3") for name in ("x86-64-v3", "x86-64-v4")),
+    ):
+        line = [x86_compiler(), "-O1", *flags, "-c", *map(str, sources)]
+        subprocess.run(line, cwd=tmp_path, check=True)
         for source in sources:
             line = ["nm", "--defined-only", str(tmp_path / f"{source.stem}.o")]
             symbols = subprocess.run(line, capture_output=True, text=True, check=True).stdout
@@ -135,13 +130,14 @@ def test_only_code_and_constants_of_the_chosen_cpu_are_compiled(
             assert bool(symbols) == (of_all or chosen in source.stem), source.name
 
 
-@needs_vectors
 def test_each_cpu_computes_what_onnx_runtime_does(several: Path, model: Path) -> None:
-    inputs = random_inputs(onnx.load(str(model)))
+    inputs, device = random_inputs(onnx.load(str(model))), device_here("x86-64-v3")
     for cpu in ("generic", "x86-64-v3", ""):
-        assert_right(model, inputs, umakit.run_library(several, inputs, cpu=cpu).outputs)
-    assert_right(model, inputs, run_unpacked(several, inputs))
-    assert description_for(several, HOST)["cpu"]["name"] == "x86-64-v3"
+        found = umakit.run_library(several, inputs, device=device, cpu=cpu).outputs
+        assert_right(model, inputs, found)
+    assert description_for(several, find_device(device))["cpu"]["name"] == "x86-64-v3"
+    if device == "host":
+        assert_right(model, inputs, run_unpacked(several, inputs))
     if shutil.which("qemu-aarch64") and shutil.which("aarch64-linux-gnu-gcc"):
         arm = umakit.run_library(several, inputs, device="qemu-aarch64", profile=True)
         assert_right(model, inputs, arm.outputs)
@@ -154,16 +150,17 @@ def test_each_cpu_computes_what_onnx_runtime_does(several: Path, model: Path) ->
         assert "TVMGEN_NET_FOR_GENERIC" in chosen and "TVMGEN_NET_FOR_CORTEX_A76" not in chosen
 
 
-@needs_vectors
-def test_integers_are_the_same_for_each_cpu(tmp_path: Path) -> None:
-    options = ExportOptions(cpu=GENERIC_AND_NATIVE)
+@pytest.mark.parametrize("name", ["x86-64-v3", "x86-64-v4", "x86-64-v4-vnni"])
+def test_integers_are_the_same_for_each_cpu(name: str, tmp_path: Path) -> None:
+    cpus, device = ("generic", name), device_here(name)
+    options = ExportOptions(cpu=",".join(cpus))
     out = tmp_path / "library.tar"
     umakit.compile_model(DIGITS / "digits_int8.onnx", [], out, options=options)
     with np.load(DIGITS / "held_out.npz") as arrays:
         inputs = {"image": arrays["image"][:20]}
-    found = [umakit.run_library(out, inputs, cpu=cpu).outputs for cpu in ("generic", NATIVE.name)]
-    for name, array in found[0].items():
-        np.testing.assert_array_equal(found[1][name], array)
+    found = [umakit.run_library(out, inputs, device=device, cpu=cpu).outputs for cpu in cpus]
+    for output, array in found[0].items():
+        np.testing.assert_array_equal(found[1][output], array)
 
 
 def test_microcontrollers_choose_their_own_code(tmp_path: Path) -> None:
@@ -209,27 +206,33 @@ int main(void)
 """
 
 
-@needs_vectors
 def test_a_caller_for_another_cpu_is_not_linked_or_told(several: Path, tmp_path: Path) -> None:
-    if NATIVE.architecture != "x86-64":
-        pytest.skip("the library is for x86-64")
+    compiler, device = x86_compiler(), find_device(device_here("x86-64-v3"))
     caller = tmp_path / "caller.c"
     caller.write_text(CALLER.replace("output[10]", "output[10]"), encoding="utf-8")
     sources = [str(path) for path in (several / "codegen/host/src").glob("*.c")]
     flags = list(find_cpu("x86-64-v3").flags)
-    subprocess.run(["gcc", "-O1", *flags, "-c", *sources], cwd=tmp_path, check=True)
+    subprocess.run([compiler, "-O1", *flags, "-c", *sources], cwd=tmp_path, check=True)
     objects = [str(path) for path in tmp_path.glob("*.o")]
     needed = description_for(several, HOST, "x86-64-v3")["memory"]["arena_bytes"]
 
     def linked(*options: str) -> subprocess.CompletedProcess[str]:
-        line = ["gcc", f"-I{header(several).parent}", *options, str(caller), *objects, "-lm"]
+        line = [
+            compiler,
+            *device.linking,
+            f"-I{header(several).parent}",
+            *options,
+            str(caller),
+            *objects,
+            "-lm",
+        ]
         line += ["-Wno-unused", "-o", "caller"]
         return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     def runs(size: int, expected: str, *options: str) -> bool:
         made = linked(f"-DSIZE={size}", f"-DEXPECTED={expected}", *options)
         assert made.returncode == 0, made.stderr
-        return subprocess.run([str(tmp_path / "caller")], check=False).returncode == 0
+        return execute(device, tmp_path / "caller", [], tmp_path).returncode == 0
 
     assert runs(needed, "TVMGEN_NET_OK")
     assert runs(needed - 1, "TVMGEN_NET_WORKSPACE_TOO_SMALL")
@@ -241,8 +244,7 @@ def test_a_caller_for_another_cpu_is_not_linked_or_told(several: Path, tmp_path:
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize("cpu", ["generic", "x86-64-v3"])
 def test_c_of_each_choice_is_clean(compiler: str, cpu: str, several: Path) -> None:
-    if shutil.which(compiler) is None or NATIVE.architecture not in ("", "x86-64"):
-        pytest.skip(f"there is no {compiler} for it")
+    compiler = need(compiler) if compiler == "clang" else x86_compiler()
     sources = [*map(str, (several / "codegen").rglob("*.c")), str(several / "runtime/main.c")]
     line = [compiler, "-std=c99", "-O1", *WARNINGS, "-fsyntax-only", *find_cpu(cpu).flags]
     made = subprocess.run(
@@ -256,9 +258,9 @@ def test_c_of_each_choice_is_clean(compiler: str, cpu: str, several: Path) -> No
     assert refused.returncode and "this C is for x86-64-v3: compile it with" in refused.stderr
 
 
-@needs_vectors
 def test_cmake_compiles_for_the_cpu_without_flags_of_the_user(model: Path, tmp_path: Path) -> None:
-    umakit.compile_model(model, [], tmp_path / "lib", options=ExportOptions(cpu=NATIVE.name))
+    options = ExportOptions(cpu="x86-64-v3")
+    umakit.compile_model(model, [], tmp_path / "lib", options=options)
     cmake, environment = cmake_builds.program(), cmake_builds.environment(quick=True)
     for words in (["-S", "lib", "-B", "build"], ["--build", "build"]):
         subprocess.run([cmake, *words], cwd=tmp_path, env=environment, check=True)
@@ -285,12 +287,11 @@ def onnx_outputs(model: Path) -> list[str]:
 
 
 def test_sizes_are_those_of_the_cpu_and_name_its_flags(several: Path, model: Path) -> None:
-    if NATIVE.architecture != "x86-64":
-        pytest.skip("the library is for x86-64")
+    device = find_device(device_here("x86-64-v3"))
     sections = {each["cpu"]["name"]: each for each in load_metadata(several)["umakit"]["cpus"]}
     assert list(sections) == ["x86-64-v3", "cortex-a76", "generic"]
     for name in ("generic", "x86-64-v3"):
-        sizes = library_size(several, cpu=name)
+        sizes = library_size(several, device=device, cpu=name)
         memory = sections[name]["memory"]
         assert sizes.arena_bytes == memory["arena_bytes"]
         assert sizes.constants_bytes == memory["constants_bytes"]
@@ -432,17 +433,19 @@ def test_every_cpu_of_an_export_is_chosen_by_a_compiler_for_it(
 # --- the limit of the arena -----------------------------------------------------------------------
 
 
-@needs_vectors
 @examples(2)
-@given(percent=st.sampled_from([0, 1, 10, 25, 100]), seed=st.integers(0, 3))
+@given(
+    percent=st.sampled_from([0, 1, 10, 25, 100]), seed=st.integers(0, 3),
+    cpu=st.sampled_from(VECTOR_CPUS),
+)  # fmt: skip
 def test_the_arena_is_within_the_limit_and_results_are_right(
-    percent: int, seed: int, tmp_path_factory: pytest.TempPathFactory
+    percent: int, seed: int, cpu: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("limit")
     model = save(small_network(seed), folder, "net")
     generic = umakit.compile_model(model, [], folder / "generic").metadata["umakit"]["memory"]
-    options = ExportOptions(cpu=NATIVE.name, scratch_limit=percent)
-    library = umakit.compile_model(model, [], folder / "native", options=options)
+    options = ExportOptions(cpu=cpu_here(cpu), scratch_limit=percent)
+    library = umakit.compile_model(model, [], folder / "library", options=options)
     memory = library.metadata["umakit"]["memory"]
     scratch = memory["scratch"]
     assert scratch["generic_arena_bytes"] == generic["arena_bytes"]
@@ -469,11 +472,10 @@ def bound_without_scratch(memory: Mapping[str, Any]) -> int:
     )  # fmt: skip
 
 
-@needs_vectors
 def test_layers_above_the_limit_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["compile", str(DIGITS / "digits_int8.onnx"), "--cpu", NATIVE.name, "-o"]
+    words = ["compile", str(DIGITS / "digits_int8.onnx"), "--cpu", "x86-64-v3", "-o"]
     assert run_command([*words, str(tmp_path / "free"), "--scratch-limit", "1000"]) == 0
     free = load_metadata(tmp_path / "free")["umakit"]
     text = " ".join(capsys.readouterr().out.split())
@@ -491,25 +493,30 @@ def test_layers_above_the_limit_are_named(
     assert f"{layer['name']} {layer['scratch_bytes']:,} B" in text
 
 
-@needs_vectors
-def test_integer_kernels_above_the_limit_are_those_for_any_cpu(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "layers"), [("x86-64-v3", ["conv2"]), ("x86-64-v4", ["conv2"]), ("x86-64-v4-vnni", [])]
+)
+def test_integer_kernels_above_the_limit_are_those_for_any_cpu(
+    name: str, layers: list[str], tmp_path: Path
+) -> None:
+    """Windows of VNNI have 8 bits and not 16: none of this network's kernels needs more scratch."""
     model = DIGITS / "digits_int8.onnx"
     with np.load(DIGITS / "held_out.npz") as arrays:
         inputs = {"image": arrays["image"][:1]}
     found: dict[str, tuple[Any, Any]] = {}
-    for cpu, percent in (("generic", 25), (NATIVE.name, 1000), (NATIVE.name, 0)):
-        options = ExportOptions(cpu=cpu, scratch_limit=percent)
-        out = tmp_path / f"{cpu}_{percent}"
+    cpu = cpu_here(name)
+    for each, percent in (("generic", 25), (cpu, 1000), (cpu, 0)):
+        options = ExportOptions(cpu=each, scratch_limit=percent)
+        out = tmp_path / f"library_{len(found)}"
         memory = umakit.compile_model(model, [], out, options=options).metadata["umakit"]["memory"]
         found[out.name] = memory, run_unpacked(out, inputs)
     (generic, wanted), (free, _), (none, _) = found.values()
     for _, outputs in found.values():
-        for name, array in wanted.items():
-            np.testing.assert_array_equal(outputs[name], array)
-    if not NATIVE.dot_products:
-        return
-    assert free["arena_bytes"] > generic["arena_bytes"] >= none["arena_bytes"]
-    assert [each["name"] for each in none["scratch"]["generic_layers"]] == ["conv2"]
+        for output, array in wanted.items():
+            np.testing.assert_array_equal(outputs[output], array)
+    assert none["arena_bytes"] <= generic["arena_bytes"] <= free["arena_bytes"]
+    assert (free["arena_bytes"] > generic["arena_bytes"]) == bool(layers)
+    assert [each["name"] for each in none["scratch"]["generic_layers"]] == layers
 
 
 @pytest.mark.parametrize("percent", [-1, 1001])
@@ -527,8 +534,8 @@ def test_run_compiles_a_model_for_this_machine(
     inputs = random_inputs(onnx.load(str(model)))
     np.savez(tmp_path / "in.npz", **inputs)
     words = ["run", str(model), "--inputs", str(tmp_path / "in.npz"), "--profile", "--json"]
-    for more, cpu in ([], NATIVE.name), (["--cpu", "generic"], "generic"):
-        out = tmp_path / f"{cpu}.npz"
+    for more, cpu in ([], find_cpu("native").name), (["--cpu", "generic"], "generic"):
+        out = tmp_path / f"{len(more)}.npz"
         assert run_command([*words, *more, "--outputs", str(out)]) == 0
         said = capsys.readouterr()
         report = json.loads(said.out)
@@ -544,19 +551,18 @@ def test_size_compiles_a_model_for_any_cpu_unless_told(
     model: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for more, cpu in ([], "generic"), (["--cpu", "x86-64-v3"], "x86-64-v3"):
-        if cpu != "generic" and NATIVE.architecture != "x86-64":
-            continue
-        assert run_command(["size", str(model), *more, "--json"]) == 0
+        device = [] if cpu == "generic" else ["--device", device_here(cpu)]
+        assert run_command(["size", str(model), *more, *device, "--json"]) == 0
         compiler = json.loads(capsys.readouterr().out)["compiler"]
         assert ("-march=x86-64-v3" in compiler) == (cpu != "generic")
 
 
-@needs_vectors
 def test_diff_compares_kernels_for_a_cpu(
     model: Path, several: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_command(["diff", str(model), "--cpu", NATIVE.name, "--most", "1"]) == 0
+    cpu = cpu_here("x86-64-v3")
+    assert run_command(["diff", str(model), "--cpu", cpu, "--most", "1"]) == 0
     assert run_command(["diff", str(model), "--library", str(several), "--most", "1"]) == 0
-    words = ["diff", str(model), "--library", str(several), "--cpu", NATIVE.name]
+    words = ["diff", str(model), "--library", str(several), "--cpu", cpu]
     assert run_command(words) == 2

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import onnx
 import pytest
-from cpu_libraries import NATIVE, needs_vectors
+from cpus_here import cpu_here
 from networks import Graph, normal
 from strict import WARNINGS
 from test_tuning_records import change, put
@@ -450,12 +450,11 @@ def test_records_of_which_an_accelerator_took_all_kernels_are_refused(tmp_path: 
 # --- whole tuning --------------------------------------------------------------------------------
 
 
-@needs_vectors
 def test_times_are_measured_on_this_machine(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "records.json"
-    call = ["tune", str(model), "--cpu", NATIVE.name, "-o", str(path), "--trials", "1"]
+    path, cpu = tmp_path / "records.json", cpu_here("x86-64-v3")
+    call = ["tune", str(model), "--cpu", cpu, "-o", str(path), "--trials", "1"]
     assert run_command([*call, "--json"]) == 0
     printed = capsys.readouterr()
     found = json.loads(printed.out)
@@ -468,7 +467,7 @@ def test_times_are_measured_on_this_machine(
     assert run_command(call) == 0
     printed = capsys.readouterr()
     assert f"All is in {path}" in printed.out
-    assert f"Next: uma compile {model} --cpu {NATIVE.name} --records {path} -o" in printed.out
+    assert f"Next: uma compile {model} --cpu {cpu} --records {path} -o" in printed.out
     library = tmp_path / "library"
     assert run_command([*printed.out.split("uma ")[1].split()[:-1], str(library)]) == 0
     value = {"x": normal(1, 8, 12, 12)}
@@ -478,14 +477,13 @@ def test_times_are_measured_on_this_machine(
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
-@needs_vectors
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_c_that_measures_has_no_warnings(
     compiler: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"needs {compiler}")
-    options = ExportOptions(cpu=NATIVE.name, weights="blob")
+    options = ExportOptions(cpu=cpu_here("x86-64-v3"), weights="blob")
     library = compile_model(model, [], tmp_path / "library", options=options)
     monkeypatch.setenv("CC", " ".join([compiler, "-std=c99", *WARNINGS]))
     timed = TimedLibrary(library.path, {"x": normal(1, 8, 12, 12)}, tmp_path)

@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 import pytest
 from comparisons import examples
-from cpu_libraries import NATIVE, export, needs_vectors, run_on_garbage
+from cpu_libraries import export, run_on_garbage
+from cpus_here import VECTOR_CPUS, cpu_here
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, onnx_runtime, random_inputs
@@ -91,30 +92,29 @@ def draw_tail(draw: st.DrawFn, graph: Graph, x: str) -> str:
     return graph.node(tail, x) if tail else x
 
 
-@needs_vectors
 @examples(8)
-@given(model=networks())
+@given(model=networks(), cpu=st.sampled_from(VECTOR_CPUS))
 def test_networks_are_those_of_onnx_runtime(
-    model: onnx.ModelProto, tmp_path_factory: pytest.TempPathFactory
+    model: onnx.ModelProto, cpu: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("cpu")
     inputs = random_inputs(model)
     expected = onnx_runtime(model, inputs)
-    found = run_on_garbage(export(model, NATIVE.name, folder), inputs)
+    found = run_on_garbage(export(model, cpu_here(cpu), folder), inputs)
     for name, array in expected.items():
         scale = max(1.0, float(np.abs(array).max()))
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5 * scale)
 
 
-@needs_vectors
 @examples(6)
 @given(
     shape=st.tuples(*[st.sampled_from([1, 2, 5, 8, 12, 16, 24])] * 4),
-    transposed=st.tuples(st.booleans(), st.booleans()),
-)
+    transposed=st.tuples(st.booleans(), st.booleans()), cpu=st.sampled_from(VECTOR_CPUS),
+)  # fmt: skip
 def test_products_of_matrices_that_are_computed(
     shape: tuple[int, int, int, int],
     transposed: tuple[bool, bool],
+    cpu: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     batch, rows, depth, columns = shape
@@ -129,14 +129,13 @@ def test_products_of_matrices_that_are_computed(
     graph.output(graph.node("Relu", graph.node("MatMul", *sides)))
     model = graph.model()
     inputs = random_inputs(model)
-    found = run_on_garbage(export(model, NATIVE.name, tmp_path_factory.mktemp("cpu")), inputs)
+    found = run_on_garbage(export(model, cpu_here(cpu), tmp_path_factory.mktemp("cpu")), inputs)
     for name, array in onnx_runtime(model, inputs).items():
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-4)
 
 
-@needs_vectors
-@pytest.mark.parametrize("tail", ["Relu", "Clip", "Max"])
-def test_nan_and_infinities_are_as_in_scalar_code(tail: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tail", "cpu"), [*zip(["Relu", "Clip", "Max"], VECTOR_CPUS, strict=True)])
+def test_nan_and_infinities_are_as_in_scalar_code(tail: str, cpu: str, tmp_path: Path) -> None:
     graph = Graph(seed=4)
     x = graph.conv(graph.input("input", 1, 8, 6, 6), 16, bias=True)
     if tail == "Max":
@@ -150,7 +149,7 @@ def test_nan_and_infinities_are_as_in_scalar_code(tail: str, tmp_path: Path) -> 
     inputs = random_inputs(model)
     inputs["input"][0, 2, 3, 3], inputs["input"][0, 5, 0, 0] = np.nan, np.inf
     found = [
-        run_on_garbage(export(model, cpu, tmp_path), inputs) for cpu in (NATIVE.name, "generic")
+        run_on_garbage(export(model, each, tmp_path), inputs) for each in (cpu_here(cpu), "generic")
     ]
     for name, array in found[1].items():
         assert np.isnan(array).any()
@@ -184,14 +183,14 @@ def test_c_is_clean_and_says_how_to_compile_it(name: str, compiler: str, tmp_pat
         assert wrong.returncode and f"this C is for {name}: compile it with" in wrong.stderr
 
 
-@needs_vectors
-def test_kernels_use_vectors_and_keep_sums_out_of_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", VECTOR_CPUS)
+def test_kernels_use_vectors_and_keep_sums_out_of_memory(cpu: str, tmp_path: Path) -> None:
     graph = Graph(seed=6)
     x = graph.input("input", 1, 16, 8, 8)
     graph.output(graph.node("Relu", graph.conv(x, 32, bias=True)))
-    library = export(graph.model(), NATIVE.name, tmp_path)
+    library = export(graph.model(), cpu, tmp_path)
     (text,) = [p.read_text("utf-8") for p in library_sources(library) if p.name == "tvmgen_net.c"]
-    assert f"float32x{NATIVE.float_lanes}" in text
+    assert f"float32x{find_cpu(cpu).float_lanes}" in text
     assert "float sums[" in text  # a local array
     operators = load_metadata(library)["umakit"]["operators"]
     assert [each["operator"] for each in operators] == [
@@ -204,16 +203,40 @@ def test_a_library_for_another_machine_says_so(
 ) -> None:
     graph = Graph(seed=7)
     graph.output(graph.node("Relu", graph.input("input", 1, 4)))
-    other = "cortex-a76" if NATIVE.architecture != "aarch64" else "x86-64-v3"
-    library = export(graph.model(), other, tmp_path)
-    with pytest.raises(BuildError, match=f"the library is for {other}: this machine is"):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    library = export(graph.model(), "cortex-a76", tmp_path)
+    with pytest.raises(BuildError, match="the library is for cortex-a76: this machine is x86-64"):
         cpu_flags(library, HOST)
     information = tmp_path / "cpuinfo"
     information.write_text("flags\t\t: fpu sse2\n", encoding="ascii")
     monkeypatch.setattr(cpus, "CPU_INFORMATION", information)
-    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     assert find_cpu("x86-64-v3").missing_here() == "this machine has no avx2, fma, bmi2, f16c"
     assert find_cpu("native").name == "generic"
+
+
+@pytest.mark.parametrize(
+    ("machine", "features", "native"),
+    [
+        ("x86_64", "sse2 avx2 fma bmi2", "generic"),
+        ("x86_64", "sse2 avx2 fma bmi2 f16c avx512f", "x86-64-v3"),
+        ("AMD64", "avx2 fma bmi2 f16c avx512f avx512vl avx512bw avx512dq", "x86-64-v4"),
+        (
+            "x86_64", "avx2 fma bmi2 f16c avx512f avx512vl avx512bw avx512dq avx512_vnni",
+            "x86-64-v4-vnni",
+        ),
+        ("aarch64", "fp asimd asimddp", "cortex-a76"),
+        ("arm64", "fp", "generic"),
+        ("ppc64le", "", "generic"),
+    ],
+)  # fmt: skip
+def test_native_is_the_widest_cpu_whose_features_linux_lists(
+    machine: str, features: str, native: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    information = tmp_path / "cpuinfo"
+    information.write_text(f"processor : 0\nflags : {features}\n", encoding="ascii")
+    monkeypatch.setattr(cpus, "CPU_INFORMATION", information)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert find_cpu("native").name == native
 
 
 @pytest.mark.parametrize(
@@ -295,13 +318,13 @@ def test_channels_are_filled_where_that_needs_fewer_vectors(channels: int, lanes
         assert filled % lanes == 0 and filled // lanes < channels // narrower
 
 
-@needs_vectors
-def test_filled_weights_keep_their_name_and_are_zeros(tmp_path: Path) -> None:
-    lanes = NATIVE.float_lanes
+@pytest.mark.parametrize("cpu", VECTOR_CPUS)
+def test_filled_weights_keep_their_name_and_are_zeros(cpu: str, tmp_path: Path) -> None:
+    lanes = find_cpu(cpu).float_lanes
     graph = Graph(seed=10)
     x = graph.conv(graph.input("input", 1, 3, 7, 7), lanes + lanes // 2, bias=True)
     graph.output(graph.node("Relu", x))
-    library = export(graph.model(), NATIVE.name, tmp_path)
+    library = export(graph.model(), cpu, tmp_path)
     (text,) = [p.read_text("utf-8") for p in library_sources(library) if p.name == "tvmgen_net.c"]
     (shape,) = re.findall(r"weights  float32\[([\d, ]*)\]", text)
     assert math.prod(map(int, shape.split(", "))) == 27 * 2 * lanes

@@ -426,7 +426,7 @@ def test_an_error_that_only_some_inputs_show_is_found(plant: Plant, tmp_path: Pa
 # --- references and mistakes --------------------------------------------------------------------
 
 
-def test_without_another_runtime_the_cpu_kernels_are_the_reference(
+def test_without_another_runtime_numpy_is_the_reference(
     monkeypatch: pytest.MonkeyPatch, plant: Plant, tmp_path: Path
 ) -> None:
     find = importlib.util.find_spec
@@ -434,7 +434,8 @@ def test_without_another_runtime_the_cpu_kernels_are_the_reference(
         importlib.util, "find_spec", lambda name, *a: None if "onnxr" in name else find(name, *a)
     )
     result = diff_model(save(residual(), tmp_path), [plant(2, DOUBLE)])
-    assert blamed(result) == ["twin2"] and result.reference == "cpu"
+    assert blamed(result) == ["twin2"] and result.reference == "numpy"
+    assert {layer.reference for layer in result.layers} == {"cpu", "numpy"}
     assert any("onnxruntime is not installed" in notice for notice in result.notices)
     with pytest.raises(InputError, match="not installed"):
         diff_model(save(residual(), tmp_path), [], reference="onnxruntime")

@@ -3,9 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cpus_here import (
+    PROCESSOR,
+    QEMU,
+    RUNS,
+    SHIM,
+    emulator,
+    is_emulated,
+    need,
+    x86_compiler,
+)
 from dot_product_calls import END, FORMS, HEADER_WORDS, Call, Form, calls, sums_of_products
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,10 +38,10 @@ HERE = Path(__file__).parent
 DRIVER = HERE / "dot_products_driver.c"
 PLAIN = "-DUMAKIT_PLAIN_DOT_PRODUCTS"
 SANITIZED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g0")
-AVX2 = ("-march=x86-64-v3", "-ffp-contract=fast")
 SDOT = ("-mcpu=cortex-a76", "-ffp-contract=fast")
 MACROS = {
     "avx2": "__AVX2__",
+    "vnni": "__AVX512VNNI__",
     "sdot": "__ARM_FEATURE_DOTPROD",
     "smlad": "__ARM_FEATURE_SIMD32",
     "mve": "__ARM_FEATURE_MVE",
@@ -130,14 +137,6 @@ def assert_right(form: Form, written: bytes) -> None:
     assert start == len(written)
 
 
-def need(program: str) -> str:
-    """Skip a test that needs a program; never on CI, which installs it."""
-    if shutil.which(program) is None:
-        assert not os.environ.get("UMAKIT_CI"), f"CI lacks {program}: see .ci/run"
-        pytest.skip(f"{program} is not installed")
-    return program
-
-
 @pytest.mark.parametrize(("number", "name"), list(enumerate(FORMS)))
 def test_plain_functions(number: int, name: str, tmp_path: Path) -> None:
     """Those of every form, by one of two compilers."""
@@ -148,16 +147,43 @@ def test_plain_functions(number: int, name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("compiler", "flags"), [("gcc", SANITIZED), ("clang", SANITIZED), ("gcc", ("-O3",))]
 )
-def test_avx2(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
-    """On this machine if it has AVX2, else emulated: without AddressSanitizer."""
-    form, device = FORMS["avx2"], HOST
-    if find_cpu("x86-64-v3").missing_here():
-        device = replace(HOST, run=(need("qemu-x86_64"), "-cpu", "max", "{program}", "{arguments}"))
-        flags = tuple(flag for flag in flags if "sanitize" not in flag)
-        if platform.machine() != "x86_64":
-            pytest.skip("the compiler is for another architecture")
-    written = run(form, [need(compiler)], (*flags, *AVX2), tmp_path, device)
-    assert_right(form, written)
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4", "x86-64-v4-vnni"])
+def test_x86_64(cpu: str, compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    """On this machine if it has the features, else in QEMU, without AddressSanitizer."""
+    described = find_cpu(cpu)
+    form, lacks = FORMS[described.dot_products], described.missing_here()
+    if lacks and not is_emulated(described):
+        pytest.skip(f"{lacks}, and QEMU does not emulate {cpu}")
+    assert_right(form, run_x86(form, compiler, (*flags, *described.flags), tmp_path, bool(lacks)))
+    RUNS.append((cpu, QEMU if lacks else PROCESSOR))
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3"])
+def test_qemu_has_the_instructions(cpu: str, tmp_path: Path) -> None:
+    """Also where this machine has them: QEMU is what other machines use."""
+    form, flags = FORMS["avx2"], ("-O1", *find_cpu(cpu).flags)
+    assert_right(form, run_x86(form, "gcc", flags, tmp_path, emulated=True))
+    RUNS.append((cpu, QEMU))
+
+
+def run_x86(form: Form, compiler: str, flags: Sequence[str], folder: Path, emulated: bool) -> bytes:
+    """What the functions of a form store, on this machine or in QEMU."""
+    compiler, device = x86_compiler() if compiler == "gcc" else need(compiler), HOST
+    if emulated:
+        device = replace(HOST, run=(*emulator(), "{program}", "{arguments}"))
+        flags = [flag for flag in flags if "sanitize" not in flag]
+    return run(form, [compiler], tuple(flags), folder, device)
+
+
+@pytest.mark.parametrize(("compiler", "flags"), [("gcc", SANITIZED), ("clang", ("-O2",))])
+def test_vnni_with_emulated_instructions(
+    compiler: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    """The loops of VNNI on any machine: five functions of the tests replace its instructions."""
+    included = [f"-I{HERE / 'emulated_vnni'}", "-D__AVX512F__", "-D__AVX512VNNI__", "-U__AVX2__"]
+    written = run(FORMS["vnni"], [need(compiler)], (*flags, *included, "-Wno-psabi"), tmp_path)
+    assert_right(FORMS["vnni"], written)
+    RUNS.append(("x86-64-v4-vnni", SHIM))
 
 
 def on(device: str, name: str, folder: Path, *flags: str, emulator: Sequence[str] = ()) -> None:
@@ -228,6 +254,4 @@ def test_weights_are_packed_as_functions_read_them(outputs: int, elements: int, 
 
 
 def test_every_form_is_compared() -> None:
-    """Those with instructions that neither this machine nor an emulator has: as plain C."""
-    assert set(FORMS) == set(dot_forms.FORMS)
-    assert set(FORMS) - set(MACROS) == {"vnni"}
+    assert set(FORMS) == set(dot_forms.FORMS) == set(MACROS)

@@ -14,7 +14,8 @@ import numpy as np
 import onnx
 import pytest
 from comparisons import SANITIZED, examples
-from cpu_libraries import NATIVE, export, needs_vectors, run_on_garbage
+from cpu_libraries import export, run_on_garbage
+from cpus_here import VECTOR_CPUS, cpu_here
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Array, Graph, normal, onnx_runtime, random_inputs
@@ -26,7 +27,7 @@ from umakit.devices.cpus import cpu_flags
 from umakit.lower import cpu as lowering
 from umakit.lower import plain_tiles, transposed_convolutions
 
-cpus = st.sampled_from(["generic", NATIVE.name] if NATIVE.has_vectors else ["generic"])
+cpus = st.sampled_from(["generic", *VECTOR_CPUS])
 Attributes = Mapping[str, Any]
 
 
@@ -58,7 +59,7 @@ def convolution(
 def compare(model: onnx.ModelProto, cpu: str, folder: Path) -> Path:
     """Compare a library in a workspace of NaN, and one with sanitizers, with ONNX Runtime."""
     inputs = random_inputs(model)
-    library = export(model, cpu, folder)
+    library = export(model, cpu_here(cpu), folder)
     found = run_on_garbage(library, inputs)
     ((name, expected),) = onnx_runtime(model, inputs).items()
     scale = max(1.0, float(np.abs(expected).max()))
@@ -192,7 +193,7 @@ FIXED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("cpu", ["generic", pytest.param(NATIVE.name, marks=needs_vectors)])
+@pytest.mark.parametrize("cpu", ["generic", *VECTOR_CPUS])
 @pytest.mark.parametrize("kind", FIXED)
 def test_accesses_stay_inside_of_arrays(kind: str, cpu: str, tmp_path: Path) -> None:
     operator, shape, weights, outputs, attributes = FIXED[kind]
@@ -201,7 +202,7 @@ def test_accesses_stay_inside_of_arrays(kind: str, cpu: str, tmp_path: Path) -> 
     model = convolution(operator, shape, weights, outputs, {**usual, **attributes})
     assert model is not None
     inputs = random_inputs(model)
-    library = export(model, cpu, tmp_path)
+    library = export(model, cpu_here(cpu), tmp_path)
     assert_clean(library)
     with mock.patch.object(build, "FLAGS", SANITIZED):
         result = umakit.run_library(library, {name: rows[None] for name, rows in inputs.items()})

@@ -4,8 +4,6 @@ right, bit by bit, in working memory that holds garbage before."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +13,9 @@ from unittest import mock
 import numpy as np
 import pytest
 from comparisons import SANITIZED, examples
+from cpus_here import PLAIN, PROCESSOR, QEMU, RUNS, need
 from hypothesis import given
+from hypothesis import strategies as st
 from integer_networks import Network, networks
 from networks import Array
 
@@ -89,13 +89,6 @@ def main_of(library: Path) -> str:
     )
 
 
-def need(program: str) -> None:
-    """Skip a test that needs a program; never on CI, which installs it."""
-    if program and shutil.which(program) is None:
-        assert not os.environ.get("UMAKIT_CI"), f"CI lacks {program}: see .ci/run"
-        pytest.skip(f"{program} is not installed")
-
-
 def device_of(cpu: str) -> tuple[Device, tuple[str, ...], tuple[str, ...]]:
     """The device for libraries of a CPU, and compiler flags: all, and those for instructions.
 
@@ -105,8 +98,11 @@ def device_of(cpu: str) -> tuple[Device, tuple[str, ...], tuple[str, ...]]:
     if not device.is_host:
         need(device.command)
         need(device.run[0])
+        RUNS.append((cpu, QEMU))
         return device, ("-std=c99", "-O1"), described.flags
-    if not described.missing_here():
+    lacks = described.missing_here()
+    RUNS.append((cpu, PLAIN if lacks else PROCESSOR))
+    if not lacks:
         return device, SANITIZED, described.flags
     pretended = [f"-D{macro}" for macro in described.macros]
     return device, SANITIZED, ("-DUMAKIT_PLAIN_DOT_PRODUCTS", *pretended)
@@ -169,12 +165,12 @@ def test_every_cpu_with_dot_products_has_a_device() -> None:
 
 
 @examples(4)
-@given(network=networks())
-def test_drawn_networks_on_this_machine(network: Network) -> None:
-    assert_exact(network, "x86-64-v3")
+@given(network=networks(), cpu=st.sampled_from(["x86-64-v3", "x86-64-v4-vnni"]))
+def test_drawn_networks_on_this_machine(network: Network, cpu: str) -> None:
+    assert_exact(network, cpu)
 
 
-@pytest.mark.parametrize("cpu", [cpu for cpu in DEVICES if cpu != "x86-64-v3"])
+@pytest.mark.parametrize("cpu", DEVICES)
 @examples(1)
 @given(network=networks())
 def test_drawn_networks(cpu: str, network: Network) -> None:

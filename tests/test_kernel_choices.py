@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from comparisons import examples
-from cpu_libraries import NATIVE, export_with, needs_vectors, run_on_garbage
+from cpu_libraries import export_with, run_on_garbage
+from cpus_here import VECTOR_CPUS, cpu_here
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, onnx_runtime, random_inputs
@@ -29,6 +30,7 @@ from umakit.machine.kernel_choices import Choice, Chosen, KernelKey
 from umakit.operators.kernels.dot_forms import FORMS
 
 WITH_VECTORS = [find_cpu(name) for name in cpu_names() if find_cpu(name).has_vectors]
+WITH_DOT_PRODUCTS = [name for name in cpu_names() if find_cpu(name).dot_products]
 
 
 def any_of(data: st.DataObject, made: Mapping[KernelKey, Chosen]) -> dict[KernelKey, Choice]:
@@ -54,17 +56,19 @@ def convolutions(draw: st.DrawFn) -> onnx.ModelProto:
     return graph.model()
 
 
-@needs_vectors
 @examples(4)
-@given(model=convolutions(), data=st.data())
+@given(model=convolutions(), name=st.sampled_from(VECTOR_CPUS), data=st.data())
 def test_any_choice_yields_what_onnx_runtime_yields(
-    model: onnx.ModelProto, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    model: onnx.ModelProto,
+    name: str,
+    data: st.DataObject,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    folder, inputs = tmp_path_factory.mktemp("choices"), random_inputs(model)
-    program = export_with(model, NATIVE.name, folder, {}).program
+    folder, inputs, cpu = tmp_path_factory.mktemp("choices"), random_inputs(model), cpu_here(name)
+    program = export_with(model, cpu, folder, {}).program
     assert program is not None and len(program.choices.made) >= 3
     chosen = any_of(data, program.choices.made)
-    library = export_with(model, NATIVE.name, folder, chosen)
+    library = export_with(model, cpu, folder, chosen)
     assert library.program is not None
     found = library.program.choices
     assert {key: each.choice for key, each in found.made.items()} == chosen
@@ -75,11 +79,11 @@ def test_any_choice_yields_what_onnx_runtime_yields(
         np.testing.assert_allclose(outputs[name], array, rtol=1e-5, atol=1e-5 * scale)
 
 
-@pytest.mark.skipif(not NATIVE.dot_products, reason="this machine has no sums of products")
 @examples(3)
 @given(
     size=st.tuples(st.integers(3, 6), st.integers(3, 6)), channels=st.sampled_from([1, 3, 16]),
     filters=st.sampled_from([5, 40, 300]), seed=st.integers(0, 99), data=st.data(),
+    name=st.sampled_from(WITH_DOT_PRODUCTS),
 )  # fmt: skip
 def test_any_choice_for_integers_is_exact(
     size: tuple[int, int],
@@ -87,6 +91,7 @@ def test_any_choice_for_integers_is_exact(
     filters: int,
     seed: int,
     data: st.DataObject,
+    name: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     graph = Qdq("int8", seed)
@@ -94,11 +99,11 @@ def test_any_choice_for_integers_is_exact(
     weights, scales = graph.weights([filters, channels, 3, 3], "int8", False)
     y = graph.node("Conv", x, weights, graph.bias(filters, np.float32(0.03) * scales))
     model = graph.model(graph.quantize(y, float(scales.max()) * 5))
-    folder, inputs = tmp_path_factory.mktemp("integers"), graph.samples(4.0)
-    program = export_with(model, NATIVE.name, folder, {}).program
+    folder, inputs, cpu = tmp_path_factory.mktemp("integers"), graph.samples(4.0), cpu_here(name)
+    program = export_with(model, cpu, folder, {}).program
     assert program is not None
     (key,) = program.choices.made
-    library = export_with(model, NATIVE.name, folder, any_of(data, program.choices.made))
+    library = export_with(model, cpu, folder, any_of(data, program.choices.made))
     assert key.dtype == "int8" and key.weights == (filters, 3, 3, channels)
     first = {name: values[:1] for name, values in inputs.items()}
     outputs = run_on_garbage(library.path, {name: values[0] for name, values in first.items()})
@@ -180,13 +185,12 @@ def test_a_key_tells_kernels_apart() -> None:
     )
 
 
-@needs_vectors
 def test_strides_and_dilation_are_in_the_key(tmp_path: Path) -> None:
     graph = Graph(seed=2)
     x = graph.input("input", 1, 8, 16, 20)
     pads = [2, 4, 2, 4]
     graph.output(graph.conv(x, 16, 3, bias=True, pads=pads, strides=[1, 2], dilations=[2, 4]))
-    program = export_with(graph.model(), NATIVE.name, tmp_path, {}).program
+    program = export_with(graph.model(), "x86-64-v3", tmp_path, {}).program
     assert program is not None
     (key,) = program.choices.made
     assert (key.strides, key.dilation, key.padding) == ((1, 2), (2, 4), (4, 8))

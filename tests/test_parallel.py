@@ -17,12 +17,14 @@ import numpy as np
 import onnx
 import pytest
 from comparisons import examples
+from cpus_here import cpu_here
 from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, save
 from parallel_driver import run_both, split_library
 from qdq import Qdq
 from strict import WARNINGS
+from tflite_networks import trained_model
 from umakit.cli.main import run_command
 
 import umakit
@@ -31,15 +33,12 @@ from umakit.errors import LibraryError, MemoryPlanError
 from umakit.library.options import MOST_PARTS, ExportOptions
 from umakit.lower.independent_loops import LoopProofs
 from umakit.lower.parts import Parts, scratch_step
-from umakit.machine.cpu import find_cpu
 from umakit.memory.pools import parse_pool
 from umakit.operators.kernels.loops import buffer, loop, sequence
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
-MODELS = ROOT.parent / "shared" / "models"
-NATIVE = find_cpu("native").name
-CPUS = list(dict.fromkeys(["generic", NATIVE]))
+CPUS = ["generic", "x86-64-v3"]
 tirx = tvm_api.tirx
 
 
@@ -91,7 +90,7 @@ def test_float_networks_are_the_same_bit_by_bit(
 ) -> None:  # fmt: skip
     folder = tmp_path_factory.mktemp("float")
     model = save(float_network(*sizes), folder, "net")
-    library = split_library(model, folder, ExportOptions(cpu=cpu, parallel=parts))
+    library = split_library(model, folder, ExportOptions(cpu=cpu_here(cpu), parallel=parts))
     assert run_both(library, model) >= 6
 
 
@@ -105,7 +104,7 @@ def test_integer_networks_are_the_same_bit_by_bit(
     folder = tmp_path_factory.mktemp("integers")
     net = integer_network(*sizes)
     model = save(net.model(net.nodes[-2].output[0]), folder, "net")
-    library = split_library(model, folder, ExportOptions(cpu=cpu, parallel=parts))
+    library = split_library(model, folder, ExportOptions(cpu=cpu_here(cpu), parallel=parts))
     assert run_both(library, model) >= 2
 
 
@@ -113,14 +112,15 @@ def test_integer_networks_are_the_same_bit_by_bit(
     ("model", "cpu", "parts", "least"),
     [
         ("kws_ref_model.tflite", "generic", 3, 12),
-        ("kws_ref_model.tflite", NATIVE, 3, 10),
+        ("kws_ref_model.tflite", "x86-64-v3", 3, 10),
     ],
 )
 def test_trained_integer_networks_are_the_same_bit_by_bit(
     model: str, cpu: str, parts: int, least: int, tmp_path: Path
 ) -> None:
-    library = split_library(MODELS / model, tmp_path, ExportOptions(cpu=cpu, parallel=parts))
-    assert run_both(library, MODELS / model) >= least
+    path = trained_model(model)
+    library = split_library(path, tmp_path, ExportOptions(cpu=cpu_here(cpu), parallel=parts))
+    assert run_both(library, path) >= least
 
 
 @pytest.mark.parametrize("cpu", CPUS)
@@ -131,14 +131,14 @@ def test_threads_do_not_race(kind: str, cpu: str, tmp_path: Path) -> None:
     found = float_network(1, 7, 9, 8, 1)
     found = found if kind == "float" else net.model(net.nodes[-2].output[0])
     model = save(found, tmp_path, "net")
-    library = split_library(model, tmp_path, ExportOptions(cpu=cpu, parallel=3))
+    library = split_library(model, tmp_path, ExportOptions(cpu=cpu_here(cpu), parallel=3))
     flags = ["-fsanitize=thread", "-fno-sanitize-recover=all"]
     assert run_both(library, model, flags, [3]) > 0
 
 
 def test_addresses_stay_in_the_working_memory(tmp_path: Path) -> None:
     model = save(float_network(2, 8, 6, 16, 2), tmp_path, "net")
-    library = split_library(model, tmp_path, ExportOptions(cpu=NATIVE, parallel=8))
+    library = split_library(model, tmp_path, ExportOptions(cpu=cpu_here("x86-64-v3"), parallel=8))
     assert run_both(library, model, ["-fsanitize=address,undefined"], [2]) > 0
 
 

@@ -56,7 +56,7 @@ def test_a_failure_is_told_in_sentences_and_folders_are_relative(tmp_path: Path)
     patterns.write_text(text.replace("if needed > room:", "if True:"), encoding="utf-8")
     code, text = pytest_in(tmp_path, "uma_backend = mine\numa_draws = 3", "-k", "qdense")
     assert code == 1, text
-    assert "qdense: none of 0 drawn layers ran on the accelerator" in text
+    assert "qdense: the pattern accepts no layer" in text
     assert "Traceback" not in text and "pytest_plugin.py" not in text
 
 
@@ -76,11 +76,14 @@ def test_a_mistake_that_a_stage_finds_is_told_in_a_sentence(tmp_path: Path) -> N
         ("", "the fixture uma_check needs a backend: set uma_backend"),
         ("uma_backend = other", "uma_backend = other: "),
         ("uma_backend = strawberry_accelerator\numa_seconds = long", "uma_seconds = long"),
+        ("uma_backend = chocolate_accelerator", "write ./chocolate_accelerator for that in the"),
     ],
 )
 def test_mistakes_in_the_configuration_are_told(
     configuration: str, wanted: str, tmp_path: Path
 ) -> None:
+    (tmp_path / "chocolate_accelerator").mkdir()
+    (tmp_path / "chocolate_accelerator" / "backend.py").touch()
     code, text = pytest_in(tmp_path, configuration, "-x")
     assert code != 0 and wanted in text, text
     assert "INTERNALERROR" not in text

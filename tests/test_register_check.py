@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -466,6 +467,21 @@ def test_uma_check_names_faults_of_a_simulator(
     assert code == (1 if said else 0), printed
     assert said in printed
     assert "registers: 5 of 5 compared with " in printed
+    if not said:
+        return
+    assert re.search(r"change the device, or \S*toy/registers\.toml", printed)
+    mends = [("accel.toml", f"FAULT={fault}", "FAULT=0")]
+    mends += [("registers.toml", *MAPS[fault])] if fault in MAPS else []
+    for name, old, new in mends:
+        text = (place / name).read_text(encoding="utf-8")
+        assert text.count(old) == 1
+        (place / name).write_text(text.replace(old, new), encoding="utf-8")
+        assert run_command(["check", str(place), "--registers"]) == 0
+        (place / name).write_text(text, encoding="utf-8")
+
+
+MAPS = {1: ("reset = 7", "reset = 6")}
+"""By fault of the device, what its map says instead where that is no fault."""
 
 
 def test_a_backend_without_a_map_has_no_registers_to_compare(tmp_path: Path) -> None:
@@ -473,6 +489,8 @@ def test_a_backend_without_a_map_has_no_registers_to_compare(tmp_path: Path) -> 
     (place / "registers.toml").unlink()
     with pytest.raises(InputError, match="toy has no register map or no simulated device"):
         check_only_registers(find_backend(str(place)))
+    (place / "registers.toml").write_text(SMALL_MAP)
+    assert check_only_registers(find_backend(str(place))).passed
 
 
 def test_a_map_says_what_its_errors_need() -> None:

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+import typer
+from umakit.cli.main import app, run_command
 
 from umakit import UMABackend, find_backend, list_backends
 from umakit.backend.registry import ENTRY_POINT_GROUP, load_backend_folder
@@ -135,17 +138,18 @@ def test_two_owners_of_a_name_are_both_named(
 ) -> None:
     install_backend(tmp_path / "one", monkeypatch, "shared")
     install(tmp_path / "two", monkeypatch, "other-dist", "shared", "elsewhere:Backend")
-    with pytest.raises(BackendError, match="backend 'shared' has two owners") as caught:
+    with pytest.raises(BackendError, match="backend 'shared' is ambiguous") as caught:
         find_backend("shared")
     assert "shared-dist (shared_package:SharedBackend)" in str(caught.value)
     assert "other-dist (elsewhere:Backend)" in str(caught.value)
+    assert caught.value.fix == "uninstall one of the packages"
 
 
 def test_a_package_cannot_take_a_name_of_umakit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_backend(tmp_path, monkeypatch, "vanilla_accelerator")
-    with pytest.raises(BackendError, match=r"two owners: umakit .* and vanilla_accelerator-dist"):
+    with pytest.raises(BackendError, match=r"that of umakit .* and that of vanilla_acc"):
         find_backend("vanilla_accelerator")
     # A path is never in doubt.
     ours = [s for s in list_backends() if s.origin == "umakit"]
@@ -168,6 +172,115 @@ def test_an_entry_point_that_is_no_backend_is_refused(
     install(tmp_path, monkeypatch, "odd-dist", "odd", value)
     with pytest.raises(BackendError):
         find_backend("odd")
+
+
+# --- a folder with the name of a known backend ---------------------------------------------------
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's folder with the name of a backend of umakit, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    folder = new_backend("vanilla_accelerator", tmp_path, "vanilla").folder
+    (folder / "mine").touch()
+    return folder
+
+
+def paths_in(error: BackendError) -> list[str]:
+    """The paths that the advice says to write."""
+    return re.findall(r"(?:write|or) (\S+) for that", error.fix)
+
+
+def test_a_name_that_means_two_backends_is_refused_and_the_advice_finds_each(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(BackendError, match="'vanilla_accelerator' is ambiguous") as caught:
+        find_backend("vanilla_accelerator")
+    folders = [find_backend(path).folder for path in paths_in(caught.value)]
+    assert [(folder / "mine").exists() for folder in folders] == [True, False]
+    assert all(str(folder) in caught.value.what for folder in folders)
+    assert find_backend("vanilla_accelerator/").folder == own.resolve()
+    # The other names of umakit stay clear, and so does this one elsewhere and in its own folder.
+    assert find_backend("strawberry_accelerator")
+    monkeypatch.chdir(own)
+    assert not (find_backend("vanilla_accelerator").folder / "mine").exists()
+    monkeypatch.chdir(folders[1].parent)
+    assert find_backend("vanilla_accelerator").folder == folders[1]
+
+
+def test_an_installed_package_and_another_folder_are_two_backends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed, work = tmp_path / "installed", tmp_path / "work"
+    text = BACKEND.format(class_name="MyNpuBackend", name="my_npu")
+    for place in (installed, work):
+        (backend_folder(place, text, name="my_npu") / "__init__.py").touch()
+    install(installed, monkeypatch, "my-npu-dist", "my_npu", "my_npu.backend:MyNpuBackend")
+    monkeypatch.chdir(work)
+    with pytest.raises(BackendError, match=r"that of my-npu-dist .my_npu\.backend") as caught:
+        find_backend("my_npu")
+    assert [find_backend(path).folder.parent for path in paths_in(caught.value)] == [
+        work,
+        installed,
+    ]
+    monkeypatch.chdir(installed)  # as after `pip install --editable`: the folder is the package
+    assert find_backend("my_npu").folder.parent == installed
+
+
+def test_an_installed_module_is_found_once_the_folder_has_another_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_backend(tmp_path / "installed", monkeypatch, "acme")
+    folder = backend_folder(tmp_path, name="acme")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BackendError, match="is ambiguous") as caught:
+        find_backend("acme")
+    assert (
+        caught.value.fix == "write ./acme for that in the folder, or give the folder another name"
+    )
+    assert find_backend("./acme").folder == folder
+    folder.rename(tmp_path / "mine")
+    assert type(find_backend("acme")).__name__ == "AcmeBackend"
+
+
+NAME = "vanilla_accelerator"
+MODEL = str(Path(__file__).parents[1] / "examples" / "digits" / "digits.onnx")
+OF_BACKENDS = {
+    "partition": [MODEL, "-b"],
+    "compile": [MODEL, "-o", "out", "-b"],
+    "run": ["library", "--inputs", "in.npz", "--rtl"],
+    "diff": [MODEL, "-b"],
+    "cosim": [MODEL, "-b"],
+    "calibrate": [],
+    "doctor": [],
+    "report": [MODEL, "-b"],
+    "report --compare": [MODEL, "--compare", "strawberry_accelerator"],
+    "sim": [MODEL, "-b"],
+    "tune": [MODEL, "--records", "records.json", "-b"],
+    "check": [],
+}
+"""Words of each command that takes a backend, before its name."""
+
+
+def test_all_commands_with_backends_are_listed() -> None:
+    found = [
+        name
+        for name, command in typer.main.get_command(app).commands.items()
+        for option in command.params
+        if option.name in ("backend", "rtl") and getattr(option, "is_flag", False) is False
+    ]
+    assert set(found) == {words.split()[0] for words in OF_BACKENDS}
+
+
+@pytest.mark.parametrize("command", OF_BACKENDS)
+def test_each_command_refuses_a_name_that_means_two_backends(
+    command: str, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([command.split()[0], *OF_BACKENDS[command], NAME]) == 2
+    error = capsys.readouterr().err
+    assert f"backend '{NAME}' is ambiguous" in error and f"write ./{NAME} for that in" in error
+    assert str(own.resolve()) in error and f"{os.sep}backends{os.sep}{NAME}" in error
+    assert sorted(path.name for path in own.parent.iterdir()) == [NAME]
 
 
 # --- what can be wrong --------------------------------------------------------------------------

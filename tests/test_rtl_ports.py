@@ -7,6 +7,7 @@ The ports of each bus are written out here as the specifications list them.
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -152,6 +153,28 @@ def test_each_missing_port_is_named_unless_it_may_be_missing(registers: str, mem
             assert f"set {role} in [rtl.{key}.ports]" in said
 
 
+NAMES_OF_BUSES = {"axi4-lite": "AXI4-Lite's", "apb": "APB's", "axi4": "AXI4's",
+                  "plain": "the plain bus's"}  # fmt: skip
+
+
+@pytest.mark.parametrize(("registers", "memory"), BUSES)
+def test_another_bus_or_prefix_is_told_and_the_advice_fits(registers: str, memory: str) -> None:
+    ports = design(registers, memory)
+    mistakes = [("registers", bus, prefix) for bus in REGISTERS for prefix in ("s_", "other_")]
+    mistakes += [("memory", bus, prefix) for bus in MEMORY for prefix in ("m_", "")]
+    for key, bus, prefix in mistakes:
+        real, usual = (registers, "s_") if key == "registers" else (memory, "m_")
+        if (bus, prefix) == (real, usual) or "none" in (bus, real):
+            continue
+        said = refusal(section(registers, memory, **{key: {"bus": bus, "prefix": prefix}}), ports)
+        assert (f"; the ports are {NAMES_OF_BUSES[real]};" in said) == (bus != real), said
+        advice, _, where = said.rpartition("; ")[2].removeprefix("set ").partition(" in [rtl.")
+        assert where == f"{key}]", said
+        given = tomllib.loads(advice.replace(" and ", "\n"))
+        corrected = {key: {"bus": bus, "prefix": prefix, **given}}
+        wiring_of(section(registers, memory, **corrected), ports)
+
+
 @pytest.mark.parametrize(("registers", "memory"), BUSES)
 def test_each_port_of_the_wrong_direction_is_named(registers: str, memory: str) -> None:
     ports = design(registers, memory)
@@ -230,8 +253,8 @@ def test_registers_have_32_bits() -> None:
         (None, {"registers": {"bus": "apb", "prefix": "s_", "ports": {"paddr": "s_padr"}}},
          "rtl.registers.ports: the top has no port s_padr; write s_paddr"),
         (None, {"registers": {"bus": "apb", "prefix": "r_"}},
-         "rtl.registers: the top has no input r_paddr, which apb needs; set paddr in "
-         "[rtl.registers.ports], or correct prefix; the nearest is s_paddr"),
+         "rtl.registers: the top has no input r_paddr, which apb needs; set prefix = \"s_\" in "
+         "[rtl.registers]"),
     ],
 )  # fmt: skip
 def test_faults_of_lines_and_names(

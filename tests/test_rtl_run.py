@@ -181,7 +181,10 @@ REFUSED: dict[str, Mapping[str, Mapping[str, str]]] = {
     "no such top": {TOML: {'top = "tiny_npu"': 'top = "tiny_np"'}},
     "a syntax error": {DESIGN: {"assign pready = 1'b1;": "assign pready = 1'b1"}},
     "a parameter that the top lacks": {TOML: {"MOST_INPUTS": "MOST_INPUT"}},
-    "a port that is missing": {TOML: {'prefix = "mem_" ': 'prefix = "memory_"'}},
+    "a port that is missing": {DESIGN: {"output logic        mem_read_valid,":
+                                        "output logic        mem_read_vald,"}},
+    "another prefix": {TOML: {'prefix = "mem_" ': 'prefix = "memory_"'}},
+    "another bus": {TOML: {'bus = "apb" ': 'bus = "axi4-lite" '}},
     "a port that does not fit": {DESIGN: {"logic [31:0] pwdata": "logic [15:0] pwdata"}},
     "an input that nothing drives": {DESIGN: {RESET: f"{RESET} input logic [3:0] mode,"}},
     "several clocks": {DESIGN: {RESET: f"{RESET} input logic bus_clk,"}},
@@ -236,7 +239,10 @@ def test_without_verilator(there: Path, tmp_path: Path, without_verilator: None,
     assert code == 2 and promised()["no Verilator"] in err
     code, out, _ = uma("doctor", backend, "--json")
     checks = {check["name"]: check for check in json.loads(out)["checks"]}
-    assert checks["RTL"]["status"] == "skipped" and checks["first network"]["status"] == "ok"
+    assert code == 1 and json.loads(out)["errors"] == 1
+    assert checks["RTL"]["status"] == "error" and checks["first network"]["status"] == "ok"
+    what, _, fix = promised()["no Verilator"].partition("; ")
+    assert what in checks["RTL"]["message"] and checks["RTL"]["mend"] == fix
 
 
 def test_designs_run_on_the_host(there: Path, uma: Said) -> None:
@@ -471,6 +477,45 @@ def test_a_bus_error_has_the_address(tmp_path: Path, uma: Said) -> None:
         r"; the RTL accessed bus address 0x28[0-9a-f]{6}, which no buffer has",
         found["difference"]["sentence"],
     )
+
+
+def test_a_read_that_ends_in_a_bus_error_is_one(there: Path, tmp_path: Path, uma: Said) -> None:
+    changes = {"paddr > 12'h018;": "paddr >= 12'h018;"}  # ERROR, which is 0
+    backend = write_backend(tmp_path, {DESIGN: changes})
+    said = "the read of the register at offset 0x18 ended in the bus error pslverr, in cycle "
+    code, _, err = uma("run", there / "digits", "-i", there / "in.npz", "--rtl", backend)
+    assert code == 1 and said in err, err
+    code, found = cosim(uma, backend, output=tmp_path / "out")
+    assert code == 1 and found["difference"]["kind"] == "register"
+    assert found["difference"]["sentence"].endswith(
+        "the read of the register at 0x18 ended in the bus error pslverr"
+    )
+    assert found["difference"]["wave"]
+
+
+def test_the_waveform_of_a_violation_ends_where_it_is(tmp_path: Path, uma: Said) -> None:
+    changes = {
+        "assign mem_write_valid = state == STORE;": "logic waited;\n"
+        "    assign mem_write_valid = state == STORE && !waited;\n"
+        "    always_ff @(posedge clk) waited <= mem_write_valid && !mem_write_ready;"
+    }
+    aligned = {'bus = "plain"\n': 'bus = "plain"\nalignment = 4\n'}
+    backend = write_backend(tmp_path, {DESIGN: changes, TOML: aligned})
+    code, found = cosim(uma, backend, "--pauses", "1", output=tmp_path / "out")
+    assert code == 1 and found["difference"]["kind"] == "failure"
+    said = re.search(r"mem_write_valid fell before mem_write_ready was 1, in cycle (\d+)$",
+                     found["difference"]["sentence"])  # fmt: skip
+    assert said is not None
+    shown = cycles_of((tmp_path / "out" / "difference.fst").read_bytes())
+    assert shown == (0, int(said[1]))
+
+
+def test_a_wrong_write_of_a_long_layer_is_in_its_waveform() -> None:
+    facts = {"kind": "memory", "first_cycle": 70, "last_cycle": 115_980, "written_cycle": 3_700}
+    assert wave_cycles(facts, 20) == (20, 3_800)
+    assert wave_cycles({**facts, "written_cycle": 90_000}, 20) == (40_100, 90_100)
+    never = {key: value for key, value in facts.items() if key != "written_cycle"}
+    assert wave_cycles(never, 20) == (66_080, 116_080)
 
 
 def test_a_corrupted_layer_has_to_be_among_the_layers(tmp_path: Path, uma: Said) -> None:

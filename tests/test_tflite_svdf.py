@@ -25,7 +25,7 @@ from umakit.errors import InputError, ModelError
 from umakit.frontend import import_model
 from umakit.frontend.model import Model
 from umakit.library.metadata import read_description
-from umakit.tools.diff import CPU_KERNELS, diff_model
+from umakit.tools.diff import NUMPY, diff_model
 from umakit.tools.diff.references import TFLITE_MICRO
 
 all_sizes = st.tuples(*(st.integers(1, most) for most in (3, 9, 3, 4, 6)))
@@ -351,5 +351,5 @@ def test_states_of_a_diff_are_passed_on(tmp_path: Path) -> None:
     state = np.full((1, 30), 9, np.int8)
     given = {**batch_of(import_model(path), 2), "voice_state": state}
     own = diff_model(path, [], inputs=given)
-    assert own.agrees and own.reference == CPU_KERNELS
+    assert own.agrees and own.reference == NUMPY
     assert any("takes none from the inputs" in notice for notice in own.notices)

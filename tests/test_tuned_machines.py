@@ -65,7 +65,7 @@ def test_tuning_measures_on_the_own_simulator_what_it_predicted(
 ) -> None:
     records = read_records(tuned)
     for record in records.layers:
-        assert record.simulated == record.predicted <= record.default
+        assert record.simulated == record.predicted <= record.default == record.default_simulated
         assert record.bound <= record.predicted
     assert records.owner.backend.hardware is None
     figures = records.owner.backend.machine
@@ -146,12 +146,11 @@ def test_the_command_says_what_was_measured(
     assert {layer["cycles_are"] for layer in layers} == {"predicted"}
     measured = [TunedLayer(record, 1) for record in read_records(tuned).layers]
     assert {layer["cycles_are"] for layer in _view(tuned, measured)["layers"]} == {"measured"}
-    assert origin(measured, "npu") == (
-        "The best are measured in the simulator of npu; others are predicted"
-    )
+    assert origin(measured, "npu") == "All cycles are measured in the simulator of npu"
     some = [TunedLayer(replace(measured[0].record, simulated=None), 1), *measured[1:]]
     assert origin(some, "npu") == (
-        "The best of 1 of 2 layers are measured in the simulator of npu; all others are predicted"
+        "The cycles of 1 of 2 layers are measured in the simulator of npu; those of all others are "
+        "predicted by the cost model"
     )
 
 

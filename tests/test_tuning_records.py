@@ -228,7 +228,8 @@ def test_processes_that_write_one_file_lose_nothing(tuned: Path, tmp_path: Path)
 def test_a_record_that_another_process_wrote_meanwhile_stays(tuned: Path, tmp_path: Path) -> None:
     records = read_records(tuned)
     first, path = records.layers[0], tmp_path / "records.json"
-    better = replace(first, effort=Effort(64, 3), simulated=first.predicted)
+    measured = {"simulated": first.predicted, "default_simulated": first.default}
+    better = replace(first, effort=Effort(64, 3), **measured)
     records.with_record(better).write(path)
     assert add_record(path, records.owner, first, instead_of=None).of(first.layer) == better
     assert read_records(path).of(first.layer) == better

@@ -69,14 +69,24 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_recording_is_read_by_layers_and_polls_become_a_rest() -> None:
-    text = "r 0 1234\nw 10 1\nm 10000000 2 1 0aff\nw 8 5\nr c 1\nr c 1\nr c 2\nu 10000000\nl\n"
-    found = read_recording(text + "w 8 6\ni ff 1\nl\nw 8 7\n")
+    text = "r 0 1234\nw 10 1\nm 10000000 2 1 0aff\nw 8 5\nr c 1\nr c 1\nr c 2\nu 10000000\nl 40 1\n"
+    found = read_recording(text + "w 8 6\ni ff 1\nl 2a -\nw 8 7\n")
     first = (Read(0, 0x1234), Write(0x10, 1))
     assert found.layers == (
-        (*first, Map(0x10000000, 1, b"\n\xff"), Write(8, 5), Rest(), Read(12, 2), Unmap(1 << 28)),
+        (
+            *first,
+            Map(0x10000000, 1, b"\n\xff"),
+            Write(8, 5),
+            Rest(12, 3, 2),
+            Read(12, 2),
+            Unmap(1 << 28),
+        ),
         (*first, Write(8, 6), Wait(255)),
     )
     assert found.values == {0x10: (1,), 8: (5, 6)}
+    assert found.cycles == (64, 42)
+    assert found.counts_work
+    assert not read_recording(text + "w 8 6\ni ff 1\nl 2a 0\n").counts_work
 
 
 def test_changes_are_made_where_they_are() -> None:
@@ -143,6 +153,53 @@ def test_what_depends_on_time_is_left_out(pair: Path) -> None:
     read = program(Insert(1, (Read(12, 0),)))
     with Replay(pair, KNOWN, pair.parent) as replay:
         assert [each.outcome for each in replay.run([late, read])] == ["ok", "ok"]
+
+
+COUNTS = ("live", "start", "end", "bursts", "not")
+"""How a model counts the cycles in which it works; see `programs_pair.c`."""
+
+LONGEST = 4_000_000_000
+"""Cycles that a driver waits for an interrupt."""
+
+
+def waiting(how: str, length: int, counts: str) -> tuple[Recording, Facts]:
+    """Return a layer whose job takes some cycles, after which the driver looks at the result.
+
+    Args:
+        how: the driver learns of the end of a job by an `interrupt`, by one that is `masked` but
+            for a register of the map, or as it `polls` a register.
+        length: cycles of the job.
+        counts: how the model counts.
+    """
+    end: tuple[Access, ...] = (Wait(LONGEST),) if how != "polls" else (Rest(28, 1, 0), Read(28, 0))
+    begin = (Read(0, 0x1234), Write(20, length), Write(24, int(how == "masked")))
+    layer = (*begin, Write(8, 5), Write(4, 1), *end, Read(16, 0), Read(12, 6))
+    values = {8: (5, 6, 8, 9), 20: (length,), 24: (0, 1)}
+    facts = replace(KNOWN, may_be_busy=False, busy=(28, 1) if how == "masked" else None,
+                    kept={8: ALL_BITS, 20: ALL_BITS, 24: ALL_BITS},
+                    counts_work=counts == "live")  # fmt: skip
+    return Recording((layer,), values, frozenset({12, 16}), (length + 20,), False), facts
+
+
+@pytest.mark.parametrize("how", ["interrupt", "masked", "polls"])
+@pytest.mark.parametrize("counts", COUNTS)
+def test_devices_that_are_alike_never_differ_however_long_their_jobs_take(
+    pair: Path, how: str, counts: str
+) -> None:
+    outcomes: Counter[str] = Counter()
+    for length in (100, 3_000, 26_912, 100_000):
+        recording, facts = waiting(how, length, counts)
+        environment = {"PAIR_COUNTS": counts, "PAIR_ALIKE": "1"}
+        with Replay(pair, facts, pair.parent, environment) as replay:
+            report = search(replay, facts, recording, most=12, seconds=600)
+        assert not report.differences, report.differences[0].sentence
+        outcomes += report.outcomes
+        with Replay(pair, facts, pair.parent, {"PAIR_COUNTS": counts}) as replay:
+            wrong = replace(program(SetValue(3, 7)), base=recording.layers[0],
+                            cycles=recording.cycles[0])  # fmt: skip
+            (answer,) = replay.run([wrong])
+            assert (answer.kind, answer.address, answer.found) == ("register", 12, 7)
+    assert outcomes["ok"] + outcomes["error"] >= 0.7 * outcomes.total(), outcomes
 
 
 def search(replay: Replay, facts: Facts, recording: Recording, **wanted: float) -> ProgramReport:

@@ -12,7 +12,8 @@ from unittest import mock
 import numpy as np
 import pytest
 from comparisons import SANITIZED, examples
-from cpu_libraries import NATIVE, export, needs_vectors, run_on_garbage
+from cpu_libraries import export, run_on_garbage
+from cpus_here import VECTOR_CPUS, cpu_here
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 from networks import Array, Graph, normal
@@ -20,9 +21,10 @@ from networks import Array, Graph, normal
 import umakit
 from umakit.devices import build
 from umakit.library.metadata import load_metadata
+from umakit.machine.cpu import find_cpu
 
 SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e-42, 3e37, -3e37]
-LANES = NATIVE.float_lanes
+LANES = {cpu: find_cpu(cpu).float_lanes for cpu in VECTOR_CPUS}
 Oracle = Callable[[Array], Array]
 
 
@@ -37,11 +39,11 @@ def assert_equal(found: Array, wanted: Array) -> None:
 
 
 def assert_is_right(
-    graph: Graph, wanted: dict[str, Array], inputs: dict[str, Array], folder: Path
+    graph: Graph, wanted: dict[str, Array], inputs: dict[str, Array], cpu: str, folder: Path
 ) -> Path:
     """Export a network, compare what it yields in a workspace of NaN, and return the library."""
     graph.output(*wanted)
-    library = export(graph.model(), NATIVE.name, folder)
+    library = export(graph.model(), cpu_here(cpu), folder)
     found = run_on_garbage(library, inputs)
     for name, array in wanted.items():
         assert_equal(found[name], array)
@@ -64,22 +66,23 @@ def spoiled(values: Array, draw: Sequence[tuple[int, float]]) -> Array:
 
 few_places = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(SPECIAL[:5])), max_size=2)
 places = st.lists(st.tuples(st.integers(0, 10**6), st.sampled_from(SPECIAL)), max_size=3)
+cpus = st.sampled_from(VECTOR_CPUS)
 
 
-@needs_vectors
 @examples(6, phases=[Phase.generate])
 @given(
     shape=st.lists(st.integers(1, 7), min_size=1, max_size=3),
-    last=st.sampled_from([1, 5, LANES, 2 * LANES + 3, 40, 67, 130]),
-    data=st.data(), special=places,
+    last=st.sampled_from([1, 5, -1, -2, 40, 67, 130]), data=st.data(), special=places, cpu=cpus,
 )  # fmt: skip
 def test_reductions_over_any_axes(
     shape: list[int],
     last: int,
     data: st.DataObject,
     special: list[tuple[int, float]],
+    cpu: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
+    last = {-1: LANES[cpu], -2: 2 * LANES[cpu] + 3}.get(last, last)
     shape = [*shape, last]
     axes = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     axis = data.draw(st.integers(0, len(shape) - 1))
@@ -98,20 +101,20 @@ def test_reductions_over_any_axes(
         shifted = wide - wide.max(axis, keepdims=True)
         logarithm = np.log(np.exp(shifted).sum(axis, keepdims=True))
         wanted[graph.node("LogSoftmax", name, axis=axis)] = shifted - logarithm
-    assert_is_right(graph, wanted, {"input": x}, tmp_path_factory.mktemp("reductions"))
+    assert_is_right(graph, wanted, {"input": x}, cpu, tmp_path_factory.mktemp("reductions"))
 
 
-@needs_vectors
 @examples(4, phases=[Phase.generate])
 @given(
     shape=st.lists(st.integers(1, 20), min_size=3, max_size=3), rows=st.integers(1, 5),
-    order=st.permutations(range(4)), special=places,
+    order=st.permutations(range(4)), special=places, cpu=cpus,
 )  # fmt: skip
 def test_normalizations_transposes_and_chains(
     shape: list[int],
     rows: int,
     order: list[int],
     special: list[tuple[int, float]],
+    cpu: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     shape = [rows, *shape]
@@ -132,7 +135,7 @@ def test_normalizations_transposes_and_chains(
         node = graph.node("Clip", graph.node("Abs", node), graph.constant(0.5), graph.constant(2))
         wanted[node] = np.minimum(np.maximum(scaled, 0.5), 2)
         wanted[graph.node("Sigmoid", name)] = 1 / (1 + np.exp(-wide))
-    assert_is_right(graph, wanted, {"input": x}, tmp_path_factory.mktemp("chains"))
+    assert_is_right(graph, wanted, {"input": x}, cpu, tmp_path_factory.mktemp("chains"))
 
 
 def windows(x: Array, kernel: Sequence[int], strides: Sequence[int], dilation: int) -> Array:
@@ -160,11 +163,10 @@ def largest_of_ceiled_windows(
     return found
 
 
-@needs_vectors
 @examples(8, phases=[Phase.generate])
 @given(
     size=st.tuples(st.integers(4, 12), st.integers(4, 12)),
-    channels=st.sampled_from([3, LANES, LANES + 3, 2 * LANES, 12 * LANES]),
+    channels=st.sampled_from([(0, 3), (1, 0), (1, 3), (2, 0), (12, 0)]), cpu=cpus,
     kernel=st.tuples(st.integers(1, 3), st.integers(1, 4)), dilation=st.integers(1, 2),
     pads=st.lists(st.integers(0, 1), min_size=4, max_size=4), batch=st.integers(1, 2),
     strides=st.tuples(st.integers(1, 2), st.integers(1, 3)), counts=st.booleans(),
@@ -172,7 +174,8 @@ def largest_of_ceiled_windows(
 )  # fmt: skip
 def test_pools(
     size: tuple[int, int],
-    channels: int,
+    channels: tuple[int, int],
+    cpu: str,
     kernel: tuple[int, int],
     dilation: int,
     pads: list[int],
@@ -184,15 +187,17 @@ def test_pools(
     ceil: bool,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """In NHWC, the layout of convolutions, or in NCHW."""
+    """In NHWC, the layout of convolutions, or in NCHW; channels are some vectors and a tail."""
+    vectors, tail = channels
+    filters = vectors * LANES[cpu] + tail
     reach = [(n - 1) * dilation + 1 for n in kernel]
     pads = [min(pad, kernel[n % 2] - 1) for n, pad in enumerate(pads)]
     if any(size[n] + pads[n] + pads[n + 2] < reach[n] for n in range(2)):
         return
-    graph, x = Graph(), spoiled(normal(batch, 3, *size, seed=channels), special)
+    graph, x = Graph(), spoiled(normal(batch, 3, *size, seed=filters), special)
     name, wide = graph.input("input", *x.shape), x.astype("float64")
     if not first:
-        weights = normal(channels, 3, 1, 1, seed=channels)
+        weights = normal(filters, 3, 1, 1, seed=filters)
         name = graph.node("Conv", name, graph.constant(weights))
         with np.errstate(invalid="ignore"):
             wide = np.einsum("nihw,oi->nohw", wide, weights[:, :, 0, 0].astype("float64"))
@@ -214,7 +219,7 @@ def test_pools(
         wanted[graph.node("Relu", node)] = np.maximum(mean, 0)
     with np.errstate(all="ignore"):
         wanted[graph.node("GlobalAveragePool", name)] = wide.mean((2, 3), keepdims=True)
-    assert_is_right(graph, wanted, {"input": x}, tmp_path_factory.mktemp("pools"))
+    assert_is_right(graph, wanted, {"input": x}, cpu, tmp_path_factory.mktemp("pools"))
 
 
 def units(found: Array, wanted: Array) -> float:
@@ -226,13 +231,14 @@ def units(found: Array, wanted: Array) -> float:
     return float((np.abs(found[finite].astype("float64") - wanted[finite]) / unit[finite]).max())
 
 
-@needs_vectors
-def test_functions_of_vectors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", VECTOR_CPUS)
+def test_functions_of_vectors(cpu: str, tmp_path: Path) -> None:
     """Off by a few units in the last place, and special values as in the functions of C."""
     special = [*SPECIAL, 0.0, 1e-45, -1e-45, 88.72283, 88.72284, -87.4, -103.9, -104.1, 9.0, -20.0]
     spread = np.ldexp(normal(9000, seed=3), np.random.default_rng(4).integers(-30, 6, 9000))
     x = np.concatenate([special, np.linspace(-105, 90, 9001), np.linspace(-6, 6, 9001), spread])
-    x = np.resize(x, len(x) // LANES * LANES).astype("float32")  # without a tail
+    lanes = LANES[cpu]
+    x = np.resize(x, len(x) // lanes * lanes).astype("float32")  # without a tail
     graph, wide = Graph(), x.astype("float64")
     name = graph.input("input", x.size)
     with np.errstate(all="ignore"):
@@ -242,7 +248,7 @@ def test_functions_of_vectors(tmp_path: Path) -> None:
         }  # fmt: skip
         rounded = {each: wanted.astype("float32") for each, (wanted, _) in right.items()}
     graph.output(*(graph.node(each, name, name=each) for each in right))
-    library = export(graph.model(), NATIVE.name, tmp_path)
+    library = export(graph.model(), cpu_here(cpu), tmp_path)
     found = run_on_garbage(library, {"input": x})
     for each, (wanted, most) in right.items():
         np.testing.assert_array_equal(np.isnan(found[each]), np.isnan(wanted), each)
@@ -256,12 +262,12 @@ def test_functions_of_vectors(tmp_path: Path) -> None:
         assert np.abs(found[each][np.isfinite(found[each])]).max() <= 1 or each == "Exp"
     (source,) = library.rglob("tvmgen_net.c")
     text = source.read_text("utf-8")
-    assert all(f"= {each}_float32x{LANES}(" in text for each in ("exp", "tanh", "erf"))
+    assert all(f"= {each}_float32x{lanes}(" in text for each in ("exp", "tanh", "erf"))
     assert "expf(" not in text
 
 
-@needs_vectors
-def test_nothing_is_read_or_written_outside_of_tensors(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", VECTOR_CPUS)
+def test_nothing_is_read_or_written_outside_of_tensors(cpu: str, tmp_path: Path) -> None:
     graph = Graph(seed=5)
     x = graph.input("input", 2, 19, 9, 11)
     y = graph.conv(x, 19, 1)
@@ -270,21 +276,21 @@ def test_nothing_is_read_or_written_outside_of_tensors(tmp_path: Path) -> None:
     z = graph.node("Softmax", graph.node("Mul", z, graph.node("ReduceMax", z, axes=[-1])), axis=-1)
     graph.output(y, graph.node("ReduceMean", z, axes=[1, 3]), z)
     inputs = {"input": normal(2, 19, 9, 11, seed=6)}
-    library = export(graph.model(), NATIVE.name, tmp_path)
+    library = export(graph.model(), cpu_here(cpu), tmp_path)
     with mock.patch.object(build, "FLAGS", SANITIZED):
         found = umakit.run_library(library, inputs).outputs
     for name, array in run_on_garbage(library, inputs).items():
         np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
 
 
-@needs_vectors
-def test_a_kernel_with_a_tail_overwrites_its_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cpu", VECTOR_CPUS)
+def test_a_kernel_with_a_tail_overwrites_its_input(cpu: str, tmp_path: Path) -> None:
     graph = Graph(seed=8)
     x = graph.node("MatMul", graph.input("input", 7, 5), graph.random(5, 301))
     largest = graph.node("ReduceMax", x, axes=[1])
     x = graph.node("Sigmoid", x)
     ends = [graph.node(f"Reduce{each}", x, axes=[0]) for each in ("Mean", "Max")]
     graph.output(largest, *ends)
-    library = export(graph.model(), NATIVE.name, tmp_path)
+    library = export(graph.model(), cpu, tmp_path)
     arena = load_metadata(library)["umakit"]["memory"]["arena_bytes"]
     assert arena < 1.5 * 4 * 7 * 301

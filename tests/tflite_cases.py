@@ -26,17 +26,18 @@ class Tensor:
 
     Attributes:
         shape, dtype: of it.
-        scale, zero_point: of quantized ones; a scale of 0 for none.
+        scale, zero_point: of quantized ones; a scale of 0 for none, several ones along `axis`.
         values: of a constant; of an input, one for each inference.
         constant: whether `values` are one constant.
     """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
-    scale: float = 0.0
+    scale: float | tuple[float, ...] = 0.0
     zero_point: int = 0
     values: Array | None = None
     constant: bool = False
+    axis: int = 0
 
     def drawn(self, random: np.random.Generator) -> Array:
         """Several values: extremes and noise."""
@@ -92,7 +93,8 @@ def file_of(cases: Sequence[Case]) -> tuple[bytes, dict[str, Tensor], list[str]]
 def _add(file: TfliteFile, tensor: Tensor, name: str) -> int:
     scale = {"scale": tensor.scale, "zero_point": tensor.zero_point} if tensor.scale else {}
     data = tensor.values if tensor.constant else None
-    return file.tensor(tensor.shape, tensor.dtype, data=data, name=name, **scale)  # type: ignore[arg-type]
+    axis = tensor.axis
+    return file.tensor(tensor.shape, tensor.dtype, data=data, name=name, axis=axis, **scale)  # type: ignore[arg-type]
 
 
 def oracle(content: bytes, inputs: Mapping[str, Array], outputs: Sequence[str]) -> dict[str, Array]:

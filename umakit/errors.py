@@ -11,6 +11,7 @@
     |   `-- TargetAttributeError     a target attribute of a wrong type, or a name taken
     |-- ScaffoldError            `uma new` cannot write what was asked for
     |   `-- RegisterMapError     a register map that is not sound
+    |-- OffloadError             nothing runs on an accelerator, which was required (exit code 1)
     |-- LoweringError            an operator or a TIR construct that cannot become C
     |-- MemoryPlanError          a memory plan that breaks its own promises
     |-- RecordsError             tuning records, saved reports and budgets that cannot be read
@@ -40,6 +41,7 @@ __all__ = [
     "MemoryPlanError",
     "MissingProgramError",
     "ModelError",
+    "OffloadError",
     "OutputError",
     "RecordsError",
     "RegisterMapError",
@@ -103,6 +105,16 @@ class RegisterMapError(ScaffoldError):
     """A register map that cannot be read or is not sound."""
 
 
+NOTHING_RUNS = "nothing runs on "
+"""Begin of the sentence about an accelerator that a network does not use."""
+
+
+class OffloadError(UmakitError):
+    """Nothing of a network runs on an accelerator, which was required."""
+
+    exit_code = 1
+
+
 class LoweringError(UmakitError):
     """An operator or a TIR construct that cannot become C."""
 
@@ -133,6 +145,10 @@ class BuildError(UmakitError):
 
 class MissingProgramError(BuildError):
     """A program that a device needs is not installed: a compiler, an emulator or Verilator."""
+
+
+class TooLargeError(BuildError):
+    """A program does not fit the memory of its device, or what its compiler can address."""
 
 
 class DeviceError(UmakitError):

@@ -26,6 +26,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.choosing.choose import choose_by_cycles
+from umakit.choosing.unused import with_advice
 from umakit.errors import InputError
 from umakit.frontend import Model, import_model, model_files
 from umakit.library import planning
@@ -141,6 +142,7 @@ def partition_network(
         options: options of the compilation.
 
     Raises:
+        OffloadError: nothing runs on an accelerator, and `options.require_offload` is set.
         UmakitError: a predicate of a backend failed, or records cannot be used.
     """
 
@@ -149,10 +151,13 @@ def partition_network(
             model.module, order, keep_layout=options.keep_layout, costs=costs, cpu=cpu
         )  # fmt: skip
 
+    def advised(partitioned: Partitioned) -> Partitioned:
+        return with_advice(partitioned, model, backends, options)
+
     cpu = find_cpu(options.cpu)
     fewest = 2 if cpu.costs is None else 1
     if options.choose == "order" or len({each.target_name for each in backends}) < fewest:
-        return stage(backends)
+        return advised(stage(backends))
     given = replace(options, choose="order")
     if options.records is not None:
         tilings = read_tilings(Path(options.records), model, backends)
@@ -169,7 +174,7 @@ def partition_network(
             chosen = replace(given, cpu=GENERIC)
         return export_program(model, partitioned, backends, folder, chosen)
 
-    return choose_by_cycles(backends, stage, export, progress, cpu)
+    return advised(choose_by_cycles(backends, stage, export, progress, cpu))
 
 
 def compile_model(

@@ -96,6 +96,7 @@ static void pair_write32(void *simulator, uint32_t offset, uint32_t value)
     }
     umakit_cosim_write_timed(pair->model, offset, value, model_cycles(pair));
     if (pair->is_attached) {
+        umakit_cosim_check_bus(pair, true, offset);
         umakit_cosim_look_at_stale(pair);
         umakit_cosim_report_progress(pair);
     }
@@ -294,6 +295,7 @@ void umakit_cosim_close(const umakit_device *device)
         *link = pair->next;
         umakit_cosim_forget(pair);
         umakit_cosim_free_options(&pair->options);
+        free(pair->watch.cycles);
         free(pair->registers);
         free(pair->initial);
         free(pair);

@@ -38,6 +38,9 @@
  *   UMAKIT_COSIM_WAVE       FILE:FIRST:LAST, waveform of these cycles of the RTL's clock
  *   UMAKIT_COSIM_WAVE_RESETS   after how many resets of the RTL they are counted (0)
  *   UMAKIT_COSIM_WAVE_BACKEND  whose; unset: the waveform of every backend
+ *   UMAKIT_COSIM_WATCH      bus address in a buffer; a difference in it then has the byte among
+ *                           those that differ which the RTL wrote first, and when
+ *   UMAKIT_COSIM_WATCH_LAYER   layer in which it is watched
  *   UMAKIT_COSIM_CORRUPT    layer; a byte of the first output that the model writes to memory
  *                           from it on is made wrong, to see that it is found
  *

@@ -311,6 +311,21 @@ static void differ(struct umakit_cosim *pair, const struct umakit_cosim_register
     umakit_cosim_differ(pair, &difference);
 }
 
+void umakit_cosim_check_bus(struct umakit_cosim *pair, bool is_write, uint32_t offset)
+{
+    struct umakit_cosim_difference difference = {
+        .kind = "register", .moment = &pair->moment, .has_offset = true, .offset = offset};
+
+    if (pair->rtl.bus_errors.count > pair->bus_errors[0] &&
+        pair->model->bus_errors.count == pair->bus_errors[1]) {
+        pair->moment.last_cycle = umakit_cosim_clock(&pair->rtl);
+        (void)snprintf(difference.what, sizeof(difference.what),
+                       "the %s of the register at 0x%" PRIx32 " ended in the bus error %s",
+                       is_write ? "write" : "read", offset, pair->rtl.bus_errors.response);
+        umakit_cosim_differ(pair, &difference);
+    }
+}
+
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value)
 {
     struct answers answers = {.offset = offset, .model = value};
@@ -321,6 +336,10 @@ uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t 
     answers.compared = compared_bits(pair, offset) & ~(entry == NULL ? 0u : entry->stale);
     answers.rtl = umakit_cosim_read_timed(&pair->rtl, offset, &pair->layer.rtl_access_cycles);
     answers.rtl_changed = umakit_cosim_clock(&pair->rtl);
+    umakit_cosim_check_bus(pair, false, offset);
+    if (umakit_cosim_has_failed(pair)) {
+        return UINT32_MAX;
+    }
     umakit_cosim_keep_step(pair, 0u);
     if (compared_bits(pair, offset) == 0u || entry == NULL) {
         (void)umakit_cosim_check(pair);

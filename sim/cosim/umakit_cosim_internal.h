@@ -32,6 +32,8 @@ struct umakit_cosim_options {
     uint64_t times;        /* that the RTL may take as long as the model */
     uint32_t corrupt;      /* layer; UINT32_MAX: none */
     uint32_t idle;         /* register; UINT32_MAX: none */
+    uint32_t watch_layer;  /* UINT32_MAX: none */
+    uint32_t watch;        /* bus address in the buffer that is watched in it */
     char *wave;            /* file; NULL: no waveform */
     uint64_t wave_first;
     uint64_t wave_last;
@@ -104,6 +106,10 @@ struct umakit_cosim_difference {
     size_t bytes_differing;
     size_t buffer_bytes;
     size_t byte;
+    uint32_t buffer;    /* bus address of its first byte */
+    bool is_written;    /* the buffer was watched, and the RTL wrote a byte that differs */
+    size_t written;     /* the one of them that it wrote first */
+    uint64_t written_at; /* its clock then */
     bool has_values;
     uint64_t expected;
     uint64_t found;
@@ -145,6 +151,7 @@ struct umakit_cosim {
     uint64_t model_began;  /* the model's clock when the command began */
     uint64_t writes; /* of the driver to registers of both */
     uint32_t resets; /* of the RTL since it was opened */
+    uint64_t bus_errors[2]; /* of the RTL and of the model, before the access */
     uint64_t written_before; /* by the RTL, when memory was compared last */
     bool has_lead;           /* they have agreed, and both have a clock */
     uint64_t lead;           /* clock of the RTL less that of the model, when they agreed last */
@@ -153,6 +160,7 @@ struct umakit_cosim {
     struct umakit_cosim_moment moment;
     struct umakit_cosim_suspect suspect;
     struct umakit_cosim_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
+    struct umakit_simulator_watch watch; /* of the RTL */
 
     struct umakit_cosim_register *registers;
     size_t register_count;
@@ -219,6 +227,9 @@ void umakit_cosim_find_stale(struct umakit_cosim *pair);
 
 /* What the driver has written may have made stale bits equal: from then on they are compared. */
 void umakit_cosim_look_at_stale(struct umakit_cosim *pair);
+/* After an access to a register: differ if that of the RTL ended in a bus error, and that of the
+ * model did not. */
+void umakit_cosim_check_bus(struct umakit_cosim *pair, bool is_write, uint32_t offset);
 /* Read a register of the RTL, of which the model said `value`, and let who is behind catch
  * up; what the model says then. */
 uint32_t umakit_cosim_read(struct umakit_cosim *pair, uint32_t offset, uint32_t value);

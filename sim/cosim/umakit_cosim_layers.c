@@ -173,6 +173,8 @@ bool umakit_cosim_begin_access(struct umakit_cosim *pair)
         begin_layer(pair);
     }
     pair->is_stale = pair->is_stale || !pair->is_attached;
+    pair->bus_errors[0] = pair->rtl.bus_errors.count;
+    pair->bus_errors[1] = pair->model->bus_errors.count;
     if (!umakit_cosim_has_failed(pair)) {
         umakit_cosim_map(pair);
     }

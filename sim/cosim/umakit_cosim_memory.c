@@ -114,6 +114,36 @@ static bool enter(struct umakit_cosim *pair, uint32_t slot)
     return true;
 }
 
+static uint32_t watched_slot(const struct umakit_cosim *pair)
+{
+    const struct umakit_cosim_options *const options = &pair->options;
+    const uint32_t slot = options->watch / UMAKIT_SIMULATOR_WINDOW_BYTES - 1u;
+
+    return options->watch_layer == umakit_cosim_place.layer && slot < UMAKIT_SIMULATOR_WINDOW_COUNT
+               ? slot
+               : UINT32_MAX;
+}
+
+/* Let the RTL note when it writes the buffer that is watched. */
+static void watch(struct umakit_cosim *pair)
+{
+    const uint32_t slot = watched_slot(pair);
+    const struct umakit_cosim_window *const window =
+        slot == UINT32_MAX ? NULL : &pair->windows[slot];
+
+    pair->rtl.watch = (struct umakit_simulator_watch){.memory = NULL};
+    if (window == NULL || window->shadow == NULL) {
+        return;
+    }
+    if (pair->watch.bytes != window->mapped.bytes) {
+        free(pair->watch.cycles);
+        pair->watch.bytes = window->mapped.bytes;
+        pair->watch.cycles = calloc(window->mapped.bytes, sizeof(*pair->watch.cycles));
+    }
+    pair->watch.memory = window->shadow;
+    pair->rtl.watch = pair->watch;
+}
+
 void umakit_cosim_map(struct umakit_cosim *pair)
 {
     uint32_t slot;
@@ -136,6 +166,7 @@ void umakit_cosim_map(struct umakit_cosim *pair)
         pair->rtl.windows[slot] = pair->windows[slot].mapped;
         pair->rtl.windows[slot].memory = pair->windows[slot].shadow;
     }
+    watch(pair);
 }
 
 void umakit_cosim_forget(struct umakit_cosim *pair)
@@ -214,6 +245,24 @@ uint64_t umakit_cosim_output_bytes(const struct umakit_cosim *pair)
     return bytes;
 }
 
+/* Which of the bytes that differ the RTL wrote first. */
+static void find_first_write(const struct umakit_cosim *pair,
+                             const struct umakit_cosim_window *window,
+                             struct umakit_cosim_difference *difference)
+{
+    const uint64_t *const cycles = pair->watch.cycles;
+    size_t byte;
+
+    for (byte = 0u; cycles != NULL && byte < window->mapped.bytes; ++byte) {
+        if (cycles[byte] != 0u && expected_of(window)[byte] != window->shadow[byte] &&
+            (!difference->is_written || cycles[byte] - 1u < difference->written_at)) {
+            difference->is_written = true;
+            difference->written = byte;
+            difference->written_at = cycles[byte] - 1u;
+        }
+    }
+}
+
 static void differ(struct umakit_cosim *pair, uint32_t slot, size_t byte,
                    const struct umakit_cosim_moment *moment)
 {
@@ -226,6 +275,7 @@ static void differ(struct umakit_cosim *pair, uint32_t slot, size_t byte,
         .bytes_differing = count_differences(window),
         .buffer_bytes = window->mapped.bytes,
         .byte = byte,
+        .buffer = umakit_simulator_window_address(&pair->outer, slot),
         .has_values = true,
         .expected = expected_of(window)[byte],
         .found = window->shadow[byte]};
@@ -236,6 +286,9 @@ static void differ(struct umakit_cosim *pair, uint32_t slot, size_t byte,
                    byte, window->mapped.bytes, (unsigned int)difference.address,
                    (unsigned int)difference.found, (unsigned int)difference.expected,
                    difference.bytes_differing);
+    if (slot == watched_slot(pair)) {
+        find_first_write(pair, window, &difference);
+    }
     umakit_cosim_differ(pair, &difference);
 }
 
@@ -328,6 +381,9 @@ void umakit_cosim_leave(struct umakit_cosim *pair, uint32_t address)
 
     if (pair->suspect.slot == slot) {
         pair->suspect.is_set = false;
+    }
+    if (slot == watched_slot(pair) && pair->watch.cycles != NULL) {
+        memset(pair->watch.cycles, 0, pair->watch.bytes * sizeof(*pair->watch.cycles));
     }
     leave(&pair->windows[slot]);
 }

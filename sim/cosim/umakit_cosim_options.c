@@ -146,7 +146,7 @@ const char *umakit_cosim_read_options(struct umakit_cosim_options *options,
 
     *options = (struct umakit_cosim_options){
         .tiles = UINT32_MAX, .catch_up = CATCH_UP_CYCLES, .times = TIMES,
-        .corrupt = UINT32_MAX, .idle = UINT32_MAX};
+        .corrupt = UINT32_MAX, .idle = UINT32_MAX, .watch_layer = UINT32_MAX};
     wrong = read_list("UMAKIT_COSIM_LAYERS", &options->layers);
     if (wrong == NULL) {
         wrong = read_list("UMAKIT_COSIM_DOORBELLS", &options->doorbells);
@@ -166,6 +166,12 @@ const char *umakit_cosim_read_options(struct umakit_cosim_options *options,
     }
     if (wrong == NULL) {
         wrong = read_small("UMAKIT_COSIM_IDLE", &options->idle);
+    }
+    if (wrong == NULL) {
+        wrong = read_small("UMAKIT_COSIM_WATCH_LAYER", &options->watch_layer);
+    }
+    if (wrong == NULL) {
+        wrong = read_small("UMAKIT_COSIM_WATCH", &options->watch);
     }
     if (wrong == NULL) {
         wrong = read_small("UMAKIT_COSIM_WAVE_RESETS", &options->wave_resets);

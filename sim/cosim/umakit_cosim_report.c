@@ -20,13 +20,16 @@
  *
  *   {"difference": {"backend": "npu", "layer": 0, "inference": 0, "kind": "memory",
  *    "access": 11, "command": 1, "tile": 1, "offset": 16, "address": 268435473,
- *    "byte": 17, "buffer_bytes": 640, "bytes_differing": 3, "expected": 1, "found": 2,
+ *    "byte": 17, "buffer_bytes": 640, "bytes_differing": 3, "pointers": [8],
+ *    "written_byte": 17, "written_cycle": 803, "expected": 1, "found": 2,
  *    "last_writes": [[0, 1]], "first_cycle": 70, "last_cycle": 890, "resets": 0,
  *    "sentence": "..."}}
  *
  * Kinds: "memory"; "interrupt", of one side only; "register", which is not what the driver has
  * written, or differs before it mapped a buffer; "status", any other register; "failure", by
- * umakit_host_fail of the RTL. Accesses and commands count from 1, in the layer; tiles are
+ * umakit_host_fail of the RTL. Pointers are offsets of registers whose last values are bus addresses
+ * in the buffer. The written byte is, of a buffer that is watched, the one of those that differ which
+ * the RTL wrote first, and the cycle is when it wrote it last. Accesses and commands count from 1, in the layer; tiles are
  * those that had ended. The cycles are of the RTL's clock after so many resets: from the
  * command's begin to when the difference was seen first; of a register, to when the RTL
  * changed it last; of an interrupt that is missing, to twice as long as the model took, and
@@ -128,6 +131,26 @@ static void put_last_writes(const struct umakit_cosim_moment *moment)
     (void)fputc(']', file);
 }
 
+/* Registers into which the driver wrote an address in the buffer. */
+static void put_pointers(const struct umakit_cosim *pair,
+                         const struct umakit_cosim_difference *difference)
+{
+    const char *separator = "";
+    size_t i;
+
+    (void)fputs(", \"pointers\": [", file);
+    for (i = 0u; i < pair->register_count; ++i) {
+        const struct umakit_cosim_register *const entry = &pair->registers[i];
+
+        if (entry->has_been_written &&
+            entry->written - difference->buffer < difference->buffer_bytes) {
+            (void)fprintf(file, "%s%" PRIu32, separator, entry->offset);
+            separator = ", ";
+        }
+    }
+    (void)fputc(']', file);
+}
+
 /* ---- Lines ---- */
 
 void umakit_cosim_report_layer(const struct umakit_cosim *pair)
@@ -199,6 +222,11 @@ static void put_difference(const struct umakit_cosim *pair,
         put_number("byte", difference->byte);
         put_number("buffer_bytes", difference->buffer_bytes);
         put_number("bytes_differing", difference->bytes_differing);
+        put_pointers(pair, difference);
+        if (difference->is_written) {
+            put_number("written_byte", difference->written);
+            put_number("written_cycle", difference->written_at);
+        }
     }
     if (difference->has_values) {
         put_number("expected", difference->expected);

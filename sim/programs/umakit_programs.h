@@ -10,22 +10,28 @@
  *   i CYCLES RAISED                   a wait for the interrupt, and whether it came
  *   m ADDRESS BYTES DIRECTION DATA    a buffer is mapped, with its content
  *   u ADDRESS                         it is unmapped
- *   l                                 a layer has ended
+ *   l CYCLES LIVE                     a layer has ended, after so many cycles of the model's clock,
+ *                                     0 if it has none; LIVE: 1 if the model's counter of busy
+ *                                     cycles grows while work goes on, 0 if it stands still, - if
+ *                                     no work was seen
  *
  * Programs are given in lines of the standard input:
  *
  *   d OFFSET               a write to this register begins work; none given: each write does
  *   n OFFSET               a register whose reading only takes time
+ *   y OFFSET MASK          is not 0 while there is work
+ *   v 1                    the model's counter of busy cycles grows while there is work
  *   x OFFSET MASK          is 0 unless there is an error
  *   q OFFSET MASK          bits that are compared whenever both sides have come to rest
  *   c OFFSET MASK          bits that are compared at the end of a program
  *   o 1                    programs in which the model accesses what no buffer has are not compared
- *   b CYCLES               limit of a program on the model
- *   p NUMBER PAUSES        a program begins, with a seed of pauses of the memory bus
+ *   p NUMBER PAUSES CYCLES a program begins, with a seed of pauses of the memory bus, made of a layer
+ *                          that takes the model so many cycles
  *   w, i, m, u             as in the recording: i CYCLES, m ADDRESS BYTES DIRECTION DATA
  *   r OFFSET MASK RUNNING EXPECTED   a read: bits that are compared at rest, and while there is
  *                          work; EXPECTED is a value at rest, another one ends the program, or -
- *   s                      both sides come to rest
+ *   s OFFSET MASK VALUE    both sides come to rest; behind `s` is what the driver polls for, if it
+ *                          polls: bits of a register, and their value when there is no more work
  *   e                      the program ends, and is run
  *
  * An answer is a line on the standard output:
@@ -38,9 +44,15 @@
  *   NUMBER model SENTENCE         the model cannot go on
  *   NUMBER differs ACCESS KIND REFUSED ADDRESS EXPECTED FOUND SENTENCE
  *
+ * SENTENCE is why the RTL failed, or the bus error in which its read of the register ended.
  * KIND is register, error, memory, interrupt or failure; ACCESS the index of the access. REFUSED is
  * `model` or `rtl` if only that side says an error there, `both` if they say different ones, else
  * `none`. Without a register of errors, that is a read that gives another value than EXPECTED.
+ *
+ * A side has come to rest when it says so itself: by the register of `y`, by what the driver polls
+ * for, or by the interrupt. Without any of these, when the counter of busy cycles stands still: for
+ * a moment if it grows while there is work, else for as long as the layer takes. If the RTL differs,
+ * the model runs again and rests far longer: what it shows then is what counts.
  *
  * With UMAKIT_RTL_WAVE in the environment, the RTL's run of each program is repeated and written to
  * this file, at most UMAKIT_RTL_WAVE_CYCLES of it.

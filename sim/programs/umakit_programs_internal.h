@@ -15,10 +15,10 @@
 struct umakit_programs_access {
     char kind;
     uint32_t offset; /* of a register; an address; cycles of a wait */
-    uint32_t value;  /* that is written; bytes of a buffer; bits compared at rest */
+    uint32_t value;  /* that is written; bytes of a buffer; bits compared at rest, or polled */
     uint32_t other;  /* direction of a buffer; bits compared while there is work */
     uint32_t expected;
-    bool has_expected;
+    bool has_expected; /* of a read; of a rest: the driver polls */
     unsigned char *data; /* of a buffer */
 };
 
@@ -36,16 +36,20 @@ struct umakit_programs_setting {
     struct umakit_programs_list at_end;
     bool has_idle;
     uint32_t idle;
+    bool has_busy;
+    uint32_t busy;
+    uint32_t busy_mask;
+    bool counts_work; /* the model's counter of busy cycles grows while there is work */
     bool has_error;
     uint32_t error;
     uint32_t error_mask;
-    uint64_t limit;    /* cycles of the model */
     bool stays_inside; /* programs that leave the buffers are not compared */
 };
 
 struct umakit_programs_program {
     char number[24];
     uint32_t pauses;
+    uint64_t cycles; /* of its layer on the model */
     bool rests_at_once; /* behind each write that begins work */
     struct umakit_programs_access *accesses;
     size_t count;
@@ -64,7 +68,8 @@ struct umakit_programs_note {
     enum umakit_programs_kind kind;
     size_t access;
     uint32_t address; /* a register's offset, or a bus address */
-    uint32_t value;   /* of the register; bytes of memory; whether the interrupt came */
+    uint32_t value;   /* of the register; bytes of memory; whether the interrupt came; whether the
+                         device said itself that it is at rest */
     uint32_t mask;
     bool is_at_rest;
     uint64_t cycles;      /* of the wait, or until it came to rest */
@@ -112,7 +117,9 @@ struct umakit_programs_run {
     bool is_patient; /* the RTL may be far slower than the model */
     uint32_t delay;  /* cycles behind each access; at most, if `random` is not 0 */
     uint32_t random; /* state */
+    uint64_t settling; /* cycles of the model for which each of its rests goes on */
     bool is_at_rest;
+    bool has_ended; /* an interrupt came since work began */
     size_t access;
     unsigned char *buffers[UMAKIT_SIMULATOR_WINDOW_COUNT];
     struct umakit_programs_notes *notes; /* the model adds to them, the RTL is compared */
@@ -140,9 +147,15 @@ struct umakit_programs_note *umakit_programs_note(struct umakit_programs_run *ru
                                                   enum umakit_programs_kind kind,
                                                   uint32_t address);
 
-/* Wait for the interrupt, at most `limit` cycles; come to rest. */
+/* Whether the device has failed; whether the model has taken longer than it may. */
+bool umakit_programs_has_failed(const struct umakit_programs_run *run);
+bool umakit_programs_is_too_long(const struct umakit_programs_run *run);
+
+/* Wait for the interrupt, at most `limit` cycles. */
 enum umakit_programs_end umakit_programs_wait(struct umakit_programs_run *run, uint32_t limit);
-enum umakit_programs_end umakit_programs_rest(struct umakit_programs_run *run);
+/* Come to rest. `polled` has the register that the driver polls; NULL: it polls none. */
+enum umakit_programs_end umakit_programs_rest(struct umakit_programs_run *run,
+                                              const struct umakit_programs_access *polled);
 
 /* Whether notes of two runs are of the same course; clears masks of bits that differ in the first. */
 bool umakit_programs_agree(struct umakit_programs_notes *first,

@@ -47,13 +47,18 @@ static bool read_setting(char kind, const char *line, struct umakit_programs_set
         setting->has_idle = true;
         setting->idle = a;
         return true;
+    case 'y':
+        setting->has_busy = true;
+        setting->busy = a;
+        setting->busy_mask = b;
+        return true;
+    case 'v':
+        setting->counts_work = true;
+        return true;
     case 'x':
         setting->has_error = true;
         setting->error = a;
         setting->error_mask = b;
-        return true;
-    case 'b':
-        setting->limit = a;
         return true;
     case 'o':
         setting->stays_inside = true;
@@ -122,6 +127,9 @@ static bool read_access(const char *line, struct umakit_programs_access *access)
     case 'm':
         return read_buffer(line, access);
     case 's':
+        fields = sscanf(line, "s %" SCNx32 " %" SCNx32 " %" SCNx32, &access->offset,
+                        &access->value, &access->expected);
+        access->has_expected = fields == 3;
         return true;
     default:
         return false;
@@ -184,7 +192,8 @@ bool umakit_programs_read(FILE *input, struct umakit_programs_setting *setting,
         const char kind = line[0];
 
         if (kind == 'p') {
-            is_inside = sscanf(line, "p %23s %" SCNx32, program->number, &program->pauses) == 2;
+            is_inside = sscanf(line, "p %23s %" SCNx32 " %" SCNx64, program->number,
+                               &program->pauses, &program->cycles) == 3;
             *is_sound = *is_sound && is_inside;
         } else if (kind == 'e' && is_inside) {
             free(line);

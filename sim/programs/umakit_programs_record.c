@@ -9,11 +9,53 @@
 
 #include "umakit_programs.h"
 
+/* Cycles in which a counter of busy cycles that grows while there is work does not stand still; as
+ * in umakit_programs_rest.c. */
+#define QUIET 32u
+
+/* Waits in slices of a half of it, after which slices become longer. */
+#define MOST_SLICES 65536u
+
 static struct {
     umakit_device outer;
     umakit_device *model;
     FILE *file;
+    uint64_t layer_began; /* the model's clock */
+
+    /* Whether its counter of busy cycles grows while the driver waits or polls. */
+    struct umakit_own_counters grew; /* when it was last seen to grow */
+    bool has_grown, has_stood_still; /* since the driver began to wait */
+    bool is_live, is_dead;           /* in a wait of this layer that has ended */
+    bool polls;                      /* the driver has just read a register */
+    uint32_t offset, value;          /* this one */
 } recorder;
+
+static void begin_waiting(void)
+{
+    umakit_simulator_measure(recorder.model, &recorder.grew);
+    recorder.has_grown = false;
+    recorder.has_stood_still = false;
+}
+
+static void go_on_waiting(void)
+{
+    struct umakit_own_counters now;
+
+    umakit_simulator_measure(recorder.model, &now);
+    if (now.busy_cycles != recorder.grew.busy_cycles) {
+        recorder.grew = now;
+        recorder.has_grown = true;
+    } else if (now.clock - recorder.grew.clock >= QUIET) {
+        recorder.has_stood_still = true;
+    }
+}
+
+/* What the driver waited for has come. */
+static void end_waiting(void)
+{
+    recorder.is_live = recorder.is_live || recorder.has_grown;
+    recorder.is_dead = recorder.is_dead || recorder.has_stood_still;
+}
 
 static void write_buffer(uint32_t slot, const struct umakit_simulator_window *window)
 {
@@ -74,6 +116,16 @@ static uint32_t read32(void *simulator, uint32_t offset)
     follow_maps();
     value = umakit_device_read32(recorder.model, offset);
     fprintf(recorder.file, "r %" PRIx32 " %" PRIx32 "\n", offset, value);
+    if (!recorder.polls || offset != recorder.offset) {
+        begin_waiting();
+    } else if (value == recorder.value) {
+        go_on_waiting();
+    } else {
+        end_waiting();
+    }
+    recorder.polls = true;
+    recorder.offset = offset;
+    recorder.value = value;
     check_model();
     return value;
 }
@@ -82,9 +134,34 @@ static void write32(void *simulator, uint32_t offset, uint32_t value)
 {
     (void)simulator;
     follow_maps();
+    recorder.polls = false;
     fprintf(recorder.file, "w %" PRIx32 " %" PRIx32 "\n", offset, value);
     umakit_device_write32(recorder.model, offset, value);
     check_model();
+}
+
+/* In slices, to see whether the counter of busy cycles grows meanwhile. */
+static bool wait_in_slices(uint32_t cycles)
+{
+    uint32_t left = cycles, slice = QUIET / 2u, slices = 0u;
+    int status = UMAKIT_TIMEOUT;
+
+    begin_waiting();
+    while (status == UMAKIT_TIMEOUT && left > 0u) {
+        const uint32_t now = left < slice ? left : slice;
+
+        status = umakit_device_wait(recorder.model, now);
+        left -= now;
+        if (status == UMAKIT_OK) {
+            end_waiting();
+        } else {
+            go_on_waiting();
+        }
+        if (++slices > MOST_SLICES && slice <= UINT32_MAX / 2u) {
+            slice *= 2u;
+        }
+    }
+    return status == UMAKIT_OK;
 }
 
 static bool wait(void *simulator, uint64_t cycles)
@@ -94,7 +171,8 @@ static bool wait(void *simulator, uint64_t cycles)
 
     (void)simulator;
     follow_maps();
-    is_raised = umakit_device_wait(recorder.model, limit) == UMAKIT_OK;
+    is_raised = wait_in_slices(limit);
+    recorder.polls = false;
     fprintf(recorder.file, "i %" PRIx32 " %x\n", limit, is_raised ? 1u : 0u);
     check_model();
     return is_raised;
@@ -137,8 +215,17 @@ umakit_device *umakit_programs_recorder(umakit_device *model)
 
 void umakit_programs_after_layer(void)
 {
-    if (recorder.file != NULL) {
-        fputs("l\n", recorder.file);
-        fflush(recorder.file);
+    struct umakit_own_counters now;
+
+    if (recorder.file == NULL) {
+        return;
     }
+    umakit_simulator_measure(recorder.model, &now);
+    fprintf(recorder.file, "l %" PRIx64 " %s\n",
+            now.clock == UMAKIT_UNKNOWN ? 0u : now.clock - recorder.layer_began,
+            recorder.is_dead ? "0" : recorder.is_live ? "1" : "-");
+    fflush(recorder.file);
+    recorder.layer_began = now.clock == UMAKIT_UNKNOWN ? 0u : now.clock;
+    recorder.is_live = false;
+    recorder.is_dead = false;
 }

@@ -20,6 +20,15 @@
 
 /* Seconds that the processor works for a model's runs of one program. */
 #define MODEL_SECONDS 1
+#define SETTLED_SECONDS 10
+
+/* The same for the RTL's runs of one program, which is not compared if that is not enough. */
+#define RTL_SECONDS 120
+
+/* Cycles for which each rest of the model goes on where it is not certain that it is one, and times
+ * that its layer takes. */
+#define LEAST_SETTLING 100000u
+#define SETTLING 16u
 
 /* Cycles in which a transfer moves something. */
 #define STILL_MOVING 2000u
@@ -31,7 +40,8 @@ struct pace {
     bool is_random;
 };
 
-static const struct pace usual[] = {{0u, false}, {12u, false}, {100u, true}};
+static const struct pace at_once = {0u, false};
+static const struct pace usual[] = {{12u, false}, {100u, true}};
 static const struct pace further[] = {{1u, false}, {2u, false},  {4u, false},  {7u, false},
                                       {20u, false}, {40u, false}, {400u, true}, {10u, true},
                                       {30u, true},  {100u, true}, {400u, true}, {1500u, true}};
@@ -48,7 +58,16 @@ struct pair {
     FILE *answers;
     struct umakit_programs_notes *first;  /* of the model */
     struct umakit_programs_notes *second; /* of the model at another pace */
+    bool settles;                         /* each rest of the model goes on far longer */
 };
+
+/* Seconds of the processor after which this process ends with SIGVTALRM. */
+static void limit_seconds(int seconds)
+{
+    const struct itimerval limit = {.it_value = {.tv_sec = seconds}};
+
+    (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
+}
 
 /* ---- The model ---- */
 
@@ -57,7 +76,7 @@ struct pair {
 static void run_in_child(struct pair *pair, const struct umakit_programs_program *program,
                          struct umakit_programs_notes *notes, struct pace pace)
 {
-    const struct itimerval limit = {.it_value = {.tv_sec = MODEL_SECONDS}};
+    const uint64_t settling = SETTLING * program->cycles;
     struct umakit_programs_run run = {.setting = &pair->setting,
                                       .program = program,
                                       .device = pair->model,
@@ -66,7 +85,10 @@ static void run_in_child(struct pair *pair, const struct umakit_programs_program
                                       .notes = notes};
     const int status = umakit_simulator_reset(pair->model);
 
-    (void)setitimer(ITIMER_VIRTUAL, &limit, NULL);
+    if (pair->settles) {
+        run.settling = settling > LEAST_SETTLING ? settling : LEAST_SETTLING;
+    }
+    limit_seconds(pair->settles ? SETTLED_SECONDS : MODEL_SECONDS);
     if (status != UMAKIT_OK && status != UMAKIT_UNSUPPORTED) {
         (void)snprintf(notes->failure, sizeof(notes->failure), "its reset failed");
         return;
@@ -124,6 +146,17 @@ static bool is_steady(struct pair *pair, const struct umakit_programs_program *p
     return true;
 }
 
+/* Whether the model does the same if each of its rests goes on far longer. If not, it was still at
+ * work when it was looked at, and it is run in this way from here on. */
+static bool is_settled(struct pair *pair, const struct umakit_programs_program *program,
+                       enum umakit_programs_end end)
+{
+    pair->settles = true;
+    pair->settles = run_model(pair, program, pair->second, at_once) != end ||
+                    !umakit_programs_agree(pair->first, pair->second);
+    return !pair->settles;
+}
+
 static enum umakit_programs_end run_rtl(struct pair *pair,
                                         const struct umakit_programs_program *program,
                                         struct umakit_programs_run *run, bool is_patient)
@@ -149,7 +182,14 @@ static void answer_difference(struct pair *pair, const struct umakit_programs_pr
     const char *why = umakit_simulator_failure(&pair->rtl);
 
     if (strcmp(found->kind, "failure") != 0) {
-        why = "";
+        const struct umakit_simulator_bus_errors *const errors = &pair->rtl.bus_errors;
+        const bool is_register =
+            strcmp(found->kind, "register") == 0 || strcmp(found->kind, "error") == 0;
+
+        why = is_register && errors->count != 0u && !errors->is_write &&
+                      errors->offset == found->address
+                  ? errors->response
+                  : "";
     } else if (why[0] == '\0') {
         why = "the RTL does not follow the program";
     }
@@ -218,7 +258,7 @@ static const char *refused_by(struct pair *pair, const struct umakit_programs_pr
 static enum outcome outcome_of(struct pair *pair, const struct umakit_programs_program *program,
                                struct umakit_programs_run *run)
 {
-    const enum umakit_programs_end end = run_model(pair, program, pair->first, usual[0]);
+    const enum umakit_programs_end end = run_model(pair, program, pair->first, at_once);
     enum umakit_programs_end end_of_rtl;
     unsigned int tries = 0u;
 
@@ -228,13 +268,16 @@ static enum outcome outcome_of(struct pair *pair, const struct umakit_programs_p
     if (pair->setting.stays_inside && pair->first->is_beyond) {
         return BEYOND;
     }
-    if (!is_steady(pair, program, end, usual + 1, USUAL - 1u)) {
+    if (!is_steady(pair, program, end, usual, USUAL)) {
         return DEPENDS_ON_TIME;
     }
     do { /* a design that differs may only be slower: that costs most, so it comes last */
         end_of_rtl = run_rtl(pair, program, run, tries != 0u);
         if (end_of_rtl == end && run->next == pair->first->count) {
             return EQUAL;
+        }
+        if (tries == 0u && !pair->settles && !is_settled(pair, program, end)) {
+            return outcome_of(pair, program, run);
         }
         if (tries == 0u && !is_steady(pair, program, end, further, FURTHER)) {
             return DEPENDS_ON_TIME;
@@ -291,7 +334,7 @@ static void write_wave(struct pair *pair, const struct umakit_programs_program *
     if (file == NULL || pair->trace == NULL || umakit_simulator_failure(&pair->rtl)[0] != '\0') {
         return;
     }
-    (void)run_model(pair, program, pair->first, usual[0]); /* its notes, if another run had them */
+    (void)run_model(pair, program, pair->first, at_once); /* its notes, if another run had them */
     (void)run_rtl(pair, program, &run, is_patient);
     clock = umakit_programs_clock(&run);
     (void)pair->trace(file, 0u, clock == UMAKIT_UNKNOWN || clock == 0u ? 0u : clock - 1u);
@@ -307,6 +350,8 @@ static void run_program(struct pair *pair, const struct umakit_programs_program 
     uint64_t cycles;
     bool has_error;
 
+    limit_seconds(RTL_SECONDS);
+    pair->settles = false;
     begin_wave(pair);
     outcome = outcome_of(pair, program, &run);
     cycles = outcome == EQUAL ? umakit_programs_clock(&run) : 0u;
@@ -366,7 +411,6 @@ int umakit_programs_replay(umakit_device *model, const struct umakit_own_simulat
     struct umakit_programs_program program;
     bool is_sound = true, goes_on = true;
 
-    pair.setting.limit = UINT64_MAX;
     pair.model = model;
     pair.randomize = randomize;
     pair.trace = trace;

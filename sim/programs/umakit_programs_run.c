@@ -12,57 +12,9 @@
 
 #define PAGE 4096u
 
-/* Cycles of the model after which it has come to rest if no engine has worked in them. */
-#define QUIET 32u
-
-/* Of a model that does not say when its engines work: cycles of a wait, at most. */
-#define UNKNOWN_WAIT 20000u
-#define WAIT_SLICE 256u
-
-/* Cycles that the RTL may be late by with an interrupt, and for each cycle of the model's. */
-#define LATE 20000u
-#define MORE 16u
-
-/* The same for a design that differs: it may only be slower than its model. */
-#define LATE_AT_MOST 200000u
-#define MORE_AT_MOST 1000u
-
-static uint64_t counter(const struct umakit_programs_run *run, bool is_clock)
-{
-    struct umakit_own_counters counters;
-
-    umakit_simulator_measure(run->device, &counters);
-    return is_clock ? counters.clock : counters.busy_cycles;
-}
-
-uint64_t umakit_programs_clock(const struct umakit_programs_run *run)
-{
-    return counter(run, true);
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-void umakit_programs_pass(struct umakit_programs_run *run, uint64_t cycles)
-{
-    const uint64_t begin = umakit_programs_clock(run);
-    uint64_t reads = cycles;
-
-    if (cycles == 0u) {
-        return;
-    }
-    if (!run->setting->has_idle || begin == UMAKIT_UNKNOWN) {
-        if (umakit_device_wait(run->device, (uint32_t)least(cycles, UINT32_MAX)) != UMAKIT_OK) {
-            return; /* the time has passed, or less of it because of an interrupt */
-        }
-        return;
-    }
-    while (reads-- > 0u && umakit_programs_clock(run) - begin < cycles) {
-        (void)umakit_device_read32(run->device, run->setting->idle);
-    }
-}
+/* Cycles of the model that a program may take: as its layer, and more. */
+#define LEAST_LIMIT 40000u
+#define MORE_THAN_LAYER 4u
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -82,109 +34,18 @@ static void delay(struct umakit_programs_run *run)
     }
 }
 
-static bool has_failed(const struct umakit_programs_run *run)
+bool umakit_programs_has_failed(const struct umakit_programs_run *run)
 {
     return umakit_simulator_failure(run->device)[0] != '\0';
 }
 
-static bool is_too_long(const struct umakit_programs_run *run)
+bool umakit_programs_is_too_long(const struct umakit_programs_run *run)
 {
     const uint64_t clock = umakit_programs_clock(run);
+    const uint64_t more = MORE_THAN_LAYER * run->program->cycles;
 
-    return clock != UMAKIT_UNKNOWN && clock > run->setting->limit;
-}
-
-/* ---- Waits ---- */
-
-/* Cycles within which the RTL has done what took the model so many. */
-static uint64_t lateness(const struct umakit_programs_run *run, uint64_t cycles)
-{
-    return run->is_patient ? least(LATE_AT_MOST + MORE_AT_MOST * cycles, UINT32_MAX)
-                           : least(LATE + MORE * cycles, UINT32_MAX);
-}
-
-static enum umakit_programs_end wait_on_model(struct umakit_programs_run *run, uint32_t limit)
-{
-    struct umakit_programs_note *const note =
-        umakit_programs_note(run, UMAKIT_PROGRAMS_INTERRUPT, 0u);
-    const uint64_t begin = umakit_programs_clock(run);
-    bool is_raised = false, is_busy = true;
-    uint64_t left = limit;
-
-    if (note == NULL) {
-        return UMAKIT_PROGRAMS_LONG;
-    }
-    while (left > 0u && !is_raised && is_busy) {
-        const uint64_t busy = counter(run, false);
-        const uint64_t slice =
-            least(left, busy == UMAKIT_UNKNOWN ? UNKNOWN_WAIT : WAIT_SLICE);
-
-        is_raised = umakit_device_wait(run->device, (uint32_t)slice) == UMAKIT_OK;
-        if (has_failed(run)) {
-            return UMAKIT_PROGRAMS_FAILED;
-        }
-        if (is_too_long(run)) {
-            return UMAKIT_PROGRAMS_LONG;
-        }
-        is_busy = busy != UMAKIT_UNKNOWN && counter(run, false) != busy;
-        left -= slice;
-    }
-    note->value = is_raised ? 1u : 0u;
-    note->cycles = begin == UMAKIT_UNKNOWN ? UNKNOWN_WAIT : umakit_programs_clock(run) - begin;
-    return UMAKIT_PROGRAMS_OK;
-}
-
-enum umakit_programs_end umakit_programs_wait(struct umakit_programs_run *run, uint32_t limit)
-{
-    const struct umakit_programs_note *note;
-    bool is_raised;
-
-    if (!run->is_rtl) {
-        return wait_on_model(run, limit);
-    }
-    note = umakit_programs_note(run, UMAKIT_PROGRAMS_INTERRUPT, 0u);
-    if (note == NULL) {
-        return UMAKIT_PROGRAMS_FAILED;
-    }
-    is_raised = umakit_device_wait(run->device,
-                                   (uint32_t)(note->value == 0u && !run->is_patient
-                                                  ? note->cycles
-                                                  : lateness(run, note->cycles))) == UMAKIT_OK;
-    if (note->value != 0u && !is_raised && !has_failed(run)) {
-        run->difference = (struct umakit_programs_difference){
-            .access = run->access, .kind = "interrupt", .expected = 1u};
-        return UMAKIT_PROGRAMS_DIFFERS;
-    }
-    return UMAKIT_PROGRAMS_OK;
-}
-
-enum umakit_programs_end umakit_programs_rest(struct umakit_programs_run *run)
-{
-    struct umakit_programs_note *const note = umakit_programs_note(run, UMAKIT_PROGRAMS_REST, 0u);
-    const uint64_t begin = umakit_programs_clock(run);
-    uint64_t busy = counter(run, false);
-    bool is_busy = true;
-
-    if (note == NULL) {
-        return UMAKIT_PROGRAMS_FAILED;
-    }
-    if (run->is_rtl) {
-        umakit_programs_pass(run, run->is_patient ? lateness(run, note->cycles)
-                                                  : note->cycles + note->cycles / 4u + QUIET / 2u);
-        run->is_at_rest = true;
-        return UMAKIT_PROGRAMS_OK;
-    }
-    while (is_busy) {
-        umakit_programs_pass(run, busy == UMAKIT_UNKNOWN && !run->is_at_rest ? UNKNOWN_WAIT : QUIET);
-        is_busy = busy != UMAKIT_UNKNOWN && counter(run, false) != busy;
-        busy = counter(run, false);
-        if (is_too_long(run)) {
-            return UMAKIT_PROGRAMS_LONG;
-        }
-    }
-    note->cycles = begin == UMAKIT_UNKNOWN ? QUIET : umakit_programs_clock(run) - begin;
-    run->is_at_rest = true;
-    return UMAKIT_PROGRAMS_OK;
+    return run->settling == 0u && clock != UMAKIT_UNKNOWN &&
+           clock > (more > LEAST_LIMIT ? more : LEAST_LIMIT);
 }
 
 /* ---- Accesses ---- */
@@ -203,10 +64,11 @@ static bool see_all(struct umakit_programs_run *run, const struct umakit_program
 }
 
 /* Come to rest, and look at what shows how it went. */
-static enum umakit_programs_end look(struct umakit_programs_run *run)
+static enum umakit_programs_end look(struct umakit_programs_run *run,
+                                     const struct umakit_programs_access *polled)
 {
     const struct umakit_programs_setting *const setting = run->setting;
-    const enum umakit_programs_end end = umakit_programs_rest(run);
+    const enum umakit_programs_end end = umakit_programs_rest(run, polled);
     uint32_t error = 0u;
 
     if (end != UMAKIT_PROGRAMS_OK) {
@@ -288,7 +150,7 @@ static void unmap(struct umakit_programs_run *run, uint32_t slot)
 static enum umakit_programs_end look_and_unmap(struct umakit_programs_run *run, uint32_t first,
                                                uint32_t last)
 {
-    const enum umakit_programs_end end = look(run);
+    const enum umakit_programs_end end = look(run, NULL);
     uint32_t slot;
 
     for (slot = first; end == UMAKIT_PROGRAMS_OK && slot <= last; ++slot) {
@@ -309,9 +171,13 @@ static enum umakit_programs_end do_access(struct umakit_programs_run *run,
 
     switch (access->kind) {
     case 'w':
-        run->is_at_rest = run->is_at_rest && !starts_work(run->setting, access->offset);
+        if (starts_work(run->setting, access->offset)) {
+            run->is_at_rest = false;
+            run->has_ended = false;
+        }
         umakit_device_write32(run->device, access->offset, access->value);
-        return run->program->rests_at_once && !run->is_at_rest ? look(run) : UMAKIT_PROGRAMS_OK;
+        return run->program->rests_at_once && !run->is_at_rest ? look(run, NULL)
+                                                               : UMAKIT_PROGRAMS_OK;
     case 'r':
         return read_register(run, access);
     case 'i':
@@ -321,7 +187,7 @@ static enum umakit_programs_end do_access(struct umakit_programs_run *run,
     case 'u':
         return look_and_unmap(run, slot, slot);
     default:
-        return look(run);
+        return look(run, access->has_expected ? access : NULL);
     }
 }
 
@@ -331,9 +197,9 @@ static enum umakit_programs_end do_all(struct umakit_programs_run *run)
 
     for (run->access = 0u; run->access < run->program->count; ++run->access) {
         end = do_access(run, &run->program->accesses[run->access]);
-        if (has_failed(run)) {
+        if (umakit_programs_has_failed(run)) {
             end = UMAKIT_PROGRAMS_FAILED;
-        } else if (!run->is_rtl && is_too_long(run)) {
+        } else if (!run->is_rtl && umakit_programs_is_too_long(run)) {
             end = UMAKIT_PROGRAMS_LONG;
         }
         if (end != UMAKIT_PROGRAMS_OK) {
@@ -345,7 +211,7 @@ static enum umakit_programs_end do_all(struct umakit_programs_run *run)
     if (end == UMAKIT_PROGRAMS_OK && !see_all(run, &run->setting->at_end)) {
         end = UMAKIT_PROGRAMS_DIFFERS;
     }
-    return has_failed(run) ? UMAKIT_PROGRAMS_FAILED : end;
+    return umakit_programs_has_failed(run) ? UMAKIT_PROGRAMS_FAILED : end;
 }
 
 enum umakit_programs_end umakit_programs_run(struct umakit_programs_run *run)
@@ -354,6 +220,7 @@ enum umakit_programs_end umakit_programs_run(struct umakit_programs_run *run)
     uint32_t slot;
 
     run->is_at_rest = true;
+    run->has_ended = true;
     run->next = 0u;
     end = do_all(run);
     for (slot = 0u; slot < UMAKIT_SIMULATOR_WINDOW_COUNT; ++slot) {

@@ -43,6 +43,24 @@ int umakit_host_read(umakit_host *host, uint32_t address, size_t bytes, void *to
     return status;
 }
 
+static void note_write(umakit_host *host, const void *memory, size_t bytes)
+{
+    const struct umakit_simulator_watch *const watch = &host->watch;
+    const uintptr_t first = (uintptr_t)watch->memory;
+    struct umakit_own_counters counters;
+    size_t i;
+
+    if (watch->cycles == NULL) {
+        return;
+    }
+    umakit_simulator_measure(host, &counters);
+    for (i = 0u; i < bytes && counters.clock != UMAKIT_UNKNOWN; ++i) {
+        if ((uintptr_t)memory + i - first < watch->bytes) {
+            watch->cycles[(uintptr_t)memory + i - first] = counters.clock + 1u;
+        }
+    }
+}
+
 int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const void *from)
 {
     const void *memory = NULL;
@@ -55,6 +73,7 @@ int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const v
     if (status == UMAKIT_OK && bytes != 0u) {
         /* Mapped for writing, so the caller had a writable buffer. */
         memcpy((void *)(uintptr_t)memory, from, bytes);
+        note_write(host, memory, bytes);
     }
     return status;
 }
@@ -68,6 +87,14 @@ static void copy_text(char *to, size_t bytes, const char *from)
         to[i] = (unsigned char)from[i] < 32u ? ' ' : from[i];
     }
     to[i] = '\0';
+}
+
+void umakit_host_bus_error(umakit_host *host, uint32_t offset, bool is_write, const char *response)
+{
+    ++host->bus_errors.count;
+    host->bus_errors.offset = offset;
+    host->bus_errors.is_write = is_write;
+    copy_text(host->bus_errors.response, sizeof host->bus_errors.response, response);
 }
 
 void umakit_host_event(umakit_host *host, const struct umakit_event *event)

@@ -14,7 +14,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -40,6 +40,9 @@ NOT_OF_TEAMS = re.compile(
 
 T = TypeVar("T")
 
+folders_of_loaded: set[Path] = set()
+"""Folders of the backends that this process has loaded."""
+
 
 @dataclass(frozen=True)
 class BackendSource:
@@ -49,6 +52,20 @@ class BackendSource:
     origin: str
     location: str
     entry_point: EntryPoint | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder whose path also names the backend; None where no folder holds its `backend.py`."""
+        if self.entry_point is None:
+            return Path(self.location)
+        first, *rest = self.entry_point.module.split(".")
+        try:
+            spec = importlib.util.find_spec(first)
+        except (ImportError, ValueError):
+            return None
+        places = [] if spec is None else spec.submodule_search_locations or []
+        found = (Path(place, *part) for place in places for part in (rest, rest[:-1]))
+        return next((each for each in found if (each / "backend.py").is_file()), None)
 
 
 def list_backends() -> list[BackendSource]:
@@ -68,8 +85,10 @@ def list_backends() -> list[BackendSource]:
 def find_backend(name_or_path: str | os.PathLike[str]) -> UMABackend:
     """Load a backend by its name or by the path of its folder.
 
+    A folder of the working folder has a name too; `./NAME` is its path.
+
     Raises:
-        BackendError: there is none, there are two, or it cannot be imported.
+        BackendError: there is none, the name means two, or it cannot be imported.
     """
     return locate_backend(name_or_path).load()
 
@@ -87,25 +106,28 @@ class LocatedBackend:
     load: Callable[[], UMABackend]
 
 
-def locate_backend(name_or_path: str | os.PathLike[str]) -> LocatedBackend:
+def locate_backend(name_or_path: str | os.PathLike[str], base: Path = Path()) -> LocatedBackend:
     """Find a backend by its name or by the path of its folder, without loading it.
 
+    Args:
+        name_or_path: its name, or the path of its folder.
+        base: folder that a path is relative to; default: the working folder.
+
     Raises:
-        BackendError: there is none, or there are two.
+        BackendError: there is none, or the name means two.
     """
     text = os.fspath(name_or_path)
-    is_path = isinstance(name_or_path, os.PathLike)
-    if is_path or os.sep in text or text.startswith("."):
-        return _located_folder(Path(text))
+    place = base / text
+    if isinstance(name_or_path, os.PathLike) or os.sep in text or text.startswith("."):
+        return _located_folder(place)
     owners = [source for source in list_backends() if source.name == text]
-    if len(owners) > 1:
-        both = " and ".join(f"{owner.origin} ({owner.location})" for owner in owners)
-        raise BackendError(
-            f"backend {text!r} has two owners: {both}", fix="remove one, or give a path"
-        )
+    is_folder = (place / "backend.py").is_file()
+    folder = place if is_folder and not any(_is_in(place, owner) for owner in owners) else None
+    if len(owners) + (folder is not None) > 1:
+        raise _ambiguous(text, owners, folder)
+    if folder is not None:
+        return _located_folder(folder)
     if not owners:
-        if (Path(text) / "backend.py").is_file():
-            return _located_folder(Path(text))
         names = ", ".join(sorted({source.name for source in list_backends()}))
         raise BackendError(
             f"there is no backend {text!r}",
@@ -116,6 +138,31 @@ def locate_backend(name_or_path: str | os.PathLike[str]) -> LocatedBackend:
         Path(owner.location) if owner.entry_point is None else None,
         lambda: _check_name(_alone(lambda: _load_source(owner)), text, owner.location),
     )
+
+
+def built_in_backend(name: str) -> UMABackend:
+    """Load a backend that is part of umakit, also where a folder or a package has its name too."""
+    source = BackendSource(name, "umakit", str(files("umakit.backends") / name))
+    return _alone(lambda: _load_source(source))
+
+
+def _is_in(folder: Path, owner: BackendSource) -> bool:
+    return owner.folder is not None and owner.folder.resolve() == folder.resolve()
+
+
+def _ambiguous(name: str, owners: Sequence[BackendSource], folder: Path | None) -> BackendError:
+    """Return the refusal of a name that means several backends, with a path for each."""
+    places = [f"that of {owner.origin} ({owner.location})" for owner in owners]
+    fixes = [f"{each.folder} for that of {each.origin}" for each in owners if each.folder]
+    if folder is not None:
+        places.append(f"that in the folder {folder.resolve()}")
+        fixes.insert(0, f"{os.curdir}{os.sep}{name} for that in the folder")
+    fix = f"write {' or '.join(fixes)}" if fixes else ""
+    if not all(owner.folder for owner in owners):  # a module that no path names
+        others = len(owners) > 1
+        more = "uninstall one of the packages" if others else "give the folder another name"
+        fix = f"{fix}, or {more}" if fix else more
+    return BackendError(f"backend {name!r} is ambiguous: {' and '.join(places)}", fix=fix)
 
 
 def load_backend_folder(folder: str | os.PathLike[str]) -> UMABackend:
@@ -246,6 +293,7 @@ def _create(backend_class: Callable[[], object], where: str) -> UMABackend:
     backend = _import(backend_class, where)
     if not isinstance(backend, UMABackend):
         raise BackendError(f"is a {type(backend).__name__}, not a UMABackend", where=where)
+    folders_of_loaded.add(backend.folder)
     name: object = _import(lambda: backend.target_name, where)
     if not isinstance(name, str):
         raise BackendError(

@@ -416,8 +416,12 @@ class ExpressionPrinter:
     def _conditional(
         self, condition: tvm_api.PrimExpr, yes: tvm_api.PrimExpr, no: tvm_api.PrimExpr
     ) -> tuple[str, int]:
-        text = f"{self.text(condition, 3)} ? {self.text(yes, 3)} : {self.text(no, CONDITIONAL)}"
-        return text, CONDITIONAL
+        first, second = self.text(yes, 3), self.text(no, CONDITIONAL)
+        if "x" in dtype(yes):  # gcc: a sum of two vectors of our type has another type
+            first, second = (
+                f"({self.type_of(each)}){self.text(each, UNARY)}" for each in (yes, no)
+            )
+        return f"{self.text(condition, 3)} ? {first} : {second}", CONDITIONAL
 
     def _helper(self, name: str, *arguments: Any) -> str:
         helper = f"{name}_{dtype(arguments[0])}"

@@ -96,6 +96,8 @@ class Model:
         weights: scales and zero points of the weights of quantized layers, by name of the node that
             yields the layer's result; empty likewise.
         sources: operators of the file by their names here, which calls of `module` carry.
+        origin: the network before its quantized operators became integer operators; None before
+            that, and if there are none.
     """
 
     name: str
@@ -110,6 +112,7 @@ class Model:
     quantizations: Mapping[str, Quantization] = field(default_factory=dict)
     weights: Mapping[str, WeightsQuantization] = field(default_factory=dict)
     sources: Mapping[str, SourceOperator] = field(default_factory=dict)
+    origin: Model | None = None
 
 
 MOST_ELEMENTS = 2**31 - 1

@@ -73,6 +73,7 @@ def describe(
             "layers": _layers(program, plan, report, backends, code),
             "operators": report.as_json(),
             "notices": list(program.notices),
+            "unused_backends": [each.as_json() for each in report.unused],
             "index_checks": program.index_checks,
             **({"most_parts": program.parts} if program.parts else {}),
             **cpu,

@@ -23,7 +23,7 @@ from umakit.codegen.driver_names import (
     is_simulated,
     kit_simulator,
 )
-from umakit.codegen.interface_comments import constants_of_backends
+from umakit.codegen.interface_comments import constants_of_backends, dma_constants
 from umakit.codegen.locks import lock_header, lock_source, locks_view
 from umakit.codegen.model_source import (
     common_values,
@@ -31,7 +31,7 @@ from umakit.codegen.model_source import (
     interface_prefix,
 )
 from umakit.codegen.several_cpus import generate_for_cpus, values_for_cpus
-from umakit.codegen.weights_blob import layout_weights
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, layout_weights
 from umakit.errors import LibraryError
 from umakit.files.npz import npz_bytes
 from umakit.files.outputs import check_file, check_folder
@@ -81,6 +81,21 @@ class Library:
         return list(self.metadata["umakit"]["notices"])
 
 
+def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
+    """Refuse constants in a blob that an accelerator could not read there.
+
+    Raises:
+        LibraryError: it reads at multiples of more bytes than the blob's constants begin at.
+    """
+    needed = max(dma_constants(program, backends).values(), default=1)
+    if needed > CONSTANT_ALIGNMENT:
+        raise LibraryError(
+            f"constants in a blob begin at multiples of {CONSTANT_ALIGNMENT} bytes, and an "
+            f"accelerator reads them at multiples of {needed}",
+            fix="leave --weights blob out, so that they are in C",
+        )
+
+
 def write_library(
     destination: Path,
     program: Program,
@@ -116,6 +131,8 @@ def write_library(
     """
     check_destination(destination, inputs, force=force)
     layout = layout_weights(program) if weights == "blob" else None
+    if layout is not None:
+        _check_blob(program, backends)
     if for_cpus:
         printed = [each.printed for each in for_cpus]
         sources, codes = generate_for_cpus(printed, backends)

@@ -55,6 +55,8 @@ class ExportOptions:
             several with commas between them, of which a compiler chooses one.
         scratch_limit: how many percent above the live-set bound of a library for any CPU the arena
             may be in one for another CPU; 0 for no more than the arena of the former.
+        require_offload: whether a network is refused of which nothing runs on one of the
+            accelerators.
         parallel: maximum number of parts of a kernel that a callback of the caller may compute at
             the same time; 0 for a library without a function that takes one.
     """
@@ -68,6 +70,7 @@ class ExportOptions:
     tilings: Mapping[str, Mapping[Layer, Tiling]] = field(default_factory=dict)
     choices: Mapping[KernelKey, Choice] = field(default_factory=dict)
     force: bool = False
+    require_offload: bool = False
     index_checks: bool = True
     keep_layout: bool = False
     choose: Literal["order", "cycles"] = "order"

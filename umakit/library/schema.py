@@ -264,6 +264,14 @@ class OperatorView(Section):
     transposes: int | None = None
 
 
+class UnusedBackendView(Section):
+    """An accelerator on which nothing runs: why, and what to do about it."""
+
+    backend: Identifier
+    reason: Text
+    fix: Text
+
+
 class OwnSimulator(Section):
     """How a simulator of a backend's own is built.
 
@@ -396,6 +404,7 @@ class Description(Section):
     layers: list[LayerView]
     operators: list[OperatorView]
     notices: list[Text]
+    unused_backends: list[UnusedBackendView] = []
     index_checks: bool = False
     cpu: Cpu | None = None
     most_parts: Count = 0

@@ -76,10 +76,12 @@ class Record:
         operators: names of the model's operators that it computes, for each occurrence.
         tiling: the best tiling.
         bound: lower bound of the cycles of all tilings.
-        default: cycles of the default tiling.
+        default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
         simulated: cycles of the best tiling in the simulator; None if it was not run there.
         effort: extent of the search.
+        default_simulated: cycles of the default tiling in the simulator; None if it was not run
+            there, as in records of umakit 0.2.0.
     """
 
     layer: Layer
@@ -90,11 +92,40 @@ class Record:
     predicted: Cycles
     simulated: Cycles | None
     effort: Effort
+    default_simulated: Cycles | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether `cycles` and `default_cycles` are measured; else both are predicted."""
+        return self.simulated is not None and self.default_simulated is not None
 
     @property
     def cycles(self) -> int:
-        """The cycles of the best tiling, simulated if available, else predicted."""
-        return self.predicted if self.simulated is None else self.simulated
+        """The cycles of the best tiling, of the same kind as `default_cycles`."""
+        return self.simulated if self.is_measured and self.simulated else self.predicted
+
+    @property
+    def default_cycles(self) -> int:
+        """The cycles of the default tiling, of the same kind as `cycles`."""
+        return (
+            self.default_simulated if self.is_measured and self.default_simulated else self.default
+        )
+
+    def covers(self, effort: Effort) -> bool:
+        """Whether a search of this effort has no more to find.
+
+        Records of umakit 0.2.0 lack the measured cycles of the default tiling: what they call the
+        best tiling may be worse.
+        """
+        lacks_default = self.simulated is not None and self.default_simulated is None
+        return self.effort.covers(effort) and not lacks_default
+
+    @model_serializer(mode="wrap")
+    def _without_unknown(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        view: dict[str, Any] = handler(self)
+        if self.default_simulated is None:
+            del view["default_simulated"]  # as in files of umakit 0.2.0
+        return view
 
     def as_json(self) -> dict[str, Any]:
         """Return the record as stored in the file."""
@@ -240,7 +271,7 @@ def add_record(
         nonlocal merged
         merged = existing_records(path, owner, machine)
         there = merged.of(record.layer)
-        if there is None or there == instead_of or not there.effort.covers(record.effort):
+        if there is None or there == instead_of or not there.covers(record.effort):
             merged = merged.with_record(record)
         return merged.content()
 

@@ -243,8 +243,8 @@ class AcceleratorConfig(_Section):
 
     @property
     def has_dma(self) -> bool:
-        """Whether the file describes a DMA engine."""
-        return "dma" in self.model_fields_set
+        """Whether the file describes a DMA engine: more than the alignment of buffers."""
+        return bool(self.dma.model_fields_set - {"alignment"})
 
     @property
     def scratchpads(self) -> list[MemorySection]:

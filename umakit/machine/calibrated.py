@@ -9,6 +9,8 @@ from functools import cached_property
 from umakit.machine.calibration import Calibration, CopyCosts, JobCosts
 from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.figures import Figure
+from umakit.machine.layer import Kind
+from umakit.machine.systolic import Dataflow
 from umakit.machine.tile_machine import TileMachine, Wrapped
 
 
@@ -42,23 +44,27 @@ class Calibrated(Wrapped):
 
     def job(self, sizes: TileSizes) -> Cost:
         """Return the measured cycles of a job."""
-        kind, flow = sizes.layer.kind, sizes.dataflow
-        costs = self._jobs.get((kind, flow, sizes.layer.adds)) or self._jobs.get(
-            (kind, flow, False)
-        )
-        if costs is None and sizes.layer.is_pool:
-            same = (each for each in self._jobs.values() if each.kind is kind)
-            costs = next(same, None)
+        costs = self.costs_of_jobs(sizes.layer.kind, sizes.dataflow, sizes.layer.adds)
         described = self.other.job(sizes)
         return described if costs is None else _cost(costs, job_sizes(sizes), described)
 
     def copy(self, copied: Copy) -> Cost:
         """Return the measured cycles of a copy; of a tensor that was not measured those of others
         of its stream."""
-        stream = self.stream_of(copied.tensor)
-        costs = self._copies.get((stream, copied.tensor)) or self._by_stream.get(stream)
+        costs = self.costs_of_copies(self.stream_of(copied.tensor), copied.tensor)
         described = self.other.copy(copied)
         return described if costs is None else _cost(costs, copy_sizes(copied), described)
+
+    def costs_of_jobs(self, kind: Kind, dataflow: Dataflow, adds: bool) -> JobCosts | None:
+        """Return the costs of jobs of some layers; None if none of that kind was measured."""
+        costs = self._jobs.get((kind, dataflow, adds)) or self._jobs.get((kind, dataflow, False))
+        if costs is None and kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL):
+            costs = next((each for each in self._jobs.values() if each.kind is kind), None)
+        return costs
+
+    def costs_of_copies(self, stream: str, tensor: str) -> CopyCosts | None:
+        """Return the costs of a tensor's copies; None if no copy of its stream was measured."""
+        return self._copies.get((stream, tensor)) or self._by_stream.get(stream)
 
     @cached_property
     def digest(self) -> str:

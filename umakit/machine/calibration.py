@@ -127,16 +127,22 @@ class Formula:
         return " + ".join(texts).replace("+ -", "- ") or "0"
 
 
+AS_DESCRIBED = Formula((Term(1, (Count("described"),)),))
+"""The cycles that the backend describes."""
+
+
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Evidence:
     """How a formula agrees with measured tiles.
 
     Attributes:
-        fitted: number of measured commands of different sizes that it was fitted to.
+        fitted: number of measured commands of different sizes that it was fitted to; 0 for one
+            that was there before.
         held_out: number of other ones that it was compared with.
         exact: number of these on which it is right to the cycle.
-        worst_percent: largest deviation on these, in percent of what was measured.
+        worst_percent: largest deviation on these, of busy cycles and tail, in percent of what was
+            measured.
     """
 
     fitted: int

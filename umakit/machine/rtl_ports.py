@@ -192,6 +192,10 @@ MEMORY_BUSES: Mapping[str, tuple[Signal, ...]] = {
 }
 
 
+BUS_NAMES = {"axi4-lite": "AXI4-Lite", "apb": "APB", "axi4": "AXI4", "plain": "the plain bus"}
+"""Names of buses in sentences."""
+
+
 @dataclass(frozen=True)
 class Wiring:
     """What each port of a design is.
@@ -345,10 +349,49 @@ def _port_of(prefix: str, signal: Signal, lower: Mapping[str, str]) -> str | Non
     return next((lower[name + ending] for ending in endings if name + ending in lower), None)
 
 
+def _fits(prefix: str, signals: Sequence[Signal], ports: Mapping[str, Port]) -> bool:
+    """Whether ports with a prefix are all that a bus needs."""
+    lower = {name.lower(): name for name in ports}
+    names = [(each, _port_of(prefix, each, lower)) for each in signals if not each.is_optional]
+    return all(name is not None and ports[name].direction == each.direction for each, name in names)
+
+
+def _other_bus(
+    key: str, bus: str, prefix: str, ports: Mapping[str, Port]
+) -> tuple[str, str] | None:
+    """Return the bus that ports are of, and their prefix; None if they are of none.
+
+    Args:
+        key: `registers` or `memory`.
+        bus, prefix: those of the description, which the ports do not fit.
+        ports: ports of the top by name.
+    """
+    for name, signals in (REGISTER_BUSES if key == "registers" else MEMORY_BUSES).items():
+        if not signals:
+            continue
+        role = signals[0].role
+        ends = (role, f"{role}_i", f"{role}_o")
+        found = [(each, end) for each in ports for end in ends if each.lower().endswith(end)]
+        prefixes = dict.fromkeys([prefix, *(each[: -len(end)] for each, end in found)])
+        for other in prefixes:
+            if (name, other) != (bus, prefix) and _fits(other, signals, ports):
+                return name, other
+    return None
+
+
 def _lacking(
     key: str, bus: str, prefix: str, signal: Signal, ports: Mapping[str, Port]
 ) -> AcceleratorConfigError:
     wanted = prefix + signal.role
+    other = _other_bus(key, bus, prefix, ports)
+    if other is not None:
+        changes = {"bus": (bus, other[0]), "prefix": (prefix, other[1])}
+        settings = [f'{name} = "{new}"' for name, (old, new) in changes.items() if new != old]
+        whose = f"; the ports are {BUS_NAMES[other[0]]}'s" if other[0] != bus else ""
+        return _fault(
+            f"rtl.{key}: the top has no {signal.direction} {wanted}, which {bus} needs{whose}",
+            f"set {' and '.join(settings)} in [rtl.{key}]",
+        )
     near = closest(wanted, list(ports))
     fix = f"set {signal.role} in [rtl.{key}.ports], or correct prefix"
     if near:

@@ -137,7 +137,17 @@ def memory_pools(
                 fix="give it another name, or declare a pool that the CPU reaches",
             )
         pools[DEFAULT_POOL] = MemoryPool(DEFAULT_POOL)
-    return tuple(pools.values())
+    return tuple(_aligned(pool, backends) for pool in pools.values())
+
+
+def _aligned(pool: MemoryPool, backends: Sequence[Backend]) -> MemoryPool:
+    """Return a pool whose tensors are at addresses that the accelerators can access."""
+    needed = [
+        backend.configuration.dma.alignment
+        for backend in backends
+        if not pool.by_offset and pool.serves([backend.target_name])
+    ]
+    return replace(pool, alignment=max([pool.alignment, *needed]))
 
 
 def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:

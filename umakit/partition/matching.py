@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
 
 from umakit import tvm_api
-from umakit.errors import BackendError, UmakitError, short_path
+from umakit.errors import UmakitError, short_path
 from umakit.operators.offload.constraints import OtherOperator
 from umakit.partition.own_patterns import check_own_patterns
 from umakit.partition.provenance import Provenance
 from umakit.registration.backend import Backend
-from umakit.registration.code import raised
+from umakit.registration.code import answer_of
 from umakit.registration.registered import Pattern
 
 
@@ -99,20 +96,12 @@ def _check(
             return refusals.refuse(
                 context, f"{pattern.name}: a result inside the pattern is used elsewhere too"
             )
+        predicate = pattern.predicate or (lambda context: True)
         try:
-            answer: Any = True if pattern.predicate is None else pattern.predicate(context)
-        except UmakitError as error:
+            answer = answer_of(backend, pattern, lambda: predicate(context))
+        except UmakitError as error:  # a bug in the backend must not look like a refusal
             refusals.error = error
             return False
-        except Exception as error:  # a bug in the backend must not look like a refusal
-            refusals.error = BackendError(
-                f"predicate of pattern {pattern.name!r} raised {raised(error, backend)}",
-                where=backend.target_name,
-            )
-            refusals.error.__cause__ = error
-            return False
-        if isinstance(answer, (bool, np.bool_)):
-            answer = bool(answer) or ""
         if answer is True and (other := refusals.given_to_other(backend.target_name, context)):
             return refusals.refuse(context, f"{pattern.name}: was given to {other} for its cycles")
         if answer is True:
@@ -121,14 +110,7 @@ def _check(
             if refusals.on_match is not None:
                 refusals.on_match(backend, pattern, context)
             return True
-        if isinstance(answer, str):
-            return refusals.refuse(context, answer or _no_reason(pattern))
-        refusals.error = BackendError(
-            f"predicate of pattern {pattern.name!r} returned {type(answer).__name__}",
-            where=backend.target_name,
-            fix="return True, or a sentence that says why not",
-        )
-        return False
+        return refusals.refuse(context, answer or _no_reason(pattern))
 
     return check
 

@@ -22,7 +22,13 @@ from umakit.partition.layouts.choose import Fitted, fit_layouts
 from umakit.partition.macs import multiply_accumulates
 from umakit.partition.matching import Refusals, fuse_all, offloaded_rows, reason_of
 from umakit.partition.provenance import Provenance
-from umakit.partition.report import CPU, OffloadReport, OperatorPlacement
+from umakit.partition.report import (
+    CPU,
+    OffloadReport,
+    OperatorPlacement,
+    UnusedBackend,
+    unused_backend,
+)
 from umakit.partition.window_attributes import window_attributes
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
@@ -54,7 +60,8 @@ class Partitioned:
     def notices(self) -> list[str]:
         """What was decided for the user, one sentence each."""
         comparison = self.report.comparison
-        return [] if comparison is None else [str(comparison)]
+        unused = [str(each) for each in self.report.unused]
+        return [*([] if comparison is None else [str(comparison)]), *unused]
 
 
 def partition(
@@ -132,7 +139,8 @@ def _partitioned(
     placements = tuple(fitted.noted(_final_placements(operators, where, refusals)))
     decisions = _decided_by_order(module, backends, provenance) | decisions
     report = OffloadReport(
-        tuple(_decided(each, decisions.get(n)) for n, each in enumerate(placements))
+        tuple(_decided(each, decisions.get(n)) for n, each in enumerate(placements)),
+        unused=tuple(_unused(placements, where, refusals)),
     )
     return Partitioned(
         _finish(fused, backends),
@@ -145,6 +153,21 @@ def _partitioned(
             for row, size in fitted.transposed.items()
         ),
     )
+
+
+def _unused(
+    placements: Sequence[OperatorPlacement], where: dict[int, str], refusals: dict[str, Refusals]
+) -> Iterator[UnusedBackend]:
+    """Yield the accelerators on which nothing runs, with the reasons of operators."""
+    for name, refused in refusals.items():
+        if name in where.values():
+            continue
+        reasons = []
+        for row, placement in enumerate(placements):
+            reason = reason_of(row, placement.operator, {name: refused})
+            is_others = row in where and row not in refused.reasons
+            reasons.append(f"{where[row]} takes it" if is_others else reason)
+        yield unused_backend(name, placements, reasons)
 
 
 def _decided(placement: OperatorPlacement, decision: Decision | None) -> OperatorPlacement:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from umakit.errors import NOTHING_RUNS, OffloadError
 from umakit.partition.choice import CPU as CPU
 from umakit.partition.choice import Decision
 from umakit.partition.comparison import Comparison
@@ -77,6 +78,84 @@ class OperatorPlacement:
 
 
 @dataclass(frozen=True)
+class UnusedBackend:
+    """An accelerator on which nothing of a network runs.
+
+    Attributes:
+        backend: its target name.
+        reason: what keeps most of the network from it, with the share that is concerned.
+        fix: what to do about it.
+    """
+
+    backend: str
+    reason: str
+    fix: str = ""
+
+    @property
+    def what(self) -> str:
+        """That nothing runs on it, and why."""
+        return f"{NOTHING_RUNS}{self.backend} because of {self.reason}"
+
+    def __str__(self) -> str:
+        return f"{self.what}; {self.fix}"
+
+    def as_json(self) -> dict[str, str]:
+        """Return the fields by name; keys are stable."""
+        return {"backend": self.backend, "reason": self.reason, "fix": self.fix}
+
+
+def check_offload(unused: Sequence[UnusedBackend], has_backends: bool) -> None:
+    """Refuse a network of which nothing runs on an accelerator that it was compiled for.
+
+    Raises:
+        OffloadError: nothing runs on one of them, or there is none.
+    """
+    if not has_backends:
+        raise OffloadError(
+            f"{NOTHING_RUNS}an accelerator, because the network was compiled for none",
+            fix="name one with --backend when you compile it",
+        )
+    if unused:
+        raise OffloadError(unused[0].what, fix=unused[0].fix)
+
+
+MOST_REASONS = 2
+"""Maximum number of reasons in that sentence."""
+
+
+def unused_backend(
+    backend: str, placements: Sequence[OperatorPlacement], reasons: Sequence[str]
+) -> UnusedBackend:
+    """Return an accelerator on which nothing runs, with the reasons that most of the network has.
+
+    Args:
+        backend: its target name.
+        placements: the operators of the network.
+        reasons: why each does not run there.
+    """
+    every = list(zip(placements, reasons, strict=True))
+    working = [
+        (row, reason)
+        for row, reason in every
+        if row.operator not in CONVERSIONS and not row.changes_layout
+    ]
+    rows = working or every
+    total = sum(row.macs for row, _ in rows)
+    found: dict[str, list[int]] = {}
+    for row, reason in rows:
+        found.setdefault(reason, []).append(row.macs)
+    ranked = sorted(found, key=lambda reason: (-sum(found[reason]), -len(found[reason])))
+    if total:
+        ranked = [reason for reason in ranked if sum(found[reason])]
+    texts = []
+    for reason in ranked[:MOST_REASONS]:
+        count, macs = len(found[reason]), sum(found[reason])
+        share = f", {100 * macs / total:.1f} % of {total:,} MACs" if macs else ""
+        texts.append(f'"{reason}" ({count} operator{"s" * (count != 1)}{share})')
+    return UnusedBackend(backend, " and ".join(texts) or "a network without operators")
+
+
+@dataclass(frozen=True)
 class OffloadReport:
     """Placements of all operators of a network, in execution order.
 
@@ -84,10 +163,12 @@ class OffloadReport:
         placements: one for each operator.
         comparison: the ways to give layers to accelerators that were compared; None if the order
             of the accelerators decided.
+        unused: accelerators on which nothing runs.
     """
 
     placements: tuple[OperatorPlacement, ...]
     comparison: Comparison | None = None
+    unused: tuple[UnusedBackend, ...] = ()
 
     @property
     def total_macs(self) -> int:

@@ -57,6 +57,7 @@ def quantize_to_integers(model: Model) -> Model:
         notices=tuple(notices),
         quantizations=recognizer.quantizations,
         weights=recognizer.weights,
+        origin=model,
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from umakit.errors import BackendError, UmakitError, short_path
 from umakit.registration.board_notes import BoardNotes, DeviceUse
@@ -15,7 +18,7 @@ from umakit.registration.tvm_texts import plain_tvm_text
 
 if TYPE_CHECKING:
     from umakit.registration.backend import Backend
-    from umakit.registration.registered import ReplaceCallExtern
+    from umakit.registration.registered import Pattern, ReplaceCallExtern
 
 T = TypeVar("T")
 
@@ -40,12 +43,27 @@ def raised(error: BaseException, backend: Backend | None) -> str:
         error: exception that a call of the backend's code raised.
         backend: the backend; None if the code belongs to no backend.
     """
+    return _described(error, None if backend is None else _place(error, str(backend.folder)))
+
+
+def raised_in(error: BaseException, folders: Iterable[Path]) -> str:
+    """Describe an exception that came through code in some folders; empty if none did.
+
+    Args:
+        error: exception that nothing has told yet.
+        folders: of backends that were loaded.
+    """
+    places = (_place(error, str(folder)) for folder in folders)
+    place = next((each for each in places if each), None)
+    return _described(error, place) if place else ""
+
+
+def _described(error: BaseException, place: str | None) -> str:
     _last_described[:] = [error]
     text = _text(error)
     named = f'{_kind(error)}: "{text}"' if text else _kind(error)
     close = meant(error)
     named += f", did you mean {close}?" if close else ""
-    place = None if backend is None else _place(error, str(backend.folder))
     return f"{named} ({place})" if place else named
 
 
@@ -118,10 +136,37 @@ def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
         return function()
     except UmakitError:
         raise
-    except Exception as error:  # a team's code may raise anything
+    except (Exception, SystemExit) as error:  # a team's code may raise anything
         raise BackendError(
             f"{what} raised {raised(error, backend)}", where=backend.target_name
         ) from error
+
+
+def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> bool | str:
+    """Return what the predicate of a pattern says about a layer.
+
+    Args:
+        backend: the backend.
+        pattern: its pattern.
+        ask: calls the predicate.
+
+    Returns:
+        True accepts; False or a sentence refuses.
+
+    Raises:
+        BackendError: the predicate raised an exception, or returned neither a bool nor a text.
+    """
+    what = f"predicate of pattern {pattern.name!r}"
+    answer = called(backend, what, ask)
+    if isinstance(answer, str):
+        return answer
+    if isinstance(answer, (bool, np.bool_)):
+        return bool(answer)
+    raise BackendError(
+        f"{what} returned {type(answer).__name__}",
+        where=backend.target_name,
+        fix="return True, or a sentence that says why not",
+    )
 
 
 def _kind(error: BaseException) -> str:

@@ -18,7 +18,6 @@ pytest loads this module wherever umakit is installed, so it imports nothing tha
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,9 +30,12 @@ FIXTURE = "uma_check"
 
 OPTIONS = {
     "uma_backend": ("Name or folder of the accelerator that uma_check is about.", ""),
-    "uma_seconds": ("Time for uma_check of all operators together, in seconds.", "120"),
+    "uma_seconds": ("Processor time for uma_check of all operators together, in seconds.", "600"),
     "uma_seed": ("Equal seeds let uma_check draw equal layers.", "0"),
-    "uma_draws": ("Layers that uma_check draws of all operators together.", "1000"),
+    "uma_draws": (
+        "Layers of all operators together; more are drawn where values need them.",
+        "1000",
+    ),
 }
 
 BACKEND = pytest.StashKey["Backend"]()
@@ -70,10 +72,12 @@ def uma_check(request: pytest.FixtureRequest) -> Callable[[], CheckReport]:
                 seconds=_number(config, "uma_seconds") / share,
                 seed=int(_number(config, "uma_seed")),
                 operators=[operator],
-                draws=max(1, int(_number(config, "uma_draws")) // share),
+                least_draws=max(1, int(_number(config, "uma_draws")) // share),
             )
         except UmakitError as error:
             pytest.fail(str(error), pytrace=False)
+        if report.passed is None:
+            pytest.fail("\n".join(["incomplete:", *report.incomplete]), pytrace=False)
         if not report.passed:
             pytest.fail("\n".join(_lines(report)), pytrace=False)
         return report
@@ -103,7 +107,7 @@ def _backend(config: pytest.Config) -> Backend:
         pytest.UsageError: none is named, or it cannot be loaded.
     """
     if BACKEND not in config.stash:
-        from umakit.backend.registry import find_backend
+        from umakit.backend.registry import locate_backend
         from umakit.errors import UmakitError
 
         name = str(config.getini("uma_backend"))
@@ -112,16 +116,12 @@ def _backend(config: pytest.Config) -> Backend:
                 f"the fixture {FIXTURE} needs a backend: set uma_backend to its name or folder in"
                 " the section [tool.pytest.ini_options] of pyproject.toml"
             )
-        folder = (config.inipath.parent if config.inipath else config.rootpath) / name
+        base = config.inipath.parent if config.inipath else config.rootpath
         try:
-            config.stash[BACKEND] = find_backend(str(folder) if _is_folder(folder) else name)
+            config.stash[BACKEND] = locate_backend(name, base).load()
         except UmakitError as error:
             raise pytest.UsageError(f"uma_backend = {name}: {error}") from None
     return config.stash[BACKEND]
-
-
-def _is_folder(path: Path) -> bool:
-    return (path / "backend.py").is_file()
 
 
 def _number(config: pytest.Config, name: str) -> float:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.files.staging import temporary_folder
+from umakit.library.metadata import load_metadata
 from umakit.machine.cpu import GENERIC, cpu_file, find_cpu
+from umakit.partition.report import UnusedBackend, check_offload
 
 MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2", ".json")
 """Ends of the names of files that are models; libraries are folders and tar files."""
@@ -35,6 +37,24 @@ class GivenLibrary:
 def is_model(path: Path) -> bool:
     """Whether a path is that of a model and not of a library, by its name."""
     return path.suffix.lower() in MODEL_SUFFIXES and not path.is_dir()
+
+
+def unused_backends(library: Path, required: bool = False) -> list[UnusedBackend]:
+    """Return the accelerators of a library on which nothing runs.
+
+    Args:
+        library: the library.
+        required: whether there must be none, and an accelerator.
+
+    Raises:
+        OffloadError: the library is not as required.
+        LibraryError: the library is missing or damaged.
+    """
+    description = load_metadata(library)["umakit"]
+    unused = [UnusedBackend(**each) for each in description.get("unused_backends", [])]
+    if required:
+        check_offload(unused, bool(unused or description["backends"]))
+    return unused
 
 
 @contextmanager

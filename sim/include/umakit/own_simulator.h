@@ -141,6 +141,12 @@ struct umakit_memory_access {
  * that the memory is counted. */
 void umakit_host_access(umakit_host *host, const struct umakit_memory_access *access);
 
+/* The register access that is being made ends in a bus error: `response` is its name, such as
+ * "SLVERR", of at most 15 bytes. Co-simulation and checks of registers say so; a read returns all
+ * ones, as on a board. */
+void umakit_host_bus_error(umakit_host *host, uint32_t offset, bool is_write,
+                           const char *response);
+
 /* The simulator itself cannot go on: say why in one sentence without a full stop, of at
  * most 511 bytes. The first one counts. From then on registers read as all ones, waits
  * fail with UMAKIT_DEVICE_ERROR, the table's functions are not called any more, and `uma run`

@@ -163,6 +163,22 @@ struct umakit_simulator_event_record {
 };
 
 #define UMAKIT_FAILURE_BYTES 512u
+#define UMAKIT_RESPONSE_BYTES 16u
+
+/* Register accesses that ended in a bus error, and the last one of them. */
+struct umakit_simulator_bus_errors {
+    uint64_t count;
+    uint32_t offset;
+    bool is_write;
+    char response[UMAKIT_RESPONSE_BYTES];
+};
+
+/* Memory of which it is noted when the simulator writes it; `cycles` is NULL if of none. */
+struct umakit_simulator_watch {
+    const unsigned char *memory;
+    size_t bytes;
+    uint64_t *cycles; /* of each byte: 1 more than the clock when it was written last; 0: it never was */
+};
 
 struct umakit_device {
     const struct umakit_own_simulator *operations; /* NULL: not initialised, or failed */
@@ -171,6 +187,8 @@ struct umakit_device {
     struct umakit_simulator_window windows[UMAKIT_SIMULATOR_WINDOW_COUNT];
     uint64_t unresolved; /* accesses of the simulator that no window has, or of another direction */
     uint32_t unresolved_address; /* that of the last of them */
+    struct umakit_simulator_bus_errors bus_errors;
+    struct umakit_simulator_watch watch;
     uint32_t map_alignment; /* what mapped memory is a multiple of */
     uint32_t scatter; /* seed of the places of buffers in their slots; 0: at the begin */
     struct umakit_fault_slot faults[UMAKIT_FAULT_COUNT];

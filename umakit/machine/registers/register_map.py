@@ -54,6 +54,10 @@ WRITTEN = ("job.start", "job.stop", "descriptor.register", "access.clear")
 """References to what a driver writes; it reads the others."""
 
 
+MOST_ALIGNMENT = 4096
+"""Bytes; as of `alignment` in `[dma]` of `accel.toml`."""
+
+
 class Word(Limits, Part):
     """A word of 32 bits: a register, or an element of a job descriptor.
 
@@ -250,6 +254,16 @@ class RegisterMap(BaseModel):
             return list(self.descriptor.word)
         return [each for each in self.registers if each.parts]
 
+    @property
+    def buffer_alignment(self) -> int:
+        """What addresses of buffers are a multiple of, in bytes."""
+        return max((each.multiple_of for each in self.buffers()), default=1)
+
+    def buffers(self) -> Iterator[Word]:
+        """Yield what a driver writes addresses of buffers to."""
+        words: list[Word] = [*self.registers, *(self.descriptor.word if self.descriptor else [])]
+        yield from (each for each in words if each.elements)
+
     def place(self, text: str) -> tuple[Register, BitField | None]:
         """Return the register and field of `REGISTER` or `REGISTER.FIELD`.
 
@@ -305,6 +319,13 @@ class RegisterMap(BaseModel):
             yield from ((word, each, each) for each in word.field if each.has_limits)
 
     def _check_limits(self) -> None:
+        for buffer in self.buffers():
+            step = buffer.multiple_of
+            if step & (step - 1) or step > MOST_ALIGNMENT:
+                raise ValueError(
+                    f"{buffer.name}: multiple_of of a buffer is {step}; its address can be a "
+                    f"multiple of a power of two, {MOST_ALIGNMENT} at most"
+                )
         words = {each.name: each for each in self.registers}
         words_of_job = self.descriptor.word if self.descriptor else []
         for word, field, limits in self.limited():

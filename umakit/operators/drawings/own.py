@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,9 +61,10 @@ def drawn(layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[Setti
             return _layer(layer(given, random), data)
         except (ValueError, NotDrawable):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a team's code may raise anything
             what = f"it raised {type(error).__name__}: {error}"
-            raise BackendError(what, where=_place(layer), fix="see patterns.drawn") from error
+            where = _place(layer, error)
+            raise BackendError(what, where=where, fix="see patterns.drawn") from error
 
     return Drawing({**values, "values": COMMON["values"]}, build, tuple(sizes))
 
@@ -88,7 +90,11 @@ def _layer(made: Any, data: Tensor | None) -> Drawn:
     return replace(layer, result=Tensor(shape, tvm_api.dtype_of(result), layout=first.layout))
 
 
-def _place(function: Any) -> str:
-    """File and line of a function."""
+def _place(function: Any, error: BaseException) -> str:
+    """Return the line of a function's file that raised an exception, else its first one."""
     code = getattr(function, "__code__", None)
-    return f"{short_path(code.co_filename)}:{code.co_firstlineno}" if code else "drawing"
+    if code is None:
+        return "drawing"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == code.co_filename]
+    return f"{short_path(code.co_filename)}:{(lines or [code.co_firstlineno])[-1]}"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from umakit.backend.registry import find_backend
+from umakit.backend.registry import built_in_backend
 from umakit.devices import HOST, Device
 from umakit.errors import UmakitError
 from umakit.registration.backend import Backend
@@ -38,7 +38,7 @@ def fails_beside_another(
     if not free:
         return []
     name, pattern = free[0]
-    other = find_backend(name)
+    other = built_in_backend(name)
     claims = own | {claim.name: claim for claim in claims_of(other) if claim.name == pattern}
     theirs = Case((LayerSettings(pattern),))
     mixed = [*cases[: MOST_CASES // 2], theirs, *cases[MOST_CASES // 2 : MOST_CASES], theirs]

@@ -17,6 +17,7 @@ from umakit.operators.registry import IntegerOperator
 from umakit.partition.partitioner import partition
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend
+from umakit.registration.code import answer_of
 from umakit.registration.registered import Pattern
 from umakit.testing.check.cases import Case, LayerSettings
 
@@ -72,7 +73,11 @@ class Claim:
             raise NotDrawable(str(error)) from None
 
     def accepts(self, drawn: Drawn) -> bool | str:
-        """Return what the pattern's constraints and predicate say about a layer."""
+        """Return what the pattern's constraints and predicate say about a layer.
+
+        Raises:
+            BackendError: the predicate raised an exception, or returned neither a bool nor a text.
+        """
         pattern, module = self.pattern.predicate, drawn.module()
         if not isinstance(pattern, OperatorPattern):
             found = partition(module, [self.backend], keep_layout=True).report.placements
@@ -82,9 +87,26 @@ class Claim:
         if match is None:
             return "no pattern matches"
         try:
-            return pattern.accepts(pattern.composite_of(match))
+            layer = pattern.composite_of(match)
         except NotReadable as reason:
             return str(reason)
+        return answer_of(self.backend, self.pattern, lambda: pattern.accepts(layer))
+
+    def broken(self, drawn: Drawn) -> int:
+        """Return how many of the pattern's constraints a layer breaks, the predicate left out.
+
+        A pattern of TVM has no constraints but its predicate: 0 for each layer.
+        """
+        pattern = self.pattern.predicate
+        if not isinstance(pattern, OperatorPattern):
+            return 0
+        match = pattern.match_of(drawn.module()["main"])
+        if match is None:
+            return 1
+        try:
+            return len(pattern.broken(pattern.composite_of(match)))
+        except NotReadable:
+            return 1
 
 
 def claims_of(backend: Backend) -> list[Claim]:

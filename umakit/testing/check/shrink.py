@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from umakit.files.processes import is_of_limit
+from umakit.files.processor_time import processor_seconds
 from umakit.operators.drawing import Drawing, Drawn, NotDrawable, Setting
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim, accepts, layers_of
@@ -29,7 +30,8 @@ WORK = 2_000_000
 STOPPED = "the time ended before this was as simple as possible: more --seconds reduce it"
 
 Fails = Callable[[Sequence[Case]], "dict[str, Failure]"]
-"""(cases that the patterns accept) -> failures by the text of the case."""
+"""(cases that the patterns accept) -> failures by the text of the case. Layers of several cases may
+use less time than that of a single one."""
 
 
 def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: float) -> Failure:
@@ -39,9 +41,19 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
         failure: with a case.
         claims: by name of the pattern.
         fails: runs cases.
-        seconds: after which no more cases run; the failure then says that it may be simpler.
+        seconds: of processor time, after which no more cases run; the failure then says that it
+            may be simpler.
     """
-    end = time.monotonic() + seconds
+    best = _simplest(failure, claims, fails, seconds)
+    assert best.case is not None
+    is_hasty = is_of_limit(best.what) and best.case != failure.case
+    if is_hasty and not fails([best.case]):
+        return failure  # the case only needs more time than those of a reduction have
+    return best
+
+
+def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: float) -> Failure:
+    end = processor_seconds() + seconds
     best, together = failure, []  # type: tuple[Failure, list[Case]]
     for _ in range(ROUNDS):
         assert best.case is not None
@@ -49,7 +61,7 @@ def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: fl
         found, failing = {}, []  # type: tuple[dict[str, Failure], list[Case]]
         limit = _cost(best.case, layers_of(best.case, claims))
         for cases in _cheap_first(candidates, claims, limit):
-            if time.monotonic() > end:
+            if processor_seconds() > end:
                 return best if best.fix else replace(best, fix=STOPPED)
             found = fails(cases)
             failing = [case for case in cases if str(case) in found]

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import TracebackType
 
 from umakit.errors import DeviceError
+from umakit.files.processor_time import processor_seconds
 from umakit.registration.backend import Backend
 from umakit.testing.check.cases import Case
 from umakit.testing.check.report import Failure
@@ -37,15 +38,17 @@ class Outcome:
     """What a batch found.
 
     Attributes:
-        ran: the pattern of each case that was compiled, and whether it ran on the accelerator.
-        not_run: the pattern of each case that others of the batch kept from running.
+        ran: each case that was compiled, and whether it ran on the accelerator.
+        not_run: each case that others of the batch kept from running.
+        does_not_fit: each case that is too large for the device.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
-        seconds: time that it took.
+        seconds: processor time that it took, that of compilers and simulators included.
     """
 
-    ran: list[tuple[str, bool]]
-    not_run: list[str]
+    ran: list[tuple[Case, bool]]
+    not_run: list[Case]
+    does_not_fit: list[Case]
     failures: list[Failure]
     cycles: list[tuple[Case, int, int]]
     seconds: float
@@ -53,13 +56,15 @@ class Outcome:
 
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
-    started = time.monotonic()
-    members, failures = session.failures_of(cases)
-    ran = [(each.case.pattern, each.ran) for each in members]
-    cycles = [(each.case, *pair) for each in members for pair in each.cycles]
-    done = {id(each.case) for each in members} | {id(each.case) for each in failures}
-    not_run = [case.pattern for case, _ in cases if id(case) not in done]
-    return Outcome(ran, not_run, failures, cycles, time.monotonic() - started)
+    started = processor_seconds()
+    found = session.failures_of(cases)
+    ran = [(each.case, each.ran) for each in found.members]
+    cycles = [(each.case, *pair) for each in found.members for pair in each.cycles]
+    done = {id(each.case) for each in found.members} | {id(each.case) for each in found.failures}
+    done |= {id(case) for case in found.does_not_fit}
+    not_run = [case for case, _ in cases if id(case) not in done]
+    seconds = processor_seconds() - started
+    return Outcome(ran, not_run, found.does_not_fit, found.failures, cycles, seconds)
 
 
 class Workers:
@@ -75,7 +80,7 @@ class Workers:
     def __init__(self, session: Session, jobs: int, folder: Path, device: str) -> None:
         self._session = session
         self._jobs = jobs if (session.backend.folder / "backend.py").is_file() else 1
-        self._given = (session.backend.folder, folder, device, session.end)
+        self._given = (session.backend.folder, folder, device)
         self._pool: ProcessPoolExecutor | None = None
         self._before: set[int | None] = set()
         self._is_done = False
@@ -149,7 +154,7 @@ def _done(cases: Cases, future: Future[Outcome]) -> tuple[Cases, Outcome]:
 _own_session: Session | None = None
 
 
-def _begin(backend_folder: Path, folder: Path, device: str, end: float) -> None:
+def _begin(backend_folder: Path, folder: Path, device: str) -> None:
     from umakit.backend.registry import find_backend
 
     global _own_session
@@ -159,7 +164,7 @@ def _begin(backend_folder: Path, folder: Path, device: str, end: float) -> None:
     own = Path(tempfile.mkdtemp(dir=folder))
     tempfile.tempdir = str(own)
     backend: Backend = find_backend(backend_folder)
-    _own_session = Session(backend, own, device, end)
+    _own_session = Session(backend, own, device)
 
 
 def _end_with(parent: int) -> None:

@@ -55,7 +55,16 @@ class Unmap:
 
 @dataclass(frozen=True)
 class Rest:
-    """Both sides come to rest."""
+    """Both sides come to rest.
+
+    Attributes:
+        offset: of the register that the driver polls, in bytes; None if it polls none.
+        mask, value: bits of it, and their value when there is no more work.
+    """
+
+    offset: int | None = None
+    mask: int = 0
+    value: int = 0
 
 
 Access = Write | Read | Wait | Map | Unmap | Rest

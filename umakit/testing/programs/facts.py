@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from umakit.machine.registers.register_map import Register
+from umakit.machine.registers.register_map import Register, RegisterMap
 from umakit.registration.backend import Backend
 from umakit.testing.programs.accesses import ALL_BITS, Access
 from umakit.testing.programs.buffers import Use, uses_of
@@ -43,6 +43,8 @@ class Facts:
         kept: bits that nothing but a write changes, by offset.
         shown: bits that are compared whenever a device is at rest, by offset.
         uncompared: offsets of registers that change by themselves.
+        busy: offset and mask of what is not 0 while there is work; None if unknown.
+        counts_work: whether the model's counter of busy cycles grows while there is work.
         may_be_busy: whether the map says what accesses do while an engine works.
         ranges: which numbers drivers send.
         layers: what is known of each recorded layer.
@@ -58,6 +60,8 @@ class Facts:
     may_be_busy: bool = False
     ranges: Ranges = field(default_factory=Ranges)
     layers: tuple[LayerFacts, ...] = ()
+    busy: tuple[int, int] | None = None
+    counts_work: bool = False
 
     def layer(self, number: int) -> LayerFacts:
         """Return what is known of a recorded layer."""
@@ -90,12 +94,12 @@ def facts_of(backend: Backend, recording: Recording) -> Facts:
     if found is None:
         first = next((each for layer in recording.layers for each in layer), None)
         idle = getattr(first, "offset", None) if getattr(first, "value", None) else None
-        return Facts({}, frozenset(), idle, None, {}, {}, uncompared)
+        return Facts(
+            {}, frozenset(), idle, None, {}, {}, uncompared, counts_work=recording.counts_work
+        )
     registers = {each.offset: each for each in found[0].registers}
-    error = None
-    if found[0].error:
-        register, field = found[0].place(found[0].error)
-        error = register.offset, field.mask if field else ALL_BITS
+    error = _bits(found[0], found[0].error)
+    busy = _bits(found[0], found[0].job.busy if found[0].job is not None else "")
     kept = {
         each.offset: each.writable_mask
         for each in registers.values()
@@ -115,8 +119,17 @@ def facts_of(backend: Backend, recording: Recording) -> Facts:
     facts = Facts(
         registers, starts, idle_register(backend), error, kept, shown, uncompared,
         found[0].access.busy == "kept", ranges_of(found[0], configured, recording.values),
+        busy=busy, counts_work=recording.counts_work,
     )  # fmt: skip
     return replace(facts, layers=tuple(layer_facts(each, facts) for each in recording.layers))
+
+
+def _bits(registers: RegisterMap, name: str) -> tuple[int, int] | None:
+    """Return offset and mask of `REGISTER` or `REGISTER.FIELD`; None without a name."""
+    if not name:
+        return None
+    register, field = registers.place(name)
+    return register.offset, field.mask if field else ALL_BITS
 
 
 def layer_facts(accesses: Sequence[Access], facts: Facts) -> LayerFacts:

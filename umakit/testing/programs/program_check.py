@@ -102,6 +102,7 @@ def check_programs(
         report.not_run = error.what  # layers on the RTL do not need the model
         return report
     report.layers = len(recording.layers)
+    report.jobs = recording.cycles
     if not recording.layers:
         report.not_run = NO_LAYER
         return report

@@ -12,6 +12,9 @@ from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wai
 MOST_ACCESSES, MOST_BYTES = 600, 1 << 14
 """Accesses of a layer of which programs are made, and bytes of its buffers: longer ones are not."""
 
+MOST_CYCLES = 1_000_000
+"""The same for cycles of the model's clock."""
+
 
 @dataclass(frozen=True)
 class Recording:
@@ -21,11 +24,16 @@ class Recording:
         layers: accesses of each layer that the device took part in, equal ones once.
         values: what was written to each register, by its offset.
         read: offsets of registers that the driver reads.
+        cycles: cycles of the model's clock that each layer takes; 0 if it has none.
+        counts_work: whether the model's counter of busy cycles was seen to grow whenever the driver
+            waited.
     """
 
     layers: tuple[tuple[Access, ...], ...]
     values: Mapping[int, tuple[int, ...]]
     read: frozenset[int]
+    cycles: tuple[int, ...] = ()
+    counts_work: bool = False
 
 
 def read_recording(text: str) -> Recording:
@@ -37,9 +45,14 @@ def read_recording(text: str) -> Recording:
     not ended is left out.
     """
     layers: list[list[Access]] = [[]]
+    cycles: list[int] = []
+    counts: set[str] = set()
     for line in text.splitlines():
-        if line == "l":
+        if line.startswith("l"):
+            _, text_of_cycles, is_live = line.split()
             layers.append([])
+            cycles.append(int(text_of_cycles, 16))
+            counts.add(is_live)
         elif line:
             layers[-1].append(_access(line))
     layers.pop()  # it has not ended
@@ -49,12 +62,13 @@ def read_recording(text: str) -> Recording:
             break
         initial.append(access)
     values: dict[int, dict[int, None]] = defaultdict(dict)
-    kept: dict[tuple[Access, ...], None] = {}
-    for number, layer in enumerate(each for each in layers if each):
+    kept: dict[tuple[Access, ...], int] = {}
+    used = [each for each in zip(layers, cycles, strict=True) if each[0]]
+    for number, (layer, took) in enumerate(used):
         short = tuple(_without_polls(layer if number == 0 else [*initial, *layer]))
         size = sum(len(each.data) for each in short if isinstance(each, Map))
-        if len(short) <= MOST_ACCESSES and size <= MOST_BYTES:
-            kept.setdefault(short)
+        if len(short) <= MOST_ACCESSES and size <= MOST_BYTES and took <= MOST_CYCLES:
+            kept.setdefault(short, took)
         for access in short:
             if isinstance(access, Write):
                 values[access.offset].setdefault(access.value)
@@ -63,6 +77,8 @@ def read_recording(text: str) -> Recording:
         tuple(kept),
         {offset: tuple(found) for offset, found in values.items()},
         frozenset(read),
+        tuple(kept.values()),
+        "1" in counts and "0" not in counts,
     )
 
 
@@ -86,7 +102,10 @@ def _without_polls(accesses: Iterable[Access]) -> list[Access]:
         last = found[-1] if found else None
         if isinstance(access, Read) and isinstance(last, Read) and last.offset == access.offset:
             found.pop()
-            if not (found and isinstance(found[-1], Rest)):
-                found.append(Rest())
+            before = found.pop() if found and isinstance(found[-1], Rest) else Rest()
+            changed = last.value ^ access.value
+            found.append(
+                Rest(access.offset, changed, access.value & changed) if changed else before
+            )
         found.append(access)
     return found

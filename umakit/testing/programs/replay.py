@@ -29,11 +29,9 @@ from umakit.testing.programs.accesses import (
 from umakit.testing.programs.facts import Facts
 from umakit.testing.programs.variation import Program
 
-MOST_CYCLES = 40_000
-"""Cycles of the model's clock after which a program is skipped."""
-
-BATCH_SECONDS = 120.0
-"""After which a program that does not answer is ended."""
+HUNG_SECONDS = 900.0
+"""After which programs that do not answer are ended, and are not compared. A program that works is
+ended after 120 s of the processor's time, as `sim/programs/umakit_programs_replay.c` says."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,8 @@ class Answer:
         refused: `model`, `rtl` or `both` if it differs because they refuse it, else empty.
         address: offset of a register, or bus address.
         expected, found: on the model and on the RTL.
-        sentence: of a simulator that failed.
+        sentence: of a simulator that failed; of a register, the bus error in which the read of the
+            RTL ended, if it did.
     """
 
     outcome: str
@@ -65,7 +64,11 @@ class Answer:
 
 def text_of_setting(facts: Facts) -> str:
     """Return the lines of what holds for all programs."""
-    lines = [f"b {MOST_CYCLES:x}", *(f"d {offset:x}" for offset in sorted(facts.starts))]
+    lines = [f"d {offset:x}" for offset in sorted(facts.starts)]
+    if facts.busy is not None:
+        lines.append(f"y {facts.busy[0]:x} {facts.busy[1]:x}")
+    if facts.counts_work:
+        lines.append("v 1")
     if facts.idle is not None:
         lines.append(f"n {facts.idle:x}")
     if facts.error is not None:
@@ -79,7 +82,7 @@ def text_of_setting(facts: Facts) -> str:
 
 def text_of_program(program: Program, number: int, facts: Facts) -> str:
     """Return the lines of a program."""
-    lines = [f"p {number} {program.pauses:x}"]
+    lines = [f"p {number} {program.pauses:x} {program.cycles:x}"]
     lines += [_line(each, facts) for each in program.accesses()]
     return "\n".join([*lines, "e", ""])
 
@@ -99,7 +102,7 @@ def _line(access: Access, facts: Facts) -> str:
     if isinstance(access, Unmap):
         return f"u {access.address:x}"
     assert isinstance(access, Rest)
-    return "s"
+    return "s" if access.offset is None else f"s {access.offset:x} {access.mask:x} {access.value:x}"
 
 
 class Replay:
@@ -153,7 +156,7 @@ class Replay:
         assert process.stdin is not None
         assert process.stdout is not None
         text = [text_of_program(each, n, self._facts) for n, each in enumerate(programs)]
-        limit = min(BATCH_SECONDS, end - time.monotonic())
+        limit = min(HUNG_SECONDS, end - time.monotonic())
         timer = threading.Timer(max(limit, 0.0), process.kill)
         timer.start()
         # Programs are longer than the buffer of a pipe, and answers are not.
@@ -178,14 +181,13 @@ class Replay:
             return answers
         if code == 0 and not answers and process is before:
             return []  # it was still there a moment ago
-        if code < 0 or not answers:
-            answers.append(Answer("differs", kind="failure", sentence=self._said(code)))
+        if code in (-signal.SIGKILL, -signal.SIGVTALRM):
+            answers.append(Answer("long"))
+        elif code < 0 or not answers:
+            how = f"signal {-code}" if code < 0 else f"status {code}"
+            sentence = f"the simulation ended with {how}"
+            answers.append(Answer("differs", kind="failure", sentence=sentence))
         return answers
-
-    def _said(self, code: int) -> str:
-        if code == -signal.SIGKILL:
-            return f"the program does not end within {BATCH_SECONDS:g} s"
-        return f"the simulation ended with {f'signal {-code}' if code < 0 else f'status {code}'}"
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is not None and self._process.poll() is None:

@@ -87,6 +87,7 @@ class ProgramReport:
         wanted: how many would have been run in more time; None if the time decides alone.
         outcomes: how many ended in which way; see `replay.Answer`.
         cycles: of the RTL, of all together.
+        jobs: cycles of the model's clock that each recorded layer takes.
         seconds: time that it took, with the building.
         differences: the first one of each kind.
     """
@@ -97,6 +98,7 @@ class ProgramReport:
     wanted: int | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
     cycles: int = 0
+    jobs: tuple[int, ...] = ()
     seconds: float = 0.0
     differences: list[ProgramsDifference] = field(default_factory=list)
 

@@ -105,10 +105,10 @@ def difference_text(answer: Answer, accesses: Sequence[Access], facts: Facts) ->
         return (
             f"{at}: {where} is 0x{answer.found:02x} on the RTL instead of 0x{answer.expected:02x}"
         )
-    return (
-        f"{at}: {facts.name(answer.address)} is 0x{answer.found:08x} on the RTL instead of "
-        f"0x{answer.expected:08x}{refused}"
-    )
+    found = f"is 0x{answer.found:08x} on the RTL instead of"
+    if answer.sentence:
+        found = f"cannot be read on the RTL (bus error {answer.sentence}) and is"
+    return f"{at}: {facts.name(answer.address)} {found} 0x{answer.expected:08x}{refused}"
 
 
 def _byte_text(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:

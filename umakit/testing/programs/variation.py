@@ -50,6 +50,7 @@ class Program:
         changes: what is changed.
         rests: whether each wait is followed by a rest.
         pauses: seed of pauses of the memory bus; 0 for none.
+        cycles: cycles of the model's clock that the layer takes; 0 if unknown.
     """
 
     seed: str
@@ -58,6 +59,7 @@ class Program:
     changes: tuple[Change, ...]
     rests: bool
     pauses: int
+    cycles: int = 0
 
     def accesses(self) -> list[Access]:
         """Return what is done, with rests."""
@@ -88,7 +90,8 @@ def drawn_program(recording: Recording, facts: Facts, seed: str) -> Program:
     changes = drawing.changes()
     rests = draw.random() < 0.8 or not facts.may_be_busy
     pauses = draw.getrandbits(31) | 1 if draw.random() < 0.25 else 0
-    return Program(seed, layer, base, tuple(changes), rests, pauses)
+    cycles = recording.cycles[layer] if recording.cycles else 0
+    return Program(seed, layer, base, tuple(changes), rests, pauses, cycles)
 
 
 def _roomy(draw: random.Random, buffer: Map, behind: int) -> Map:

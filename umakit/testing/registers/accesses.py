@@ -19,6 +19,22 @@ class Access(NamedTuple):
     value: int | None = None
 
 
+class BusError(int):
+    """What a read that ended in a bus error gives a driver: all ones on a board.
+
+    Attributes:
+        response: name of the error, such as `SLVERR`.
+    """
+
+    response: str
+
+    def __new__(cls, value: int, response: str) -> BusError:
+        """Return what a read gave."""
+        found = super().__new__(cls, value)
+        found.response = response
+        return found
+
+
 class Registers(Protocol):
     """Registers of a device."""
 

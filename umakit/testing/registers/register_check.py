@@ -79,7 +79,18 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
             return None
         path = sim.source_directory() / "registers" / f"{kind}.toml"
         name = f"{kind}.toml of umakit"
-    return _read(path, name, path.stat().st_mtime_ns if path.exists() else 0), name
+    registers = _read(path, name, path.stat().st_mtime_ns if path.exists() else 0)
+    needed, given = registers.buffer_alignment, backend.configuration.dma.alignment
+    if kind is None and needed > given:
+        (word, *_) = (each for each in registers.buffers() if each.multiple_of == needed)
+        raise RegisterMapError(
+            f"{word.name} is an address that is a multiple of {needed}, but buffers begin at "
+            f"multiples of {given}",
+            where=name,
+            fix=f"write alignment = {needed} into the section [dma] of "
+            f"{short_path(backend.folder / 'accel.toml')}",
+        )
+    return registers, name
 
 
 @functools.lru_cache(maxsize=8)

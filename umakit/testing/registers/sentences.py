@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from umakit.machine.registers.register_map import Register
+from umakit.testing.registers.accesses import BusError
 
 
 def number(value: int) -> str:
     """Return a value of a register as text."""
+    if isinstance(value, BusError):
+        return f"the bus error {value.response}"
     return f"0x{value:08X}"
 
 
@@ -28,6 +31,9 @@ def bits_text(register: Register, bits: int) -> str:
 
 def difference(register: Register, what: str, expected: int, found: int) -> str:
     """Return a clause that says which bits of a register differ, from what, and to what."""
+    if isinstance(found, BusError):
+        what = f" {what}" if what else ""
+        return f"{place(register)}:{what} {number(found)} instead of {number(expected)}"
     bits = bits_text(register, expected ^ found)
     what = f" {what}" if what else ""
     return f"{place(register)}, {bits}:{what} {number(found)} instead of {number(expected)}"

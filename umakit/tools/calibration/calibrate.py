@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,22 @@ from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
 from umakit.errors import BackendError, UmakitError
 from umakit.machine import Kind, TilePlanner
-from umakit.machine.calibration import FILE_NAME, Calibration, CopyCosts, JobCosts
+from umakit.machine.calibrated import Calibrated
+from umakit.machine.calibration import FILE_NAME, Calibration, MeasuredLayer
 from umakit.patterns import ROUNDINGS
 from umakit.tools.calibration.accesses import driver_note
+from umakit.tools.calibration.choice import (
+    MOST_PERCENT,
+    Choice,
+    choices_of,
+    costs_in_use,
+    split,
+    without_worse,
+)
 from umakit.tools.calibration.costs import costs_of
 from umakit.tools.calibration.measure import NOTHING_RECORDED, Measurement, measure
 from umakit.tools.calibration.tiles import Group, dense_groups, groups_of, tiles_of_group
-from umakit.tools.calibration.whole import whole_layers
+from umakit.tools.calibration.whole import measured_layers, off_by, predictions
 from umakit.tools.tuning.simulate import has_simulator
 from umakit.version import __version__
 
@@ -38,9 +48,6 @@ NOT_A_COST = (
     "(docs/your-cost-model.md)"
 )
 """Where to look if the costs of commands are right, and the cycles of layers are not."""
-
-MOST_PERCENT = 5.0
-"""A formula that is further off on a command that was held out is not to be relied on."""
 
 
 @dataclass(frozen=True)
@@ -62,60 +69,96 @@ class Outcome:
     """A calibration, and what was left out.
 
     Attributes:
-        calibration: the measured costs.
+        calibration: the costs that are used.
         layers: number of layers that were measured.
         notes: what was not measured and why, a sentence each.
+        choices: what was measured, and whether it is used.
+        before: the layers of the calibration as they were predicted before.
+        tiles: number of layers that were asked for of each kind.
     """
 
     calibration: Calibration
     layers: int
     notes: tuple[str, ...]
+    choices: tuple[Choice, ...] = ()
+    before: tuple[MeasuredLayer, ...] = ()
+    tiles: int = TILES
 
     @property
     def held_out(self) -> int:
         """The number of commands that were held out."""
-        return sum(each.evidence.held_out for each in self.costs)
+        return sum(each.evidence.held_out for each in self.choices)
 
     @property
     def exact(self) -> int:
-        """The number of these that are predicted to the cycle."""
-        return sum(each.evidence.exact for each in self.costs)
+        """The number of these that are predicted to the cycle by the costs that are used."""
+        return sum(each.evidence.exact for each in self.choices)
 
     @property
     def worst_percent(self) -> float:
-        """The largest deviation on these, in percent."""
-        return max((each.evidence.worst_percent for each in self.costs), default=0.0)
+        """The largest deviation on these, in percent, of the costs that are used."""
+        return max((each.evidence.worst_percent for each in self.choices), default=0.0)
 
     @property
-    def hint(self) -> str:
-        """What to do about costs that are off, or about whole layers that are; empty otherwise."""
-        off = [each for each in self.costs if each.evidence.worst_percent > MOST_PERCENT]
-        if off:
-            named = ", ".join(f"{each.name} ({each.evidence.worst_percent:.1f} %)" for each in off)
-            return (
-                f"do not rely on these formulas, which are off on commands that were held out: "
-                f"{named}; measure more layers (--tiles, default {TILES}), and if that does not "
-                "help, say in accel.toml what the cost depends on (docs/your-cost-model.md)"
-            )
+    def holds(self) -> bool:
+        """Whether all costs that are used hold on the commands that were held out."""
+        return self.worst_percent <= MOST_PERCENT
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What to do about costs that are off, or about whole layers that are, a sentence each."""
+        inexact = [each for each in self.choices if each.evidence.worst_percent > MOST_PERCENT]
+        if inexact:
+            return tuple(hint_of(each, self.tiles) for each in inexact)
         layers = self.calibration.layers
         is_off = any(each.predicted_cycles != each.clock_cycles for each in layers)
-        return NOT_A_COST if is_off and self.exact == self.held_out > 0 else ""
-
-    @property
-    def costs(self) -> tuple[JobCosts | CopyCosts, ...]:
-        """The costs of all commands."""
-        return (*self.calibration.jobs, *self.calibration.copies)
+        return (NOT_A_COST,) if is_off and self.exact == self.held_out > 0 else ()
 
     def as_json(self) -> dict[str, Any]:
         """Return all figures by name."""
+        view = self.calibration.as_json()
+        for shown, layer in zip(view["layers"], self.before, strict=True):
+            shown["predicted_before"] = layer.predicted_cycles
+            shown["difference_percent_before"] = layer.difference_percent
         return {
-            **self.calibration.as_json(),
+            **view,
+            "measured": [
+                {
+                    "name": each.measured.name,
+                    "busy": str(each.measured.busy),
+                    "tail": str(each.measured.tail),
+                    "evidence": asdict(each.measured.evidence),
+                    "evidence_before": asdict(each.before_evidence),
+                    "used": each.source,
+                    "reason": each.reason,
+                }
+                for each in self.choices
+            ],
             "measured_layers": self.layers,
             "held_out_commands": self.held_out,
             "exact_commands": self.exact,
             "worst_percent": self.worst_percent,
-            "notes": [*self.notes, *([self.hint] if self.hint else [])],
+            "holds": self.holds,
+            "notes": [*self.notes, *self.hints],
         }
+
+
+def hint_of(choice: Choice, tiles: int) -> str:
+    """Return what is known about costs in use that do not hold, and what to do."""
+    name, evidence = choice.measured.name, choice.measured.evidence
+    off = f"off by up to {choice.evidence.worst_percent:.1f} % on commands that were held out"
+    if not choice.reason:
+        known = f"{name}: what is used is {off}"
+    else:
+        known = (
+            f"{name}: the formula is not used ({choice.reason}: {evidence.worst_percent:.1f} %); "
+            f"the {choice.source} costs stay, which are {off}"
+        )
+    if choice.is_scattered:
+        return f"{known}; commands of equal sizes took different cycles, so no formula is exact"
+    if tiles < TILES:
+        return f"{known}; --tiles {TILES} measures more layers, by which a formula may hold"
+    return f"{known}; accel.toml can say what such a formula cannot (docs/your-cost-model.md)"
 
 
 def destination_of(backend: UMABackend) -> Path:
@@ -128,14 +171,20 @@ def calibrate(
     *,
     device: str = HOST.name,
     tiles: int = TILES,
+    use_inexact: bool = False,
     tell: Callable[[Calibrating], None] = lambda at: None,
 ) -> Outcome:
     """Measure what the commands of a backend's machine cost, by its driver.
+
+    Each formula is compared with the costs that are used now, on commands that it was not fitted
+    to and on whole layers; where it is worse, or does not hold, these stay.
 
     Args:
         backend: backend that cuts layers into tiles.
         device: name of the device that runs the driver.
         tiles: number of layers for each kind of layers and each dataflow.
+        use_inexact: whether formulas are used that are off by more than `MOST_PERCENT` on commands
+            that were held out, unless the costs before are better.
         tell: told how far it is.
 
     Raises:
@@ -152,29 +201,41 @@ def calibrate(
             where=backend.target_name,
             fix="give it one, see docs/your-simulator.md",
         )
+    before = planner.machine
+    earlier = before.calibration if isinstance(before, Calibrated) else None
     with _described(planner):
-        measurement = Measurement()
+        measurement, described = Measurement(), planner.machine
         at = _measure_groups(backend, planner, found.name, tiles, measurement, tell)
         if not any(layer.commands for layer in measurement.layers):
             raise _nothing(backend, found.name, measurement)
         tell(Calibrating("fitting", at.done, at.done))
         commands = [each for layer in measurement.layers for each in layer.commands]
-        jobs, copies = costs_of(planner.machine, commands, _figures(backend))
-        calibration = Calibration(
-            backend.target_name,
-            found.name,
-            datetime.now(UTC).replace(microsecond=0),
-            __version__,
-            backend.figures(),
-            jobs,
-            copies,
-        )
-        described, measured = planner.machine, Measurement()
-        whole = whole_layers(backend, planner, calibration, found.name, at.takes, measured)
+        fits = costs_of(described, commands, _figures(backend))
+        of = partial(
+            Calibration, backend.target_name, found.name,
+            datetime.now(UTC).replace(microsecond=0), __version__, backend.figures(),
+        )  # fmt: skip
+
+        def using(choices: Sequence[Choice]) -> Calibration:
+            return of(*costs_in_use(choices, earlier))
+
+        measured = Calibrated(described, of(*split(each.costs for each in fits)))
+        choices = choices_of(fits, measured, before, use_inexact=use_inexact)
+        whole = measured_layers(backend, planner, [using(choices), earlier], found.name, at.takes)
+        layers_before = predictions(planner, earlier, whole)
+        choices = without_worse(
+            choices, lambda tried: off_by(predictions(planner, using(tried), whole)),
+            off_by(layers_before),
+        )  # fmt: skip
+        calibration = using(choices)
+        layers = predictions(planner, calibration, whole)
         notes = _notes(backend, planner, measurement, at.takes)
-        note = driver_note(described, planner.driver, [*measurement.layers, *measured.layers])
+        note = driver_note(planner, [*measurement.layers, *whole])
         notes = (*notes, note) if note else notes
-    return Outcome(replace(calibration, layers=whole), len(measurement.layers), notes)
+    return Outcome(
+        replace(calibration, layers=layers), len(measurement.layers), notes, tuple(choices),
+        layers_before, tiles,
+    )  # fmt: skip
 
 
 def _planner_of(backend: UMABackend) -> TilePlanner:

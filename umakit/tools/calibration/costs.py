@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from umakit.machine import Cost, Dataflow, Kind, TileMachine, TileSizes
 from umakit.machine.calibrated import copy_sizes, job_sizes
 from umakit.machine.calibration import CopyCosts, Evidence, Formula, JobCosts, Term
+from umakit.tools.calibration.choice import Fitted, deviation
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.calibration.measure import Timed
 
@@ -25,6 +26,7 @@ class _Sample:
     described: Cost
     busy: int
     tail: int | None
+    command: Timed = field(repr=False)
 
     def of_busy(self) -> tuple[dict[str, int], int]:
         return {**self.sizes, "described": self.described.busy}, self.busy
@@ -36,7 +38,7 @@ class _Sample:
 
 def costs_of(
     machine: TileMachine, commands: Sequence[Timed], figures: Sequence[int]
-) -> tuple[tuple[JobCosts, ...], tuple[CopyCosts, ...]]:
+) -> list[Fitted]:
     """Return formulas of the cycles of measured commands.
 
     Args:
@@ -49,58 +51,64 @@ def costs_of(
     for each in commands:
         sizes = each.sizes
         if isinstance(sizes, TileSizes):
-            sample = _Sample(job_sizes(sizes), machine.job(sizes), each.busy, each.tail)
+            sample = _Sample(job_sizes(sizes), machine.job(sizes), each.busy, each.tail, each)
             of_kind = jobs.setdefault((sizes.layer.kind, sizes.dataflow), {})
             of_kind.setdefault(sizes.layer.adds, []).append(sample)
         else:
-            sample = _Sample(copy_sizes(sizes), machine.copy(sizes), each.busy, each.tail)
+            sample = _Sample(copy_sizes(sizes), machine.copy(sizes), each.busy, each.tail, each)
             copies.setdefault(each.stream, {}).setdefault(sizes.tensor, []).append(sample)
-    return (
-        tuple(
-            costs
-            for (kind, flow), by_adds in jobs.items()
-            for costs in _jobs(kind, flow, by_adds, figures)
-        ),
-        tuple(
-            costs
-            for stream, by_tensor in copies.items()
-            for costs in _copies(stream, by_tensor, figures)
-        ),
-    )
+    return [
+        *(each for (kind, flow), by_adds in jobs.items()
+          for each in _jobs(kind, flow, by_adds, figures)),
+        *(each for stream, by_tensor in copies.items()
+          for each in _copies(stream, by_tensor, figures)),
+    ]  # fmt: skip
 
 
 def _jobs(
     kind: Kind, flow: Dataflow, by_adds: Mapping[bool, list[_Sample]], figures: Sequence[int]
-) -> list[JobCosts]:
+) -> list[Fitted]:
     """Return one formula for layers with and without a sum, or one each where that is better."""
-    samples = [each for group in by_adds.values() for each in group]
-    together = JobCosts(kind, flow, *_fit(samples, JOB_SIZES, figures))
-    if together.evidence.worst_percent == 0 or len(by_adds) == 1:
+
+    def fit(samples: Sequence[_Sample], adds: bool | None) -> Fitted:
+        busy, tail, evidence, held_out = _fit(samples, JOB_SIZES, figures)
+        costs = JobCosts(kind, flow, busy, tail, evidence, adds)
+        return Fitted(costs, held_out, _is_scattered(samples))
+
+    together = fit([each for group in by_adds.values() for each in group], None)
+    if together.costs.evidence.worst_percent == 0 or len(by_adds) == 1:
         return [together]
-    alone = [
-        JobCosts(kind, flow, *_fit(group, JOB_SIZES, figures), adds)
-        for adds, group in by_adds.items()
-    ]
+    alone = [fit(group, adds) for adds, group in by_adds.items()]
     return alone if _worst(alone) < _worst([together]) else [together]
 
 
 def _copies(
     stream: str, by_tensor: Mapping[str, list[_Sample]], figures: Sequence[int]
-) -> list[CopyCosts]:
+) -> list[Fitted]:
     """Return one formula for all tensors of a stream, or one for each where that is better."""
-    samples = [each for group in by_tensor.values() for each in group]
-    together = CopyCosts(stream, tuple(by_tensor), *_fit(samples, COPY_SIZES, figures))
-    if together.evidence.worst_percent == 0 or len(by_tensor) == 1:
+
+    def fit(samples: Sequence[_Sample], tensors: tuple[str, ...]) -> Fitted:
+        busy, tail, evidence, held_out = _fit(samples, COPY_SIZES, figures)
+        costs = CopyCosts(stream, tensors, busy, tail, evidence)
+        return Fitted(costs, held_out, _is_scattered(samples))
+
+    together = fit([each for group in by_tensor.values() for each in group], tuple(by_tensor))
+    if together.costs.evidence.worst_percent == 0 or len(by_tensor) == 1:
         return [together]
-    alone = [
-        CopyCosts(stream, (tensor,), *_fit(group, COPY_SIZES, figures))
-        for tensor, group in by_tensor.items()
-    ]
+    alone = [fit(group, (tensor,)) for tensor, group in by_tensor.items()]
     return alone if _worst(alone) < _worst([together]) else [together]
 
 
-def _worst(costs: Sequence[JobCosts | CopyCosts]) -> float:
-    return max(each.evidence.worst_percent for each in costs)
+def _worst(fitted: Sequence[Fitted]) -> float:
+    return max(each.costs.evidence.worst_percent for each in fitted)
+
+
+def _is_scattered(samples: Sequence[_Sample]) -> bool:
+    """Whether commands of equal sizes took different cycles."""
+    busy: dict[str, set[int]] = {}
+    for each in samples:
+        busy.setdefault(repr((each.sizes, each.described)), set()).add(each.busy)
+    return any(len(each) > 1 for each in busy.values())
 
 
 def _divided(samples: Sequence[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
@@ -123,18 +131,21 @@ def _divided(samples: Sequence[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
 
 def _fit(
     samples: Sequence[_Sample], choices: Sequence[tuple[str, ...]], figures: Sequence[int]
-) -> tuple[Formula, Formula, Evidence]:
+) -> tuple[Formula, Formula, Evidence, tuple[Timed, ...]]:
     given, held_out = _divided(samples)
     busy = fitted([each.of_busy() for each in given], choices, figures)
     tails = [each.of_tail() for each in given if each.tail is not None]
     tail = fitted(tails, choices, figures) if tails else Formula((Term(0),))
-    exact, worst = 0, 0.0
-    for each in held_out:
-        cycles = max(1, busy.of(each.of_busy()[0]))
-        measured = each.busy
-        if each.tail is not None:
-            cycles += max(0, tail.of(each.of_tail()[0]))
-            measured += each.tail
-        exact += cycles == measured
-        worst = max(worst, 100 * abs(cycles / measured - 1))
-    return busy, tail, Evidence(len(given), len(held_out), exact, round(worst, 3))
+    off = [
+        deviation(
+            Cost(
+                max(1, busy.of(each.of_busy()[0])),
+                0 if each.tail is None else max(0, tail.of(each.of_tail()[0])),
+            ),
+            each.command,
+        )
+        for each in held_out
+    ]
+    worst = round(100 * max(off, default=0.0), 3)
+    evidence = Evidence(len(given), len(held_out), sum(each == 0 for each in off), worst)
+    return busy, tail, evidence, tuple(each.command for each in held_out)

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from umakit.backend.base import UMABackend
 from umakit.devices.execution import UnansweredError
 from umakit.devices.run import CommandTimes, LayerProfile, run_library
@@ -27,6 +25,7 @@ from umakit.pipeline import ExportOptions, export_program, partition_model
 from umakit.tools.calibration.tiles import Tile
 from umakit.tools.failed_layer import with_layer
 from umakit.tools.tuning.networks import network_of_layers
+from umakit.tools.tuning.simulate import drawn_inputs
 
 LAYERS_PER_NETWORK = 40
 """Number of layers that are compiled and run at a time."""
@@ -204,10 +203,7 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
         library = export_program(
             network.model, partitioned, [backend], temporary / "tiles", options
         )
-        inputs = {
-            item["name"]: np.zeros(item["shape"], item["dtype"])
-            for item in library.metadata["umakit"]["inputs"]
-        }
+        inputs = drawn_inputs(library.metadata["umakit"]["inputs"])
         try:
             ran = run_library(
                 library.path, inputs, profile=True, record_commands=MOST_COMMANDS, device=device

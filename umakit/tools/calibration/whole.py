@@ -10,7 +10,7 @@ from umakit.backend.base import UMABackend
 from umakit.machine import Kind, Layer, TilePlanner
 from umakit.machine.calibration import Calibration, MeasuredLayer
 from umakit.machine.planner import prediction_of
-from umakit.tools.calibration.measure import Measurement, measure, words_of
+from umakit.tools.calibration.measure import MeasuredTiles, Measurement, measure, words_of
 from umakit.tools.calibration.tiles import Group, Tile
 
 WHOLE: tuple[Any, ...] = (
@@ -28,45 +28,65 @@ WHOLE: tuple[Any, ...] = (
 and whether a sum follows, or it is a fully connected layer."""
 
 
-def whole_layers(
+def measured_layers(
     backend: UMABackend,
     planner: TilePlanner,
-    calibration: Calibration,
+    calibrations: Sequence[Calibration | None],
     device: str,
     takes: Sequence[Group],
-    found: Measurement,
-) -> tuple[MeasuredLayer, ...]:
+) -> list[MeasuredTiles]:
     """Measure layers of several tiles with the tilings that they get by default.
 
     Args:
         backend: backend that cuts layers into tiles.
-        planner: its planner, which predicts from the calibration then.
-        calibration: measured costs.
+        planner: its planner.
+        calibrations: costs from which default tilings are chosen; None: the described ones.
         device: name of the device that runs the driver.
         takes: what the backend takes: groups of layers of which some were measured.
-        found: gets what was measured.
     """
-    planner.calibrate(calibration)
-    tiles = []
+    tiles: dict[Tile, None] = {}
     forms = {(each.kind, each.adds, each.dense): each for each in reversed(takes)}
-    for kind, size, kernel, inputs, outputs, *form in WHOLE:
-        adds, dense = "sum" in form, "dense" in form
-        group = forms.get((kind, adds, dense))
-        if group is None:
-            continue
-        layer = Layer(
-            kind, 1, (size[0] + kernel[0] - 1, size[1] + kernel[1] - 1), size, inputs, outputs,
-            kernel, scales=outputs, stored_channels=outputs, adds=adds,
-            channels_first=group.channels_first,
-        )  # fmt: skip
-        tiling = planner.default(layer)
-        if tiling is not None:
-            tiles.append(Tile(layer, tiling, dense, takes[0].rounding))
-    measure(backend, tiles, device, found)
+    for calibration in calibrations:
+        planner.calibrate(calibration)
+        for kind, size, kernel, inputs, outputs, *form in WHOLE:
+            adds, dense = "sum" in form, "dense" in form
+            group = forms.get((kind, adds, dense))
+            if group is None:
+                continue
+            layer = Layer(
+                kind, 1, (size[0] + kernel[0] - 1, size[1] + kernel[1] - 1), size, inputs, outputs,
+                kernel, scales=outputs, stored_channels=outputs, adds=adds,
+                channels_first=group.channels_first,
+            )  # fmt: skip
+            tiling = planner.default(layer)
+            if tiling is not None:
+                tiles[Tile(layer, tiling, dense, takes[0].rounding)] = None
+    found = Measurement()
+    measure(backend, list(tiles), device, found)
+    return [each for each in found.layers if each.clock_cycles]
+
+
+def predictions(
+    planner: TilePlanner, calibration: Calibration | None, layers: Sequence[MeasuredTiles]
+) -> tuple[MeasuredLayer, ...]:
+    """Return measured layers with their predictions from some costs; None: the described ones."""
+    planner.calibrate(calibration)
+    return predicted_layers(planner, layers)
+
+
+def predicted_layers(
+    planner: TilePlanner, layers: Sequence[MeasuredTiles]
+) -> tuple[MeasuredLayer, ...]:
+    """Return measured layers with what a planner predicts for them."""
     return tuple(
         MeasuredLayer(
             words_of(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
         )
-        for each in found.layers
+        for each in layers
         if each.clock_cycles
     )
+
+
+def off_by(layers: Sequence[MeasuredLayer]) -> list[float]:
+    """Return by how much the predictions of layers are off, as parts of their cycles."""
+    return [abs(each.difference_percent) / 100 for each in layers]

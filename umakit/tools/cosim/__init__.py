@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from umakit.devices.verilator import is_verilated
 from umakit.devices.waveforms import MOST_WAVE_CYCLES
 from umakit.errors import InputError
 from umakit.files.staging import temporary_folder
+from umakit.partition.report import OperatorPlacement
 from umakit.pipeline import (
     ExportOptions,
     Network,
@@ -194,9 +196,12 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
         used = {layer["where"] for layer in description["layers"]}
         designs = tuple(each for each in designs if each.backend in used)
         if not designs:
+            asked = {each.backend for each in request.designs}
+            why = [each for each in partitioned.report.unused if each.backend in asked]
             raise InputError(
-                "no layer of the network runs on an accelerator with a section [rtl]",
-                fix="`uma partition` says why",
+                "no layer of the network runs on an accelerator with a section [rtl]"
+                f"{': ' if why else ''}{'; '.join(each.what for each in why)}",
+                fix=why[0].fix if why else "`uma partition` says why",
             )
         by_name = {backend.target_name: backend for backend in backends}
         chosen = _numbers(description, designs, layers)
@@ -217,12 +222,18 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
         inferences = _inferences(network.model, request.inputs, request.most)
         result = _compare(session, program, description, inferences, jobs, progress)
         if result.difference is not None:
-            named = _with_register(result.difference, by_name[result.difference.backend])
+            found = result.difference
+            inference = inferences[found.inference]
+            arrays = _arrays(description, inference)
+            if request.files is not None and found.kind == "memory":
+                progress("running again to find the first wrong write")
+                found = _with_first_write(session, program, found, arrays)
+            placements = library.report.placements
+            named = _with_element(found, description["layers"], placements)
+            named = _with_register(named, by_name[named.backend])
             result = replace(result, difference=named)
             if request.files is not None:
                 progress("running again for the waveform")
-                inference = inferences[named.inference]
-                arrays = _arrays(description, inference)
                 cycles = wave_cycles(named.facts, _begin(result, named))
                 named = replace(named, wave_cycles=cycles)
                 wave = _wave(session, named, arrays, folder)
@@ -232,7 +243,7 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
                     wave=request.files.write_wave(wave) if wave else "",
                 )
                 result = replace(result, difference=named)
-        notices = (*network.model.notices, *notices)
+        notices = (*network.model.notices, *partitioned.notices, *notices)
         return replace(result, notices=notices, equal_accesses=choice.idle is not None)
 
 
@@ -367,9 +378,60 @@ def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDif
     name = None if offset is None else named_register(backend, int(offset))
     if name is not None:
         facts["register"] = name
+    if "pointers" in facts:
+        facts["pointer_names"] = [
+            named_register(backend, int(each)) or f"0x{int(each):x}" for each in facts["pointers"]
+        ]
     writes = facts.get("last_writes") or []
     facts["last_write_names"] = [named_register(backend, int(offset)) for offset, _ in writes]
     return replace(difference, facts=facts)
+
+
+def _with_first_write(
+    session: _Session,
+    program: Path,
+    difference: CosimDifference,
+    arrays: Mapping[str, npt.NDArray[Any]],
+) -> CosimDifference:
+    """Run again with the buffer of a difference watched; return the difference with its first
+    wrong write, if the RTL wrote any byte that differs."""
+    facts = difference.facts
+    number = int(facts["layer"])
+    choice = replace(
+        session.choice,
+        layers=_up_to(session.choice.layers, number),
+        watched=(number, int(facts["address"])),
+    )
+    run = run_cosimulation(program, session.library, arrays, choice, timeout=session.timeout)
+    again = run.difference or {}
+    if again.get("address") != facts["address"]:
+        return difference
+    written = {key: again[key] for key in ("written_byte", "written_cycle") if key in again}
+    return replace(difference, facts={**facts, "written_byte": None, **written})
+
+
+def _up_to(layers: tuple[int, ...] | None, last: int) -> tuple[int, ...] | None:
+    """Return the layers in which the RTL takes part, up to one."""
+    return None if layers is None else tuple(each for each in layers if each <= last)
+
+
+def _with_element(
+    difference: CosimDifference,
+    layers: Sequence[Mapping[str, Any]],
+    placements: Sequence[OperatorPlacement],
+) -> CosimDifference:
+    """Return a difference with the element of the layer's result that it is in, if the buffer has
+    as many elements as the result."""
+    facts = difference.facts
+    if difference.kind != "memory":
+        return difference
+    shape = placements[layers[int(facts["layer"])]["operators"][-1]].shape
+    size, rest = divmod(int(facts["buffer_bytes"]), math.prod(shape))
+    if rest or not size:
+        return difference
+    byte = facts["byte"] if facts.get("written_byte") is None else facts["written_byte"]
+    element = [int(each) for each in np.unravel_index(int(byte) // size, shape)]
+    return replace(difference, facts={**facts, "element": element, "shape": list(shape)})
 
 
 def _begin(result: CosimResult, difference: CosimDifference) -> int:
@@ -384,8 +446,9 @@ def _begin(result: CosimResult, difference: CosimDifference) -> int:
 def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
     """Return the first and the last cycle of the waveform of a difference.
 
-    That of a missing interrupt goes to where the RTL was given up, as far as that is near enough,
-    so that it shows where the design hangs.
+    That of wrong memory ends behind the first wrong write, that of a failure where the RTL failed,
+    others where the difference was seen. That of a missing interrupt goes to where the RTL was
+    given up, as far as that is near enough, so that it shows where the design hangs.
 
     Args:
         facts: of the difference.
@@ -394,9 +457,12 @@ def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
     Returns:
         The cycles; None if the design's clock is not known.
     """
-    if facts["last_cycle"] is None or facts["first_cycle"] is None:
+    is_failure = facts.get("kind") == "failure"
+    failed = re.search(r"in cycle (\d+)$", facts["sentence"]) if is_failure else None
+    seen = facts["last_cycle"] if failed is None else int(failed[1])
+    if seen is None or facts["first_cycle"] is None:
         return None
-    last = int(facts["last_cycle"]) + WINDOW_CYCLES
+    last = int(facts.get("written_cycle", seen)) + WINDOW_CYCLES
     gave_up = facts.get("gave_up_cycle")
     if gave_up is None:
         return max(begin, last - MOST_WINDOW), last
@@ -417,9 +483,7 @@ def _wave(
     if difference.wave_cycles is None:
         return b""
     first, last = difference.wave_cycles
-    layers = session.choice.layers
-    if layers is not None:
-        layers = tuple(number for number in layers if number <= int(facts["layer"]))
+    layers = _up_to(session.choice.layers, int(facts["layer"]))
     path = folder / WAVE
     program = build_cosimulation(session.library, session.designs, is_traced=True)
     window = Window(difference.backend, first, last, int(facts["resets"]))

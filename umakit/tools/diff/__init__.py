@@ -34,23 +34,30 @@ from umakit.tools.diff.references import (
     AUTOMATIC,
     CPU_KERNELS,
     DISPLAY_NAMES,
+    NUMPY,
     ONNX_RUNTIME,
     REFERENCES,
-    Runtime,
+    Selection,
     nodes_of,
     runtime_for,
-    select_runtime,
+    select_references,
 )
-from umakit.tools.diff.result import Blame, DiffResult, LayerResult
-from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, rewritten_notice
+from umakit.tools.diff.result import Blame, DiffResult, Disagreement, LayerResult
+from umakit.tools.diff.session import (
+    Comparison,
+    LibraryUnderTest,
+)
+from umakit.tools.diff.truth import Reference, rewritten_notice, stop_notices
 from umakit.tools.diff.values import every_value
 from umakit.tools.inputs import first_states, given_inferences, random_inferences
+from umakit.tools.model_or_library import unused_backends
 
 __all__ = [
     "AUTOMATIC",
     "CPU_KERNELS",
     "DEFAULT_TOLERANCE",
     "DISPLAY_NAMES",
+    "NUMPY",
     "REFERENCES",
     "Blame",
     "DiffResult",
@@ -127,7 +134,7 @@ def diff_model(
             f"rounded as {rounding}, integers are compared with {DISPLAY_NAMES[CPU_KERNELS]}; "
             f"--integer-tolerance compares with {DISPLAY_NAMES[ONNX_RUNTIME]}"
         )
-    with temporary_folder("umakit-diff-") as folder:
+    with temporary_folder("umakit-diff-") as folder, contextlib.ExitStack() as stack:
         if library is None:
             progress("compiling the library")
             partitioned = partition_network(model, backends, options or ExportOptions(), progress)
@@ -135,6 +142,7 @@ def diff_model(
             made = compiled_library(model, partitioned, backends, folder / "library", options)
         else:
             made = written_library(library, model, machine)
+            notices += [str(each) for each in unused_backends(library)]
         designs = designs_for(backends, machine)
         _check_runs_on(made, designs)
         progress("compiling the reference")
@@ -142,13 +150,14 @@ def diff_model(
         every = every_value(model, roundings)
         first = first_states(model)
         chosen = [{**first, **chosen[0]}, *chosen[1:]]
-        runtime = select_runtime(
+        selection = select_references(
             reference, source, every, notices, own_states=_brings_states(chosen, first)
         )
+        stack.callback(selection.close)
         if every.changed:
-            notices.append(_rounding_notice(roundings, runtime))
+            notices.append(_rounding_notice(roundings, selection))
         of_kernels = Tolerance(tolerance, integer_tolerance if is_other else 0)
-        truth = Reference(every, runtime, folder, of_kernels, backends)
+        truth = Reference(every, selection, folder, of_kernels, backends)
 
         def compare(
             tested: Library, program: str, inferences: Sequence[Mapping[str, Any]]
@@ -268,8 +277,9 @@ def _own_roundings(made: Library, library: Path | None, integer_tolerance: int) 
     return roundings
 
 
-def _rounding_notice(roundings: Mapping[str, str], runtime: Runtime | None) -> str:
+def _rounding_notice(roundings: Mapping[str, str], selection: Selection) -> str:
     functions = ", ".join(sorted({function_of(name) or name for name in roundings.values()}))
+    runtime = selection.runtime
     other = "the model's rounding" if runtime is None else DISPLAY_NAMES[runtime.name]
     return (
         f"{len(roundings)} operators are rounded by {functions}: these and what follows are "
@@ -311,17 +321,27 @@ def _run(
     worst: tuple[LayerResult, ...] = ()
     outputs: dict[str, TensorDifference] = {}
     rewritten: dict[str, None] = {}
+    wrong: dict[str, Disagreement] = {}
+    stops: dict[int, str] = {}
     for number, given in enumerate(inferences):
         progress(f"running inference {number}")
         inputs = {**states, **given}
         comparison = tested.run(inputs)
-        states = truth.next_states(comparison.reference)
-        rewritten |= dict.fromkeys(comparison.reference.rewritten)
+        reference = comparison.reference
+        states = truth.next_states(reference)
+        rewritten |= dict.fromkeys(reference.rewritten)
+        stops |= {number: reference.stopped} if reference.stopped else {}
+        for each in reference.disagreements:
+            before = wrong.setdefault(each.operator.name, each)
+            difference = worst_of(before.difference, each.difference)
+            wrong[each.operator.name] = replace(each, difference=difference)
         blame = find_blame(tested, truth, comparison, inputs, tolerance)
         layers = layer_results(tested, truth, comparison)
+        notices = [rewritten_notice(list(rewritten), truth.name)] if rewritten else []
+        notices += stop_notices(stops, truth.name)
         result = DiffResult(
             name="",
-            reference=truth.name,
+            reference=truth.name if len(stops) <= number else truth.name_without_runtime,
             tolerance=tolerance.relative,
             integer_tolerance=tolerance.lsb,
             inferences=number + 1,
@@ -330,7 +350,8 @@ def _run(
             outputs=dict(comparison.outputs),
             blame=blame,
             inputs=dict(inputs),
-            notices=(rewritten_notice(list(rewritten), truth.name),) if rewritten else (),
+            notices=tuple(notices),
+            disagreements=tuple(wrong.values()),
         )
         if result.differs:
             return result

@@ -15,7 +15,8 @@ from umakit.testing.differences import Tolerance
 from umakit.tools.diff.explain import explain
 from umakit.tools.diff.references import CPU_KERNELS
 from umakit.tools.diff.result import Blame, LayerResult
-from umakit.tools.diff.session import Comparison, LibraryUnderTest, Reference, TensorComparison
+from umakit.tools.diff.session import Comparison, LibraryUnderTest, TensorComparison
+from umakit.tools.diff.truth import Reference
 
 Array = npt.NDArray[Any]
 
@@ -37,8 +38,7 @@ def _layer_result(
     worst = max(tensors, key=lambda tensor: tensor.own.differing, default=None)
     reference = ""
     if worst is not None:
-        is_independent = worst.value in comparison.reference.independent
-        reference = truth.name if is_independent else CPU_KERNELS
+        reference = comparison.reference.origins.get(worst.value, CPU_KERNELS)
     return LayerResult(
         number=number,
         name=layer["name"],
@@ -166,7 +166,7 @@ def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> 
 
 def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[int]:
     """Return the operators before a row without values of the independent runtime."""
-    independent = {value[0] for value in comparison.reference.independent}
+    independent = {value[0] for value in comparison.reference.origins}
     found: set[int] = set()
     open_rows = [row]
     while open_rows:
@@ -201,7 +201,7 @@ def _inputs(
     arrays: dict[str, Array] = {}
     for name in tested.layers[number]["inputs"]:
         if name in tested.values:
-            arrays[name] = comparison.reference.values[tested.values[name]]
+            arrays[name] = comparison.reference.fed[tested.values[name]]
         elif name in inputs:
             arrays[name] = inputs[name]
     return arrays

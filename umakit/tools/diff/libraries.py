@@ -6,8 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
+from umakit import tvm_api
 from umakit.backend.base import UMABackend
+from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT
 from umakit.devices import HOST, Device
 from umakit.devices.cpus import description_for
 from umakit.errors import InputError, LibraryError
@@ -17,7 +20,9 @@ from umakit.library.metadata import load_metadata
 from umakit.partition.partitioner import Partitioned
 from umakit.partition.report import OffloadReport, OperatorPlacement
 from umakit.pipeline import ExportOptions, export_program
-from umakit.tools.diff.session import form_of_weights
+
+MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
+"""Maximum size in bytes of constants in C; more would take too long to compile."""
 
 
 def compiled_library(
@@ -36,7 +41,7 @@ def compiled_library(
         path: the folder to write.
         options: None for the defaults with large weights in a blob.
     """
-    options = options or ExportOptions(weights=form_of_weights(partitioned.module))
+    options = options or ExportOptions(weights=form_of_weights(partitioned.module, backends))
     return export_program(model, partitioned, backends, path, options)
 
 
@@ -89,3 +94,13 @@ def written_library(path: Path, model: Model, device: Device = HOST) -> Library:
 
 def _listed(inputs: Sequence[tuple[str, list[int]]]) -> str:
     return ", ".join(f"{name} {shape}" for name, shape in inputs)
+
+
+def form_of_weights(module: Any, backends: Sequence[UMABackend] = ()) -> Literal["c", "blob"]:
+    """Return the default form of constants: a blob if they are large and a blob can hold them."""
+    if any(each.configuration.dma.alignment > CONSTANT_ALIGNMENT for each in backends):
+        return "c"
+    constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
+    arrays = [tvm_api.constant_array(constant) for constant in constants]
+    size = sum(array.nbytes for array in arrays if array is not None)
+    return "blob" if size > MOST_CONSTANTS_IN_C else "c"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Independent runtimes that compute all tensors of a model under the model's own names."""
+"""Independent references that compute tensors of a model under the model's own names."""
 
 from __future__ import annotations
 
 import importlib.util
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,17 +17,20 @@ import onnx
 from umakit.errors import InputError
 from umakit.frontend.onnx.files import name_nodes
 from umakit.partition.report import OperatorPlacement
+from umakit.tools.diff.decider import Decider
 from umakit.tools.diff.nodes import island_nodes
+from umakit.tools.diff.process import RuntimeProcess, RuntimeStopped
 from umakit.tools.diff.values import EveryValue, Value
 
 Array = npt.NDArray[Any]
 
-AUTOMATIC, CPU_KERNELS = "auto", "cpu"
+AUTOMATIC, CPU_KERNELS, NUMPY = "auto", "cpu", "numpy"
 ONNX_RUNTIME, TFLITE_MICRO = "onnxruntime", "tflite-micro"
-REFERENCES = (AUTOMATIC, CPU_KERNELS, ONNX_RUNTIME, TFLITE_MICRO)
+REFERENCES = (AUTOMATIC, CPU_KERNELS, NUMPY, ONNX_RUNTIME, TFLITE_MICRO)
 PACKAGES = {ONNX_RUNTIME: "onnxruntime", TFLITE_MICRO: "tflite_micro"}
 DISPLAY_NAMES = {
     CPU_KERNELS: "umakit's CPU kernels",
+    NUMPY: "NumPy",
     ONNX_RUNTIME: "ONNX Runtime",
     TFLITE_MICRO: "TensorFlow Lite Micro",
 }
@@ -59,19 +62,73 @@ class Runtime(Protocol):
     name: str
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
-        """Run one inference; inputs are given by name."""
+        """Run one inference; inputs are given by name.
+
+        Raises:
+            RuntimeStopped: it has no result; the next inference may have one.
+        """
+
+    def close(self) -> None:
+        """End its process."""
 
 
-def select_runtime(
+@dataclass(frozen=True)
+class ModelFile:
+    """What references know of a model file.
+
+    Attributes:
+        decider: NumPy, which decides where others disagree.
+        tensors: the file's tensor of each value of the imported network.
+        inputs: the file's tensor of each input of the network, by name.
+    """
+
+    decider: Decider
+    tensors: Mapping[Value, Any]
+    inputs: Mapping[str, Any]
+
+    def known(self, values: Mapping[Value, Array], inputs: Mapping[str, Array]) -> dict[Any, Array]:
+        """Return values and inputs by the file's tensors."""
+        known = {self.tensors[v]: array for v, array in values.items() if v in self.tensors}
+        return known | {self.inputs[n]: array for n, array in inputs.items() if n in self.inputs}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The references of a comparison besides umakit's CPU kernels.
+
+    Attributes:
+        runtime: an independent runtime; None if there is none.
+        file: the model file for NumPy; None if NumPy takes no part.
+        is_demanded: whether the user demanded the runtime.
+    """
+
+    runtime: Runtime | None = None
+    file: ModelFile | None = None
+    is_demanded: bool = False
+
+    @property
+    def name(self) -> str:
+        """The most independent reference, a name of `REFERENCES`."""
+        if self.runtime is not None:
+            return self.runtime.name
+        return CPU_KERNELS if self.file is None else NUMPY
+
+    def close(self) -> None:
+        """End the process of the runtime."""
+        if self.runtime is not None:
+            self.runtime.close()
+
+
+def select_references(
     wanted: str, source: Any, every: EveryValue, notice: list[str], *, own_states: bool = False
-) -> Runtime | None:
-    """Return the independent runtime to compare with; None for only umakit's CPU kernels.
+) -> Selection:
+    """Return the references to compare with besides umakit's CPU kernels.
 
     Args:
         wanted: one of `REFERENCES`.
         source: path of the model file, or an object that no other runtime supports.
         every: the imported network.
-        notice: callback for a sentence if the runtime of the format cannot be used.
+        notice: list that gets a sentence if the runtime of the format cannot be used.
         own_states: whether inputs have states that no inference before them yielded.
 
     Raises:
@@ -82,30 +139,39 @@ def select_runtime(
             f"there is no reference {wanted!r}", fix=f"choose from {', '.join(REFERENCES)}"
         )
     if wanted == CPU_KERNELS:
-        return None
+        return Selection()
     matching = runtime_for(source)
-    if wanted not in (AUTOMATIC, matching):
+    known = (AUTOMATIC, matching, NUMPY if matching else "")
+    if wanted not in known:
         raise InputError(f"{DISPLAY_NAMES[wanted]} does not read this model", where=str(source))
     if not matching:
-        return None
+        return Selection()
+    file = _OnnxFile if matching == ONNX_RUNTIME else _TfliteFile
+    read = file(Path(source), every)
+    if wanted == NUMPY:
+        return Selection(file=read.for_numpy())
     # Runtimes are named as the packages that bring them.
     problem = f"the package {PACKAGES[matching]} is not installed (pip install {matching})"
     if matching == TFLITE_MICRO and own_states:
         problem = "it keeps the model's states itself, and takes none from the inputs"
     elif importlib.util.find_spec(PACKAGES[matching]) is not None:
         try:
-            return (_OnnxRuntime if matching == ONNX_RUNTIME else _TfliteMicro)(Path(source), every)
-        except ImportError as error:
-            problem = f"a package that it needs is missing: {error}"
-        except Exception as error:  # a runtime may refuse a model with whatever it raises
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            problem = f"it refuses the model: {lines[0]}"
+            return Selection(read.runtime(), read.for_numpy(), wanted != AUTOMATIC)
+        except RuntimeStopped as stop:
+            problem = str(stop)
     if wanted != AUTOMATIC:
-        raise InputError(
-            f"{DISPLAY_NAMES[matching]} cannot be the reference: {problem}", where=str(source)
-        )
+        raise cannot_be_reference(matching, problem, str(source))
     notice.append(f"{DISPLAY_NAMES[matching]} is not the reference: {problem}")
-    return None
+    return Selection(file=read.for_numpy())
+
+
+def cannot_be_reference(name: str, problem: str, where: str = "") -> InputError:
+    """Return the error of a runtime that a user demanded and that has no result."""
+    return InputError(
+        f"{DISPLAY_NAMES[name]} cannot be the reference: {problem}",
+        where=where,
+        fix=f"--reference {AUTOMATIC} compares with what is left",
+    )
 
 
 def runtime_for(source: Any) -> str:
@@ -147,55 +213,51 @@ def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Ar
     }
 
 
+class _OnnxFile:
+    """An ONNX file, and its tensors that are values of the imported network."""
+
+    def __init__(self, path: Path, every: EveryValue) -> None:
+        self.proto = onnx.load(str(path))
+        name_nodes(self.proto)
+        self.every = every
+        self.names = _onnx_names(self.proto, every)
+
+    def for_numpy(self) -> ModelFile:
+        """Return the file for NumPy."""
+        from umakit.tools.diff.numpy_onnx import OnnxDecider
+
+        inputs = {item.name: item.name for item in self.proto.graph.input}
+        return ModelFile(OnnxDecider(self.proto), self.names, inputs)
+
+    def runtime(self) -> Runtime:
+        """Return ONNX Runtime with the file loaded."""
+        return _OnnxRuntime(self)
+
+
 class _OnnxRuntime:
     """ONNX Runtime with all intermediate values as additional outputs."""
 
     name = ONNX_RUNTIME
 
-    def __init__(self, path: Path, every: EveryValue) -> None:
-
-        proto = onnx.load(str(path))
-        name_nodes(proto)
-        self._every = every
+    def __init__(self, file: _OnnxFile) -> None:
+        proto = onnx.ModelProto()
+        proto.CopyFrom(file.proto)
+        self._every, self._names = file.every, file.names
         self._outputs = [value.name for value in proto.graph.output]
-        self._names = _onnx_names(proto, every)
         for name in dict.fromkeys(self._names.values()):
             if name not in self._outputs:
                 proto.graph.output.append(onnx.ValueInfoProto(name=name))
-        self._session = _session(proto)
+        self._process = RuntimeProcess(self.name, proto.SerializeToString())
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
         wanted = list(dict.fromkeys([*self._outputs, *self._names.values()]))
-        results = dict(zip(wanted, self._session.run(wanted, dict(inputs)), strict=True))
+        results = dict(zip(wanted, self._process.call("run", wanted, dict(inputs)), strict=True))
         values = {value: results[name] for value, name in self._names.items()}
         outputs = {name: results[name] for name in self._outputs}
         return ReferenceRun(_fitting(self._every, values), outputs)
 
-
-def _session(proto: onnx.ModelProto) -> Any:
-    """Return a session of ONNX Runtime, with exact integers where it can.
-
-    On x86-64 processors with AVX2 and without VNNI it adds two products of uint8 and int8 in 16
-    bits, where they saturate, unless `session.x64quantprecision` makes all weights uint8. For that
-    it lacks kernels of some operators, such as QGemm of int8, which do not saturate.
-    """
-    import onnxruntime
-
-    def session(precise: str) -> Any:
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        # Its threads would use up the processor between runs.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.x64quantprecision", precise)
-        return onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-
-    states = onnxruntime.capi.onnxruntime_pybind11_state
-    try:
-        return session("1")
-    except (states.NotImplemented, states.Fail):
-        return session("0")
+    def close(self) -> None:
+        self._process.close()
 
 
 def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
@@ -224,6 +286,36 @@ def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
     return names
 
 
+class _TfliteFile:
+    """A TensorFlow Lite file, and its tensors that are values of the imported network."""
+
+    def __init__(self, path: Path, every: EveryValue) -> None:
+        from umakit.frontend.tflite.files import short_names
+        from umakit.frontend.tflite.graph import read_graph
+
+        self.content = path.read_bytes()
+        self.graph = read_graph(self.content, str(path))
+        self.every = every
+        rows = _last_rows(every.operators)
+        self.numbers = {
+            (rows[name], 0): number
+            for number, name in short_names(self.graph).items()
+            if name in rows
+        }
+
+    def for_numpy(self) -> ModelFile:
+        """Return the file for NumPy."""
+        from umakit.tools.diff.numpy_tflite import TfliteDecider
+
+        graph = self.graph
+        inputs = {graph.tensors[number].name: number for number in (*graph.inputs, *graph.states)}
+        return ModelFile(TfliteDecider(graph), self.numbers, inputs)
+
+    def runtime(self) -> Runtime:
+        """Return TensorFlow Lite Micro with the file loaded."""
+        return _TfliteMicro(self)
+
+
 class _TfliteMicro:
     """TensorFlow Lite Micro that keeps all tensors.
 
@@ -233,77 +325,60 @@ class _TfliteMicro:
 
     name = TFLITE_MICRO
 
-    def __init__(self, path: Path, every: EveryValue) -> None:
-        from tflite_micro.python.tflite_micro import runtime
-
-        from umakit.frontend.tflite.files import short_names
-        from umakit.frontend.tflite.graph import read_graph
-
-        data = path.read_bytes()
-        graph = read_graph(data, str(path))
-        self._every = every
+    def __init__(self, file: _TfliteFile) -> None:
+        graph = file.graph
+        self._every = file.every
         self._inputs = [graph.tensors[number].name for number in graph.inputs]
         self._outputs = [graph.tensors[number].name for number in graph.outputs]
-        next_states = {item.name: item.next_state for item in every.states}
+        next_states = {item.name: item.next_state for item in file.every.states}
         self._states = {graph.tensors[n].name: n for n in graph.states}
         self._next = {next_states[name]: n for name, n in self._states.items()}
         self._earlier: list[dict[str, Array]] = []
-        rows = _last_rows(every.operators)
-        self._tensors = {
-            (rows[name], 0): number for number, name in short_names(graph).items() if name in rows
-        }
+        self._tensors = {v: n for v, n in file.numbers.items() if v in file.every.names}
         size = sum(
             int(np.prod(tensor.shape)) * np.dtype(tensor.dtype).itemsize
             for tensor in graph.tensors
             if not tensor.constant and not tensor.dtype.startswith("type")
         )
-        self._interpreter = runtime.Interpreter.from_bytes(
-            data,
-            arena_size=2 * size + ARENA_SLACK,
-            intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
-        )
+        self._process = RuntimeProcess(self.name, file.content, 2 * size + ARENA_SLACK)
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceRun:
         if self._states:
             self._lead_to({name: inputs[name] for name in self._states})
-            self._earlier.append(dict(inputs))
         self._invoke(inputs)
-        values = {
-            value: self._tensor(number)
-            for value, number in self._tensors.items()
-            if value in self._every.names
-        }
-        outputs = {
-            name: np.array(self._interpreter.get_output(number))
-            for number, name in enumerate(self._outputs)
-        }
-        outputs |= {name: self._tensor(number) for name, number in self._next.items()}
+        if self._states:
+            self._earlier.append(dict(inputs))
+        values = dict(zip(self._tensors, self._read(self._tensors.values()), strict=True))
+        results = self._process.call("outputs", len(self._outputs))
+        outputs = dict(zip(self._outputs, results, strict=True))
+        outputs |= dict(zip(self._next, self._read(self._next.values()), strict=True))
         return ReferenceRun(_fitting(self._every, values), outputs)
 
-    def _invoke(self, inputs: Mapping[str, Array]) -> None:
-        for number, name in enumerate(self._inputs):
-            self._interpreter.set_input(inputs[name], number)
-        self._interpreter.invoke()
+    def close(self) -> None:
+        self._process.close()
 
-    def _tensor(self, number: int) -> Array:
-        return np.array(self._interpreter.GetTensor(number, 0)["tensor_data"])
+    def _invoke(self, inputs: Mapping[str, Array]) -> None:
+        self._process.call("run", [inputs[name] for name in self._inputs])
+
+    def _read(self, numbers: Iterable[int]) -> list[Array]:
+        return list(self._process.call("tensors", list(numbers)))
 
     def _lead_to(self, states: Mapping[str, Array]) -> None:
         """Make the states those before an inference, if they are not, by all before it.
 
         Raises:
-            InputError: no inference began with such states.
+            RuntimeStopped: no inference began with such states.
         """
-        while not self._has(states):
-            if not self._earlier:
-                raise InputError("TensorFlow Lite Micro takes no states from the inputs")
-            self._earlier.pop()
-            self._interpreter.reset()
+        for count in range(len(self._earlier), -1, -1):
+            if self._has(states):
+                return
+            self._process.call("reset")
+            del self._earlier[count:]
             for inputs in self._earlier:
                 self._invoke(inputs)
+        if not self._has(states):
+            raise RuntimeStopped("it keeps the model's states itself, and has not these")
 
     def _has(self, states: Mapping[str, Array]) -> bool:
-        return all(
-            np.array_equal(self._tensor(self._states[name]), array)
-            for name, array in states.items()
-        )
+        current = self._read([self._states[name] for name in states])
+        return all(map(np.array_equal, current, states.values()))

@@ -93,6 +93,21 @@ class Blame:
 
 
 @dataclass(frozen=True)
+class Disagreement:
+    """An operator that a runtime computes otherwise than umakit's kernels and NumPy.
+
+    Attributes:
+        operator: the operator.
+        reference: the runtime, a name of `REFERENCES`.
+        difference: difference of the runtime's result from that which NumPy decided for.
+    """
+
+    operator: OperatorPlacement
+    reference: str
+    difference: TensorDifference
+
+
+@dataclass(frozen=True)
 class DiffResult:
     """A comparison of a library with a reference.
 
@@ -110,6 +125,7 @@ class DiffResult:
         inputs: inputs of the last inference.
         notices: notices for the user, one sentence each.
         nodes: nodes of the model file, by name of the operator that replaces several nodes.
+        disagreements: operators that a runtime computes otherwise than the model file says.
     """
 
     name: str
@@ -124,6 +140,7 @@ class DiffResult:
     notices: tuple[str, ...]
     nodes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     integer_tolerance: int = 0
+    disagreements: tuple[Disagreement, ...] = ()
 
     def spoken(self, operators: Sequence[OperatorPlacement]) -> str:
         """Return the names of operators as text, for example `conv1 + relu1`."""
@@ -167,6 +184,7 @@ class DiffResult:
             "first": None if self.blame is None else self._blame_json(self.blame),
             "outputs": {name: _difference_json(item) for name, item in self.outputs.items()},
             "layers": [self._layer_json(layer) for layer in self.layers],
+            "wrong_references": [self._disagreement_json(item) for item in self.disagreements],
             "notices": list(self.notices),
         }
 
@@ -178,6 +196,13 @@ class DiffResult:
             "not_compared_independently": [self._operator_json(item) for item in blame.also],
             "explanation": blame.explanation,
             "memory_overlap": blame.overlap,
+        }
+
+    def _disagreement_json(self, item: Disagreement) -> dict[str, Any]:
+        return {
+            "operator": self._operator_json(item.operator),
+            "reference": item.reference,
+            "difference": _difference_json(item.difference),
         }
 
     def _operator_json(self, operator: OperatorPlacement) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 """Layer-by-layer comparison of a library with a reference.
 
 The reference value of an operator comes from an independent runtime if it computes the operator,
-else from umakit's own CPU kernels with inputs from the independent runtime. The library is run
+else from umakit's own CPU kernels with inputs from the independent runtime. Where umakit's kernels
+and the runtime disagree, and where there is no runtime, NumPy decides. The library is run
 twice: unchanged, and with every layer's result replaced by the reference's right after the layer
 has run, so that each layer computes from correct inputs and an error shows where it is made.
 """
@@ -13,12 +14,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
 from umakit.devices import Device
 from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
@@ -26,154 +26,17 @@ from umakit.devices.waveforms import WaveFile
 from umakit.library.export import Library
 from umakit.library.identities import identities_of
 from umakit.partition.layouts.movement import OTHER_NAMES
-from umakit.partition.partitioner import partition
 from umakit.partition.report import OperatorPlacement
-from umakit.pipeline import ExportOptions, export_program
-from umakit.registration.backend import Backend
 from umakit.testing.differences import TensorDifference, Tolerance, compare
-from umakit.tools.diff.references import CPU_KERNELS, DISPLAY_NAMES, ReferenceRun, Runtime
 from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
-from umakit.tools.diff.values import EveryValue, Value
+from umakit.tools.diff.truth import Reference, ReferenceValues, typed
+from umakit.tools.diff.values import Value
 from umakit.tools.diff.waves import LayerWaves
 
 Array = npt.NDArray[Any]
 
-MOST_CONSTANTS_IN_C = 4 * 1024 * 1024
-"""Maximum size in bytes of constants in C; more would take too long to compile."""
-
-
 MOVES = {"permute_dims", "reshape", "squeeze", "expand_dims", "layout_transform"}
 """Operators that passes insert and whose errors the layers that read them show."""
-
-
-@dataclass(frozen=True)
-class ReferenceValues:
-    """The reference values of one inference.
-
-    Attributes:
-        values: values of every operator, computed from values of the reference.
-        independent: values that were computed by the independent runtime.
-        shared: differences of umakit's CPU kernels from independent values, given such inputs.
-        in_the_run: values of every operator in a run without replaced values.
-        outputs: outputs of the network, by name.
-        rewritten: names of operators that umakit deliberately computes in another way.
-    """
-
-    values: Mapping[Value, Array]
-    independent: frozenset[Value]
-    shared: Mapping[Value, TensorDifference]
-    in_the_run: Mapping[Value, Array]
-    outputs: Mapping[str, Array]
-    rewritten: tuple[str, ...]
-
-
-class Reference:
-    """The reference: umakit's CPU kernels, one per operator, and an independent runtime.
-
-    Args:
-        every: the network with all values as outputs.
-        runtime: the independent runtime; None for only the CPU kernels.
-        folder: folder in which the library of the kernels is written and built.
-        tolerance: what umakit's own kernels may differ by from the runtime.
-        backends: backends whose C functions the kernels may call to round.
-    """
-
-    def __init__(
-        self,
-        every: EveryValue,
-        runtime: Runtime | None,
-        folder: Path,
-        tolerance: Tolerance,
-        backends: Sequence[Backend] = (),
-    ) -> None:
-        self.every = every
-        self.name = runtime.name if runtime else CPU_KERNELS
-        self._runtime = runtime
-        self._tolerance = tolerance
-        partitioned = partition(every.model.module, [])
-        path = folder / "reference"
-        options = ExportOptions(weights=form_of_weights(partitioned.module))
-        library = export_program(every.model, partitioned, backends, path, options)
-        description = library.metadata["umakit"]
-        self._c_names = {item["name"]: item["c_name"] for item in description["outputs"]}
-        self._types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
-        self._probe = Probe(description, path, folder / "reference_probe")
-
-    def size_of(self, value: Value) -> int:
-        """Return the size of a value in bytes."""
-        shape, dtype = self._types[self.every.names[value]]
-        return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-
-    def run(self, inputs: Mapping[str, Array]) -> ReferenceValues:
-        """Run one inference; inputs are given by name."""
-        # First, because it says which layer refuses inputs such as indices out of range.
-        free = self._kernels(inputs, {})
-        external = self._runtime.run(inputs) if self._runtime else ReferenceRun({}, {})
-        rewritten = self._rewritten(free, external.values)
-        independent = {
-            value: array
-            for value, array in external.values.items()
-            if value not in rewritten and value[0] not in self.every.changed
-        }
-        own = self._kernels(inputs, independent) if independent else free
-        shared = {v: compare(own[v], a, self._tolerance) for v, a in independent.items()}
-        results = {name: free[value] for name, value in self.every.results.items()}
-        is_other = bool(self.every.changed)
-        return ReferenceValues(
-            {**own, **independent},
-            frozenset(independent),
-            shared,
-            free if is_other else {**free, **independent},
-            results if is_other else {**results, **external.outputs},
-            tuple(dict.fromkeys(self.every.operators[row].name for row, _ in sorted(rewritten))),
-        )
-
-    def next_states(self, values: ReferenceValues) -> dict[str, Array]:
-        """States for the inference that follows one, by name of the input."""
-        return {item.name: values.outputs[item.next_state] for item in self.every.states}
-
-    def _kernels(
-        self, inputs: Mapping[str, Array], forced: Mapping[Value, Array]
-    ) -> dict[Value, Array]:
-        """Return the values of all operators by umakit's kernels, with inputs forced if given."""
-        names = {v: self._c_names[name] for v, name in self.every.names.items()}
-        traces = self._probe.run(inputs, {names[v]: array for v, array in forced.items()})
-        outputs = {name: raw for trace in traces for name, raw in trace.outputs.items()}
-        return {
-            value: _typed(outputs[names[value]], *self._types[name])
-            for value, name in self.every.names.items()
-        }
-
-    def _rewritten(
-        self, free: Mapping[Value, Array], external: Mapping[Value, Array]
-    ) -> frozenset[Value]:
-        """Return values that differ although all results computed from them agree.
-
-        These are not errors but rewritten operators.
-
-        An import may, for example, move a factor from one operator to the next.
-        """
-        loose = self._tolerance.added_up(max(1, len(self.every.operators)))
-        differing = {
-            v for v, array in external.items() if not compare(free[v], array, loose).agrees
-        }
-        rows = {row for row, _ in differing}
-        compared = {row for row, _ in external}
-        found = set()
-        for value in differing:
-            consumers = self._next(value[0], compared)
-            if consumers and not consumers & rows:
-                found.add(value)
-        return frozenset(found)
-
-    def _next(self, row: int, compared: set[int]) -> set[int]:
-        """Return the nearest rows that are computed from a row and can be compared."""
-        found: set[int] = set()
-        open_rows = {row}
-        for later in range(row + 1, len(self.every.operators)):
-            if self.every.reads.get(later, frozenset()) & open_rows:
-                (found if later in compared else open_rows).add(later)
-        return found
 
 
 @dataclass(frozen=True)
@@ -272,10 +135,12 @@ class LibraryUnderTest:
         Raises:
             DeviceError: a driver returned an error status, or the program crashed; names the layer.
         """
-        reference = _with_inputs(self._reference.run(inputs), self._inputs, inputs)
+        reference = _with_inputs(
+            self._reference.run(inputs), self._reference.name, self._inputs, inputs
+        )
         self._last = inputs, {}
         free = self._probe.run(inputs, {}, self._timeout)
-        forced = {n: self._stored(n, reference.values[v]) for n, v in self.values.items()}
+        forced = {n: self._stored(n, reference.fed[v]) for n, v in self.values.items()}
         self._last = inputs, forced
         fed = self._probe.run(inputs, forced, self._timeout)
         tensors = tuple(
@@ -324,9 +189,9 @@ class LibraryUnderTest:
         """Return a tensor of the library with its axes as the model has them."""
         axes = self._axes.get(name)
         if axes is None:
-            return _typed(raw, wanted.shape, str(wanted.dtype))
+            return typed(raw, wanted.shape, str(wanted.dtype))
         shape = tuple(wanted.shape[axis] for axis in axes)
-        return _typed(raw, shape, str(wanted.dtype)).transpose(np.argsort(axes))
+        return typed(raw, shape, str(wanted.dtype)).transpose(np.argsort(axes))
 
     def _final(
         self, traces: Sequence[LayerTrace], reference: ReferenceValues
@@ -338,7 +203,7 @@ class LibraryUnderTest:
         for item in self._outputs:
             wanted = reference.outputs.get(item["name"])
             if wanted is not None and item["c_name"] in raw:
-                got = _typed(raw[item["c_name"]], tuple(item["shape"]), item["dtype"])
+                got = typed(raw[item["c_name"]], tuple(item["shape"]), item["dtype"])
                 if (got.shape, got.dtype) == (wanted.shape, wanted.dtype):
                     differences[item["name"]] = compare(got, wanted, loose)
         return differences
@@ -371,15 +236,19 @@ class LibraryUnderTest:
 
 
 def _with_inputs(
-    reference: ReferenceValues, names: Sequence[tuple[str, str]], inputs: Mapping[str, Array]
+    reference: ReferenceValues,
+    name: str,
+    names: Sequence[tuple[str, str]],
+    inputs: Mapping[str, Array],
 ) -> ReferenceValues:
     """Return values with those of the network's inputs, which transposes of inputs have: row -1 is
     the first one."""
-    given = {(-1 - number, 0): inputs[name] for number, (name, _) in enumerate(names)}
+    given = {(-1 - number, 0): inputs[item] for number, (item, _) in enumerate(names)}
     return replace(
         reference,
         values={**reference.values, **given},
-        independent=reference.independent | given.keys(),
+        fed={**reference.fed, **given},
+        origins={**reference.origins, **dict.fromkeys(given, name)},
         in_the_run={**reference.in_the_run, **given},
     )
 
@@ -433,24 +302,3 @@ def _name_in_any_layout(operator: OperatorPlacement) -> str:
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
     """Whether results have the same shape and dtype, if the reports contain them."""
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
-
-
-def form_of_weights(module: Any) -> Literal["c", "blob"]:
-    """Return the default form of constants: a blob if they are large, else C."""
-    constants = tvm_api.collect(module["main"], tvm_api.GenericConst)
-    arrays = [tvm_api.constant_array(constant) for constant in constants]
-    size = sum(array.nbytes for array in arrays if array is not None)
-    return "blob" if size > MOST_CONSTANTS_IN_C else "c"
-
-
-def _typed(raw: npt.NDArray[np.uint8], shape: tuple[int, ...], dtype: str) -> Array:
-    return np.frombuffer(raw.tobytes(), np.dtype(dtype)).reshape(shape)
-
-
-def rewritten_notice(names: Sequence[str], reference: str) -> str:
-    """Return the notice about operators that differ without effect."""
-    listed = ", ".join(names)
-    return (
-        f"{DISPLAY_NAMES[reference]} computes {listed} otherwise, but what follows is equal: "
-        f"umakit rewrites it on import, so it is compared with {DISPLAY_NAMES[CPU_KERNELS]}"
-    )

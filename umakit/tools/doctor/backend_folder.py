@@ -47,8 +47,8 @@ def mend_of_loading(error: UmakitError, folder: Path) -> str:
     if isinstance(cause, ModuleNotFoundError):
         package, _, module = (cause.name or "").rpartition(".")
         if package.startswith("umakit_backend_") or not cause.name:
-            return f"write {short_path(folder / module)}.py, or remove the import"
-        return f"pip install {cause.name}, or remove the import"
+            return f"write {short_path(folder / module)}.py, which this line imports"
+        return f"pip install {cause.name}, or what has that module"
     if isinstance(cause, ImportError):
         return "define the name in the file that it is imported from, or correct the import"
     if isinstance(cause, AttributeError) and cause.obj is PassPhase:

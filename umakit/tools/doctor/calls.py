@@ -35,9 +35,11 @@ from umakit.tools.doctor.compiling import (
     symbols_of,
     undefined_names,
 )
-from umakit.tools.doctor.driver import PROGRAM, UNKNOWN_NAME, StagedDriver, fault_of
+from umakit.tools.doctor.driver import PROGRAM, fault_of
+from umakit.tools.doctor.mends import UNKNOWN_NAME
 from umakit.tools.doctor.probes import Probes
 from umakit.tools.doctor.simulator import SIMULATOR, staged_simulators
+from umakit.tools.doctor.staged import StagedDriver
 
 CALLS, LINK = "driver calls", "link"
 
@@ -110,20 +112,26 @@ class CallCheck:
         return undeclared, []
 
     def _undeclared_fault(self, name: str) -> Check:
-        known = self._declared_names()
-        close = closest(name, known)
-        headers = ", ".join(self._backend.driver.headers)
-        place = headers or "a header, and name that in _register_driver and _register_codegen"
-        mend = f"declare it in {place}"
-        if close:
-            declared = self._staged.line_of(close, self._staged.headers)
-            mend += f", or write {close} ({declared}), which no pattern calls"
+        mend = self._mend_of_undeclared(name)
         return failed(
             CALLS,
             f"{self._callers(name)} call {name}, which no header of the driver declares",
             where=self._texts.get(name, ""),
             mend=mend,
         )
+
+    def _mend_of_undeclared(self, name: str) -> str:
+        staged, headers = self._staged, ", ".join(self._backend.driver.headers)
+        place = headers or "a header, and name that in _register_driver and _register_codegen"
+        close, defined = closest(name, self._declared_names()), staged.definition_of(name)
+        declared = staged.line_of(close, staged.headers) if close else ""
+        if defined and close and not staged.definition_of(close):
+            return f"rename {close} ({declared}) to {name}, which {defined} defines"
+        if defined:
+            return f"declare it in {place}: {defined} defines it"
+        if close and staged.definition_of(close):
+            return f"write {close} ({declared}), which no pattern calls"
+        return f"declare it in {place}, and define it in a source of the driver"
 
     def _arity_faults(self, includes: str, undeclared: Sequence[str]) -> list[Check]:
         texts = [text.encode() for path, text in self._staged.texts().items()
@@ -139,7 +147,7 @@ class CallCheck:
                 f"{_listed(patterns)} call {name} with {_arguments(count)}, "
                 f"it is declared with {_arguments(len(parameters))}"
             )
-            mend = "make both agree, and the definition in the driver's source"
+            mend = "make the call and the declaration agree, and the driver's source"
             if called:
                 mend = f"make it and the call in {called} agree, and the driver's source"
             where = self._staged.line_of(name, self._staged.headers) or called
@@ -292,9 +300,7 @@ class CallCheck:
             return f"rename {close} ({place}) if it is that, or define {name}"
         if backend.configuration.sources is not None:
             return "name the file that defines it in files of [sources], or correct the call"
-        if not (backend.driver.sources or backend.driver.compiled):
-            return "name the driver's C file: _register_driver(sources=[...])"
-        return "define it in a source of the driver, or name the C file or library that has it"
+        return "define it in a source of the driver, or name a library in sources that has it"
 
     def _double_fault(self, name: str, symbols: Mapping[str, Symbols]) -> Check:
         users = [
@@ -303,7 +309,8 @@ class CallCheck:
             if name in each.defined
         ]
         files = " and ".join(users) if len(users) > 1 else f"{''.join(users)} and umakit"
-        mend = "rename one of them, or make it static"
+        is_shared = name in self._linked or any(name in each.undefined for each in symbols.values())
+        mend = "rename one of them" + ("" if is_shared else ", or make one static")
         return failed(LINK, f"{name} is defined twice: in {files}", mend=mend)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from umakit.devices.designs import design_from, wiring
 from umakit.devices.verilator import verilator
-from umakit.errors import BuildError, UmakitError
+from umakit.errors import BuildError, UmakitError, short_path
 from umakit.library.roles import device_source
 from umakit.registration.backend import Backend
-from umakit.tools.doctor.checks import Check, ok, refused, skipped
+from umakit.tools.doctor.checks import Check, failed, ok, refused
 
 DESIGN = "RTL"
 
@@ -18,7 +18,7 @@ DESIGN = "RTL"
 def design_checks(backend: Backend) -> list[Check]:
     """Let Verilator read the design of `[rtl]`, and see whether its ports fit; no checks without.
 
-    A machine without Verilator is no fault where a simulator answers, too.
+    A machine without Verilator is a fault, as commands with `--rtl` need it.
     """
     section = backend.configuration.rtl
     if section is None:
@@ -26,9 +26,9 @@ def design_checks(backend: Backend) -> list[Check]:
     try:
         version, _ = verilator()
     except BuildError as error:
-        if backend.configuration.is_only_rtl:
-            return [refused(DESIGN, error)]
-        return [skipped(DESIGN, f"was not tried: {error}")]
+        where = short_path(backend.folder / "accel.toml")
+        what = f"the design was not read: {error.what}"
+        return [failed(DESIGN, what, where=where, mend=error.fix)]
     try:
         found = wiring(design_from(backend.configuration, backend.folder))
     except UmakitError as error:

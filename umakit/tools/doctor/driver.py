@@ -4,91 +4,30 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from umakit.codegen.driver_names import exported_path, is_simulated, library_headers
+from umakit.codegen.driver_names import exported_path
 from umakit.devices import Device
-from umakit.devices.libraries import CallableLibrary
 from umakit.errors import UmakitError, short_path
 from umakit.library.compiled import compiled_content, driver_libraries, exported_name
 from umakit.library.export import driver_text, files_of_driver
 from umakit.library.own_simulators import own_simulator_files
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
+from umakit.text.escaping import shell_word
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.compiling import compiled, first_error
 from umakit.tools.doctor.design import write_stand_in
 from umakit.tools.doctor.library import LIBRARY, library_checks, stage_library
+from umakit.tools.doctor.mends import mend_of
+from umakit.tools.doctor.staged import StagedDriver
 
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
 
 PROGRAM = "src/umakit_doctor_calls.c"
 """A program that includes what generated code includes, and refers to what that calls."""
-
-MISSING_FILE = re.compile(r"^'?([^':]+)'?(?:: No such file| file not found)")
-UNKNOWN_NAME = re.compile(r"(?:function|identifier)? ?['`\u2018](\w+)['\u2019] undeclared"
-                          r"|(?:undeclared identifier|undeclared function|declaration of function)"
-                          r" ['`\u2018](\w+)['\u2019]")  # fmt: skip
-
-
-@dataclass
-class StagedDriver:
-    """A driver's files as they are in a library.
-
-    Attributes:
-        backend: whose driver it is.
-        device: the device that it is compiled for.
-        folder: where `src` is; messages of compilers name paths that start there.
-        places: the user's files by path in `folder`.
-        objects: objects of the sources that could be compiled, by path in `folder`.
-        compiled: objects and libraries of the driver, as they are linked.
-        library: the library of C functions that the backend calls.
-    """
-
-    backend: Backend
-    device: Device
-    folder: Path
-    places: dict[str, Path] = field(default_factory=dict)
-    objects: dict[str, Path] = field(default_factory=dict)
-    compiled: list[Path] = field(default_factory=list)
-    library: CallableLibrary | None = None
-
-    @property
-    def words(self) -> list[str]:
-        """Flags of the compiler for all C that may include headers of the library."""
-        return self.library.words if self.library is not None else []
-
-    def where(self, file: str, line: int) -> str:
-        """Return the user's file and line for those that a compiler named in `places`."""
-        return f"{short_path(self.places[posixpath.normpath(file)])}:{line}"
-
-    def texts(self) -> dict[Path, str]:
-        """Return the user's C files and their texts."""
-        return {
-            path: path.read_text(encoding="utf-8", errors="replace")
-            for path in self.places.values()
-        }
-
-    def line_of(self, name: str, paths: Sequence[Path] | None = None) -> str:
-        """Return file and line of the first mention of a C function; empty if there is none."""
-        for path, text in self.texts().items():
-            if paths is not None and path not in paths:
-                continue
-            for number, line in enumerate(text.splitlines(), 1):
-                if re.search(rf"\b{re.escape(name)}\s*\(", line):
-                    return f"{short_path(path)}:{number}"
-        return ""
-
-    @property
-    def headers(self) -> list[Path]:
-        """The user's headers, and those of the library that generated C includes."""
-        found = [self.backend.folder / name for name in self.backend.driver.headers]
-        names = {f"src/{path}" for path in library_headers(self.backend)}
-        return [*found, *(path for place, path in self.places.items() if place in names)]
 
 
 def file_checks(backend: Backend) -> list[Check]:
@@ -98,13 +37,14 @@ def file_checks(backend: Backend) -> list[Check]:
         path = backend.folder / name
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
-            mend = f"write it, or correct _register_driver in {short_path(backend.folder)}"
-            faults.append(failed(FILES, f"{what}", where=short_path(path), mend=mend))
+            faults.append(
+                failed(FILES, what, where=short_path(path), mend=_mend_of_file(backend, name))
+            )
             continue
         try:
             driver_text(path)
         except OSError as error:
-            mend = "see who may read it"
+            mend = f"let it be read: chmod u+r {shell_word(short_path(path))}"
             message = f"cannot be read: {error.strerror}"
             faults.append(failed(FILES, message, where=short_path(path), mend=mend))
         except UmakitError as error:
@@ -125,6 +65,15 @@ def file_checks(backend: Backend) -> list[Check]:
         return [ok(FILES, "no source is registered")]
     names = ", ".join((*driver.sources, *driver.headers, *driver.compiled))
     return [ok(FILES, f"{names} can be read"), *of_library]
+
+
+def _mend_of_file(backend: Backend, name: str) -> str:
+    """Return what to do about a file of the driver that is not there."""
+    registered = (*backend.driver.sources, *backend.driver.headers)
+    others = [path.relative_to(backend.folder).as_posix()
+              for path in backend.folder.rglob(f"*{Path(name).suffix}")]  # fmt: skip
+    close = closest(name, [each for each in others if each not in registered])
+    return f"write {close} in _register_driver" if close else "write it"
 
 
 def stage(
@@ -242,7 +191,7 @@ def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> 
         otherwise: place to name if the compiler named none.
     """
     error = first_error(messages)
-    mend = mend_of(error.message, staged)
+    mend = mend_of(messages, staged)
     if not error.file:
         return failed(name, error.message, where=otherwise, mend=mend)
     file = posixpath.normpath(error.file)
@@ -253,64 +202,6 @@ def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> 
         message = f"in {error.file.removeprefix('src/')}:{error.line}: {error.message}"
         return failed(name, message, where=otherwise, mend=mend)
     return failed(name, error.message, where=staged.where(error.file, error.line), mend=mend)
-
-
-def mend_of(message: str, staged: StagedDriver) -> str:
-    """Return what to do about an error of a compiler."""
-    missing = MISSING_FILE.search(message)
-    if missing:
-        return _mend_of_include(missing[1], staged)
-    unknown = UNKNOWN_NAME.search(message)
-    if unknown:
-        return _mend_of_name(unknown[1] or unknown[2], staged)
-    if "conflicting types" in message or "too many arguments" in message:
-        return "give the function the same arguments in the header and in the source"
-    if "too few arguments" in message:
-        return "give the function the same arguments in the header and in the source"
-    if message.startswith("#error") or re.match(r'"?.*decide ', message):
-        return "do what the line says, then remove it"
-    if "unknown type name" in message:
-        return "include the header that defines it, above this line"
-    return "correct this line, or the one above it"
-
-
-def _mend_of_include(header: str, staged: StagedDriver) -> str:
-    backend = staged.backend
-    if header == f"{backend.target_name}_device.h":
-        return (
-            "it belongs to umakit's simulators: set simulator in [device] of accel.toml, or do "
-            "not include it"
-        )
-    if header.startswith("umakit/") and not is_simulated(backend):
-        return (
-            "headers of umakit's devices come with a simulator: set simulator in [device] of "
-            "accel.toml"
-        )
-    registered = [*backend.driver.headers]
-    found = [path for path in sorted(backend.folder.rglob("*")) if path.name == Path(header).name]
-    for path in found:
-        name = path.relative_to(backend.folder).as_posix()
-        if name not in registered:
-            return f"name it: _register_driver(headers=[..., {name!r}])"
-    close = closest(header, registered)
-    return f"write it, or include {close}" if close else "write it, or remove the #include"
-
-
-def _mend_of_name(name: str, staged: StagedDriver) -> str:
-    if name.startswith("umakit_"):
-        return "include the header of umakit that declares it, such as umakit/device.h"
-    declared = staged.line_of(name, staged.headers)
-    if declared:
-        return f"include the header that declares it ({declared})"
-    known = {
-        match
-        for text in staged.texts().values()
-        for match in re.findall(r"\b([A-Za-z_]\w*)\s*\(", text)
-    }
-    close = closest(name, known - {name})
-    if close:
-        return f"write {close}, or declare {name}"
-    return "include the header that declares it, or define it above this line"
 
 
 def staging_fault(error: UmakitError) -> Check:

@@ -7,7 +7,7 @@ import importlib
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, metadata, version
 from pathlib import Path
 
@@ -135,14 +135,17 @@ def device_check(device: Device) -> Check:
     try:
         compiler = device.compiler()
         device.check_emulator()
+    except UmakitError as error:
+        return refused(name, error, _package_mend(device))
+    try:
         with temporary_folder("umakit-doctor-") as folder:
             source, program = folder / "first.c", folder / "first"
             source.write_text(FIRST_PROGRAM, encoding="utf-8")
             platform_files = [] if device is HOST else device.platform_sources(RUNTIME)
             compile_c([source, *platform_files], program, device.program_flags(), device)
             ended = execute(device, program, [], folder, SECONDS)
-    except UmakitError as error:
-        return refused(name, error, _package_mend(device))
+    except UmakitError as error:  # what it says is to be done is about programs of users
+        return failed(name, error.what, where=error.where, mend=_package_mend(device))
     if ended.returncode:
         message = f"a first program that {compiler[0]} compiled ends with {ended.returncode}"
         return failed(name, message, mend=_package_mend(device))
@@ -168,9 +171,10 @@ def cxx_check(device: Device, what: str) -> Check:
             compile_c([source], program, [], device)
             ended = execute(device, program, [], folder, SECONDS)
     except UmakitError as error:
-        return refused(name, error, "on Debian: apt-get install g++, or set CXX")
+        mend = _compiler_mend("CXX", ("g++",))
+        return failed(name, error.what, where=error.where, mend=mend)
     if ended.returncode:
-        mend = "on Debian: apt-get install g++, or set CXX"
+        mend = _compiler_mend("CXX", ("g++",))
         return failed(name, f"a first program ends with {ended.returncode}", mend=mend)
     return ok(name, f"{version_line(compiler[0])} compiles, links and runs a program")
 
@@ -178,7 +182,16 @@ def cxx_check(device: Device, what: str) -> Check:
 def _package_mend(device: Device) -> str:
     if not device.packages:
         return f"install its programs, or correct {device.own_file}"
+    if device is HOST:
+        return _compiler_mend("CC", device.packages)
     return f"on Debian: apt-get install {' '.join(device.packages)}"
+
+
+def _compiler_mend(variable: str, packages: Sequence[str]) -> str:
+    """Return what to do about a compiler of the host that does not work."""
+    if os.environ.get(variable):
+        return f"let {variable} be a compiler that works, or unset it"
+    return f"on Debian: apt-get install {' '.join(packages)}"
 
 
 def other_device_checks(tell: Progress) -> Iterator[Check]:

@@ -15,6 +15,9 @@ from umakit.tools.doctor.probes import Probes
 
 MEMORIES = "memories"
 
+OFFSET = 'address = "offset" and reachable_by = ["accelerator"]'
+"""What makes a memory a scratchpad."""
+
 
 def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
     """Check that scratchpads that code names are described, and that described ones are used."""
@@ -25,13 +28,18 @@ def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
     for name, patterns in sorted(probes.memories.items()):
         if name in described and described[name].address == "offset":
             continue
-        other = closest(name, described) or next(iter(described), "")
+        unused = [each for each in described if each not in probes.memories]
+        other = closest(name, described) or next(iter(unused or described), "")
+        place = texts.get(name) or "the code"
         if name in described:
-            message, mend = f"{name} is a scratchpad for the code", 'write address = "offset"'
+            message, mend = f"{name} is a scratchpad for the code", f"write {OFFSET}"
         else:
             message = f"{', '.join(sorted(patterns))} use a scratchpad {name!r}, which it lacks"
-            mend = f'describe it: [[memory]] with name = "{name}" and address = "offset"'
-            mend += f", or name {other} in {texts.get(name) or 'the code'}" if other else ""
+            mend = f'describe it: [[memory]] with name = "{name}", size and {OFFSET}'
+            if other:
+                mend = f"name {other} in {place}"
+            if other in unused:
+                mend += f', or write name = "{name}" in place of {other}'
         faults.append(failed(MEMORIES, message, where=short_path(path), mend=mend))
     if not faults:
         faults = _without_tiles(backend, probes)

@@ -11,9 +11,10 @@ from pathlib import Path
 from umakit import sim
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c
-from umakit.devices.execution import TimeLimitError, UnansweredError
+from umakit.devices.execution import UnansweredError
 from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, UmakitError, short_path
+from umakit.files.processes import TimeLimitError
 from umakit.library.own_simulators import own_simulators, program_source
 from umakit.library.roles import SIMULATOR_FOLDER
 from umakit.machine.simulator_config import SimulatorSection
@@ -21,7 +22,7 @@ from umakit.registration.backend import Backend
 from umakit.testing import simulator_program
 from umakit.text.rendering import render
 from umakit.tools.doctor.checks import Check, failed, ok, refused
-from umakit.tools.doctor.driver import StagedDriver
+from umakit.tools.doctor.staged import StagedDriver
 
 SIMULATOR = "simulator"
 
@@ -80,19 +81,24 @@ def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
     where = short_path(staged.backend.folder / "accel.toml")
     try:
         program = _build(staged, simulator)
+    except UmakitError as error:
+        return refused(SIMULATOR, error)
+    try:
         ended = execute(HOST, program, [], staged.folder, seconds)
     except (TimeLimitError, UnansweredError):  # a whole run has no longer than a call
         return refused(SIMULATOR, not_returned(staged.backend, seconds))
     except UmakitError as error:
         mend = "run it in a debugger: it fails before the driver's first access"
-        return refused(SIMULATOR, error, mend)
+        return failed(SIMULATOR, error.what, where=where, mend=mend)
     kind, _, rest = ended.stdout.partition("\n")
     rest = rest.strip()
     if kind == "failed":
         return failed(SIMULATOR, rest, where=where, mend=_mend(section, rest))
     if ended.returncode != 0 or not kind.startswith("counts"):
         message = f"the simulator ended with exit code {ended.returncode} before a first access"
-        return failed(SIMULATOR, message, where=where, mend="it must return from create")
+        return failed(
+            SIMULATOR, message, where=where, mend="let create return: the program ended in it"
+        )
     counted = kind.removeprefix("counts").split()
     text = f"{' '.join(section.program)} answers" if section.program else "it can be created"
     text += f" and counts {', '.join(counted)}" if counted else " and counts nothing"
@@ -107,7 +113,7 @@ def _mend(section: SimulatorSection, sentence: str) -> str:
     missing = MISSING.search(sentence)
     copy = f"copy {simulator_program.__file__} next to it"
     if missing and missing[1] == "simulator_program":
-        return f"{copy}, or import umakit.testing.simulator_program"
+        return copy
     if missing:
         name = section.program[0]
         return (

@@ -455,6 +455,7 @@ class Page:
             "inputs": self.inputs,
             "tilings": self.tilings,
             "notices": list(self.notices),
+            "unused_backends": [each.as_json() for each in self.offload.unused],
             "accelerators": [asdict(each) for each in self.accelerators],
             "offloaded_macs": self.offload.offloaded_macs,
             "total_macs": self.offload.total_macs,

@@ -10,9 +10,11 @@
     workers.py    Workers          who does the work
     (lower/tiling_records.py: the file)
     tune.py       tune_model       all layers of a model
+    totals.py     totals           their cycles together, measured or predicted
 """
 
 from umakit.lower.tiling_records import Effort, Record, Records, check_records_file, read_records
+from umakit.tools.tuning.totals import Total, kind_of, totals
 from umakit.tools.tuning.tune import LayerProgress, TunedLayer, tune_model
 from umakit.tools.tuning.workers import Workers, cluster_workers, local_workers
 
@@ -21,11 +23,14 @@ __all__ = [
     "LayerProgress",
     "Record",
     "Records",
+    "Total",
     "TunedLayer",
     "Workers",
     "check_records_file",
     "cluster_workers",
+    "kind_of",
     "local_workers",
     "read_records",
+    "totals",
     "tune_model",
 ]

@@ -6,7 +6,8 @@
 2. The best of them with the exact cycles of the cost model: what the planner predicts.
 3. Starting from the best of these, all tilings that differ along one axis, including unequal parts,
    as long as that finds better ones.
-4. The best few in the simulator.
+4. The best few in the simulator, and the default: cycles that were measured are compared with
+   measured ones only.
 
 Each step depends only on the results of the previous one and not on the timing of workers.
 """
@@ -131,9 +132,10 @@ class Best:
     Attributes:
         tiling: the best tiling.
         bound: lower bound of the cycles of all tilings.
-        default: cycles of the default tiling.
+        default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
         simulated: cycles of the best tiling in the simulator; None if it was not run there.
+        default_simulated: the same of the default tiling.
         seen: number of tilings that were estimated or ruled out by a bound.
     """
 
@@ -142,6 +144,7 @@ class Best:
     default: int
     predicted: int
     simulated: int | None
+    default_simulated: int | None
     seen: int
 
 
@@ -168,17 +171,19 @@ def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None
     walk.space()
     walk.refine()
     ranked = walk.ranked()
-    tiling, predicted, simulated = ranked[0], walk.cycles[ranked[0]], None
+    tiling, measured = ranked[0], dict[Tiling, int]()
     if effort.simulate:
-        finalists = ranked[: effort.simulate]
+        finalists = dict.fromkeys((default, *ranked[: effort.simulate]))
         walk.report(f"simulating {len(finalists)}")
         tasks = [(problem.folder, problem.layer, each) for each in finalists]
-        cycles = list(workers.map(simulate, tasks))
-        measured = [(c, n) for n, c in enumerate(cycles) if c is not None]
-        if measured:
-            simulated, number = min(measured)
-            tiling, predicted = finalists[number], walk.cycles[finalists[number]]
-    return Best(tiling, found.bound.cycles, found.cycles, predicted, simulated, walk.seen + 1)
+        cycles = zip(finalists, list(workers.map(simulate, tasks)), strict=True)
+        measured = {each: count for each, count in cycles if count is not None}
+    if default in measured:  # the first of equal ones
+        tiling = min(measured, key=lambda each: measured[each])
+    return Best(
+        tiling, found.bound.cycles, found.cycles, walk.cycles[tiling],
+        measured[tiling] if default in measured else None, measured.get(default), walk.seen + 1,
+    )  # fmt: skip
 
 
 def select(problem: Problem, space: Subspace, keep: int, below: int) -> tuple[list[Candidate], int]:

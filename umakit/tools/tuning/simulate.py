@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 from umakit.backend.base import UMABackend
@@ -38,10 +41,25 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
         if library.program is None or library.program.planned[target].layers != [layer]:
             return None
         views = library.metadata["umakit"]["inputs"]
-        inputs = {view["name"]: np.zeros(view["shape"], view["dtype"]) for view in views}
+        inputs = drawn_inputs(views)
         profile = run_library(library.path, inputs, profile=True).layers
         own = [each.clock_cycles for each in profile if each.where == target]
         return None if None in own else sum(cycles or 0 for cycles in own) or None
+
+
+def drawn_inputs(views: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return random int8 values for the inputs of a network, the same ones every time.
+
+    Cycles of some accelerators depend on values, such as of those that skip zeros.
+
+    Args:
+        views: `inputs` of the library's metadata.
+    """
+    random = np.random.default_rng(0)
+    return {
+        view["name"]: random.integers(-128, 128, view["shape"]).astype(view["dtype"])
+        for view in views
+    }
 
 
 def has_simulator(backend: UMABackend) -> bool:

@@ -117,7 +117,7 @@ def tune_model(
     result = []
     for number, (layer, operators) in enumerate(layers.items(), 1):
         existing = records.of(layer)
-        if existing is not None and existing.effort.covers(effort) and not again:
+        if existing is not None and existing.covers(effort) and not again:
             tuned = TunedLayer(existing, 0)
         else:
             report = partial(LayerProgress, number, len(layers), layer, operators)
@@ -131,7 +131,7 @@ def tune_model(
                 ) from None
             record = Record(
                 layer, operators, best.tiling, best.bound, best.default, best.predicted,
-                best.simulated, effort,
+                best.simulated, effort, best.default_simulated,
             )  # fmt: skip
             records = add_record(
                 path, owner, record, read, instead_of=existing, machine=planner.machine

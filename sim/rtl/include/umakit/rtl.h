@@ -92,9 +92,15 @@ public:
 
     std::uint32_t read32(std::uint32_t offset)
     {
+        const std::uint64_t bus_errors = bench_.bus_errors;
+
         access_ = {false, true, offset, 0, bench_.cycle};
         access_.value =
             registers_.read(offset, [this](auto settled) { return this->step(settled); });
+        if (bench_.bus_errors != bus_errors && !limit_.has_bus_errors) {
+            bench_.fail("the read of the register at offset 0x%x ended in the bus error %s",
+                        unsigned(offset), bench_.response);
+        }
         bench_.has_answered = true;
         memory_.flush();
         return access_.value;

@@ -3,36 +3,39 @@
 #ifndef UMAKIT_RTL_BENCH_H
 #define UMAKIT_RTL_BENCH_H
 
-#include <chrono>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 
 #include "umakit/own_simulator.h"
+
+/* Libraries of earlier versions of umakit do not have it. */
+extern "C" __attribute__((weak)) void umakit_host_bus_error(umakit_host *host,
+                                                            std::uint32_t offset, bool is_write,
+                                                            const char *response);
 
 namespace umakit::rtl {
 
 /* Bursts whose events are merged lie at most as many cycles apart. */
 constexpr std::uint64_t MOST_CYCLES_BETWEEN = 16;
 
-/* How long a run may take, for designs that never answer. */
+/* What ends a run of a design: processor time, where it never answers, and bus errors. */
 struct Limit {
-    using Clock = std::chrono::steady_clock;
-
     double seconds = 0;       /* 0: there is no limit */
     std::uint64_t cycles = 0; /* since the driver's last write; 0: there is no limit */
-    Clock::time_point begin;
+    bool has_bus_errors = true; /* false: a read of a register that ends in one ends the run */
+    std::clock_t begin = 0;
 
     void set(double its_seconds)
     {
         seconds = its_seconds;
-        begin = Clock::now();
+        begin = std::clock();
     }
 
     bool is_over() const
     {
-        return seconds > 0 &&
-               std::chrono::duration<double>(Clock::now() - begin).count() > seconds;
+        return seconds > 0 && double(std::clock() - begin) > seconds * CLOCKS_PER_SEC;
     }
 };
 
@@ -49,6 +52,8 @@ struct Bench {
     bool has_failed = false;
     bool has_reset = false;
     bool has_answered = false; /* an access to a register, since the reset */
+    std::uint64_t bus_errors = 0; /* accesses to registers that ended in one */
+    const char *response = "";    /* name of the last one */
     std::uint32_t stall_state = 0; /* of random numbers of pauses; 0: there are none */
 
     explicit Bench(umakit_host *its_host) : host(its_host) {}
@@ -67,6 +72,16 @@ struct Bench {
                       static_cast<unsigned long long>(cycle));
         umakit_host_fail(host, whole);
         has_failed = true;
+    }
+
+    /* An access to a register ends in a bus error. */
+    [[gnu::cold]] void end_in_bus_error(std::uint32_t offset, bool is_write, const char *name)
+    {
+        ++bus_errors;
+        response = name;
+        if (umakit_host_bus_error != nullptr) {
+            umakit_host_bus_error(host, offset, is_write, name);
+        }
     }
 
     /* The memory port `name` is 1 while the design is in reset. */

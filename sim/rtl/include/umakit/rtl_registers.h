@@ -7,7 +7,7 @@
  * An access ends when the design has answered; the clock runs meanwhile. Where pauses are switched
  * on (Bench), it begins some cycles late; on AXI4-Lite the address may come before the data of a write
  * or behind them, and an answer is not taken in the first cycle. An error response
- * (SLVERR, DECERR, pslverr) reads as all ones and ignores a write, as on a board.
+ * (SLVERR, DECERR, pslverr) is told to the host; a read of it gives all ones, as on a board.
  */
 #ifndef UMAKIT_RTL_REGISTERS_H
 #define UMAKIT_RTL_REGISTERS_H
@@ -35,6 +35,12 @@ constexpr std::uint64_t MOST_ACCESS_CYCLES = 100000;
                                : "",
                is_write ? "write" : "read", static_cast<unsigned int>(offset),
                static_cast<unsigned long long>(MOST_ACCESS_CYCLES), name);
+}
+
+/* Name of an error response of AXI. */
+inline const char *response_name(std::uint64_t response)
+{
+    return response == 3 ? "DECERR" : "SLVERR";
 }
 
 /* Cycles without an access, in front of one, where pauses are switched on; false once the run has
@@ -80,9 +86,9 @@ public:
      * the rising edge sees. */
     template <class Step> std::uint32_t read(std::uint32_t offset, Step step)
     {
-        bool is_taken = false, is_error = false;
+        bool is_taken = false;
         Answer answer;
-        std::uint64_t data = 0;
+        std::uint64_t data = 0, response = 0;
 
         if (!begin_late(bench_, step) || !is_quiet()) {
             return UINT32_MAX;
@@ -96,7 +102,7 @@ public:
                 if (get(ports_.rvalid()) != 0) {
                     check(is_taken, ports_.rvalid().name, ports_.arready().name);
                     data = get(ports_.rdata());
-                    is_error = get(ports_.rresp()) > 1;
+                    response = get(ports_.rresp());
                 }
                 take(answer, ports_.rvalid(), ports_.rready());
             });
@@ -111,12 +117,17 @@ public:
                         is_taken ? ports_.rvalid().name : ports_.arready().name);
             return UINT32_MAX;
         }
-        return is_error ? UINT32_MAX : from_lane(data, offset, Ports::data_bits);
+        if (response > 1) {
+            bench_.end_in_bus_error(offset, false, response_name(response));
+            return UINT32_MAX;
+        }
+        return from_lane(data, offset, Ports::data_bits);
     }
 
     template <class Step> void write(std::uint32_t offset, std::uint32_t value, Step step)
     {
         bool is_address_taken = false, is_data_taken = false;
+        std::uint64_t response = 0;
         Answer answer;
 
         if (!begin_late(bench_, step) || !is_quiet()) {
@@ -137,6 +148,7 @@ public:
                 if (get(ports_.bvalid()) != 0) {
                     check(is_address_taken && is_data_taken, ports_.bvalid().name,
                           is_data_taken ? ports_.awready().name : ports_.wready().name);
+                    response = get(ports_.bresp());
                 }
                 take(answer, ports_.bvalid(), ports_.bready());
             });
@@ -152,6 +164,8 @@ public:
                         !is_address_taken ? ports_.awready().name
                         : !is_data_taken  ? ports_.wready().name
                                           : ports_.bvalid().name);
+        } else if (response > 1) {
+            bench_.end_in_bus_error(offset, true, response_name(response));
         }
     }
 
@@ -229,7 +243,7 @@ private:
     template <class Step>
     void access(bool is_write, std::uint32_t offset, Step step, std::uint32_t &value)
     {
-        bool is_answered = false;
+        bool is_answered = false, is_error = false;
 
         if (!begin_late(bench_, step)) {
             return;
@@ -244,7 +258,8 @@ private:
         for (std::uint64_t i = 0; i < MOST_ACCESS_CYCLES && !is_answered; ++i) {
             const bool goes_on = step([&] {
                 is_answered = get(ports_.pready(), 1) != 0;
-                if (is_answered && !is_write && get(ports_.pslverr()) == 0) {
+                is_error = is_answered && get(ports_.pslverr()) != 0;
+                if (is_answered && !is_write && !is_error) {
                     value = static_cast<std::uint32_t>(get(ports_.prdata()));
                 }
             });
@@ -254,6 +269,8 @@ private:
         }
         if (!is_answered) {
             fail_access(bench_, is_write, offset, ports_.pready().name);
+        } else if (is_error) {
+            bench_.end_in_bus_error(offset, is_write, "pslverr");
         }
         set(ports_.psel(), 0);
         set(ports_.penable(), 0);

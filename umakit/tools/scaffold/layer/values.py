@@ -139,6 +139,7 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
         + (registers.descriptor is not None),
         "map": registers,
         "descriptor": registers.descriptor,
+        "buffer_alignment": registers.buffer_alignment,
         "start": _place(registers, registers.job.start, prefix),
         "error": _place(registers, registers.job.error, prefix),
         "busy": _place(registers, registers.job.busy, prefix),

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of buffers that are multiples of as many bytes as a register map says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from umakit.cli.main import run_command
+
+from umakit.backend import load_backend_folder
+from umakit.errors import LibraryError, RegisterMapError
+from umakit.library.metadata import load_metadata
+from umakit.library.options import ExportOptions
+from umakit.memory.pools import memory_pools
+from umakit.pipeline import compile_model
+from umakit.testing import check_backend
+from umakit.tools.scaffold import new_backend
+
+DIGITS = Path(__file__).parents[1] / "examples" / "digits"
+INT8, HELD_OUT = DIGITS / "digits_int8.onnx", DIGITS / "held_out.npz"
+ADDRESS = re.compile(r'^operand = "\$(data|weights|bias|result)"$', re.MULTILINE)
+
+
+def with_multiples(text: str, step: int) -> str:
+    """A register map whose addresses of buffers are multiples."""
+    changed, count = ADDRESS.subn(rf"\g<0>\nmultiple_of = {step}", text)
+    assert count == 4
+    return changed
+
+
+@pytest.fixture(scope="module")
+def map_text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = new_backend("engine", tmp_path_factory.mktemp("map"), kind="layer").folder
+    return (folder / "registers.toml").read_text(encoding="utf-8")
+
+
+def project(place: Path, text: str, step: int) -> Path:
+    """A new project with such a map."""
+    registers = with_multiples(text, step)
+    return new_backend("engine", place, kind="layer", registers=registers).folder
+
+
+@pytest.mark.parametrize("step", [64, 4])
+def test_layers_and_libraries_honour_the_alignment_of_a_map(
+    step: int, map_text: str, tmp_path: Path
+) -> None:
+    folder = project(tmp_path, map_text, step)
+    assert f".map_alignment = {step}u," in (folder / "simulator/engine_simulator.c").read_text()
+    report = check_backend(load_backend_folder(folder), draws=4, operators=["qconv2d"])
+    assert not report.failures and report.operators["qconv2d"].ran > 0
+    # The simulator ends a run with a buffer elsewhere, so a run says that none is.
+    library, results = tmp_path / "library", tmp_path / "results.npz"
+    words = ["compile", str(INT8), "-b", str(folder), "--rounding", "tflm", "-o", str(library)]
+    assert run_command([*words, "--require-offload"]) == 0
+    assert run_command(["run", str(library), "-i", str(HELD_OUT), "-o", str(results)]) == 0
+    alone = tmp_path / "alone"
+    assert run_command(["compile", str(INT8), "--rounding", "tflm", "-o", str(alone)]) == 0
+    expected = tmp_path / "expected.npz"
+    assert run_command(["run", str(alone), "-i", str(HELD_OUT), "-o", str(expected)]) == 0
+    np.testing.assert_array_equal(np.load(results)["logits"], np.load(expected)["logits"])
+    for pool in load_metadata(library)["umakit"]["memory"]["pools"]:
+        assert pool["alignment_bytes"] % step == 0
+        assert all(each["offset_bytes"] % step == 0 for each in pool["tensors"])
+
+
+def test_a_map_that_asks_for_more_than_accel_toml_says_is_refused_with_what_to_write(
+    map_text: str, tmp_path: Path
+) -> None:
+    folder = project(tmp_path, map_text, 64)
+    file = folder / "accel.toml"
+    text = re.sub(r"\[dma\]\nalignment = 64.*\n", "", file.read_text(encoding="utf-8"))
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(RegisterMapError, match="DATA_ADDRESS is an address") as caught:
+        check_backend(load_backend_folder(folder), draws=4)
+    found = re.search(r"write (.*) into the section (\[dma\]) of", caught.value.fix)
+    assert found is not None
+    file.write_text(f"{text}\n{found[2]}\n{found[1]}\n", encoding="utf-8")
+    report = check_backend(load_backend_folder(folder), draws=4)
+    assert not report.failures and report.operators["qdense"].ran > 0
+
+
+def test_no_address_is_a_multiple_of_something_odd(map_text: str, tmp_path: Path) -> None:
+    with pytest.raises(RegisterMapError, match="DATA_ADDRESS: multiple_of of a buffer is 12"):
+        project(tmp_path, map_text, 12)
+
+
+def test_a_blob_is_refused_whose_constants_could_not_be_read(map_text: str, tmp_path: Path) -> None:
+    backend = load_backend_folder(project(tmp_path, map_text, 64))
+    assert [pool.alignment for pool in memory_pools([backend])] == [64]
+    with pytest.raises(LibraryError, match="multiples of 16 bytes, and an accelerator reads"):
+        compile_model(
+            INT8,
+            [backend],
+            tmp_path / "out",
+            rounding="tflm",
+            options=ExportOptions(weights="blob"),
+        )
+    assert not (tmp_path / "out").exists()

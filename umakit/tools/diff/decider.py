@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NumPy says where umakit's kernels and a runtime disagree, or where there is no runtime.
+
+NumPy computes an operator in float64, as the model file says. A runtime's integers are umakit's
+too, bit by bit, and differ from NumPy's by the runtime's rounding: so NumPy decides against a
+runtime only where that is off by more than rounding explains, and umakit is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from umakit.testing.differences import Tolerance, distances
+
+Array = npt.NDArray[Any]
+
+
+class NotDecided(Exception):
+    """NumPy does not know an operator."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The numbers that a tensor has according to the model file.
+
+    Attributes:
+        numbers: in units of the tensor's integers, not rounded, within their range.
+        slack: largest distance of a right integer; of real numbers the tolerance counts.
+        is_exact: whether a runtime's result within the slack is the only right one: integers that
+            runtimes compute in integers.
+    """
+
+    numbers: Array
+    slack: float = 0.0
+    is_exact: bool = True
+
+    def nearest(self, dtype: Any) -> Array:
+        """Return the nearest numbers of a dtype."""
+        kind = np.dtype(dtype).kind
+        if kind == "f" or kind == "b" or self.numbers.dtype.kind != "f":
+            return self.numbers.astype(dtype)
+        return np.rint(self.numbers).astype(dtype)
+
+
+class Decider(Protocol):
+    """A model file that NumPy computes operator by operator."""
+
+    def expected(self, tensor: Any, known: Mapping[Any, Array]) -> Expected:
+        """Return what a tensor is according to the file.
+
+        Args:
+            tensor: the tensor, as the file calls it.
+            known: values of tensors to start from, inputs of the network among them.
+
+        Raises:
+            NotDecided: NumPy does not know an operator before the tensor.
+        """
+
+
+def decided(
+    own: Array, theirs: Array | None, expected: Expected, tolerance: Tolerance
+) -> tuple[Array, bool]:
+    """Return the right values of a tensor, and whether they are not all those of the runtime.
+
+    Args:
+        own: what umakit's kernel computed.
+        theirs: what the runtime computed from the same inputs; None if there is no runtime.
+        expected: what NumPy says.
+        tolerance: what counts as agreement.
+    """
+    is_own = _is_right(own, expected, tolerance)
+    nearest = expected.nearest(own.dtype)
+    if theirs is None:
+        return np.where(is_own, own, nearest), True
+    is_theirs = _is_right(theirs, expected, tolerance)
+    differ = distances(own, theirs) > tolerance.limit(theirs)
+    is_umakits = differ & is_own & (~is_theirs | (not expected.is_exact))
+    right = np.where(is_umakits, own, theirs)
+    right = np.where(differ & ~is_own & ~is_theirs, nearest, right)
+    return right, bool(is_umakits.any())
+
+
+def _is_right(values: Array, expected: Expected, tolerance: Tolerance) -> Array:
+    numbers = expected.numbers
+    if values.shape != numbers.shape:
+        raise NotDecided(f"NumPy has shape {numbers.shape}")
+    if values.dtype.kind == "f":
+        return distances(values, numbers) <= tolerance.limit(numbers)
+    if numbers.dtype.kind != "f":
+        return distances(values, numbers.astype(values.dtype)) <= tolerance.limit(values)
+    return distances(values.astype(np.float64), numbers) <= expected.slack + tolerance.lsb
+
+
+def in_range(numbers: Array, dtype: Any, slack: float, *, is_exact: bool = True) -> Expected:
+    """Return what is expected of integers of a dtype, which saturate."""
+    limits = np.iinfo(dtype)
+    return Expected(np.clip(numbers, limits.min, limits.max), slack, is_exact)

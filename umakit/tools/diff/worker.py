@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program that runs ONNX Runtime or TensorFlow Lite Micro in a process of its own.
+
+It reads pickled requests from standard input and writes pickled answers to standard output. It
+imports nothing of umakit, so that it starts in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class OnnxSession:
+    """A session of ONNX Runtime.
+
+    Args:
+        content: a serialized model whose outputs are all values to compute.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        import onnxruntime
+
+        states = onnxruntime.capi.onnxruntime_pybind11_state
+        try:
+            self._session = self._opened(content, "1")
+        except (states.NotImplemented, states.Fail):
+            self._session = self._opened(content, "0")
+
+    def _opened(self, content: bytes, precise: str) -> Any:
+        """Return a session that computes what the model says, in integers where it can.
+
+        On x86-64 processors with AVX2 and without VNNI ONNX Runtime adds two products of uint8 and
+        int8 in 16 bits, where they saturate, unless `x64quantprecision` makes all weights uint8.
+        For that it lacks kernels of some operators, such as QGemm of int8, which do not saturate.
+        Products of real data and weights of 4 or 8 bits are computed with data of 8 bits, unless
+        `qdq_matmulnbits_accuracy_level` asks for float32.
+        """
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        # Its threads would use up the processor between runs.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.x64quantprecision", precise)
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "1")
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def run(self, names: Sequence[str], inputs: Mapping[str, Any]) -> list[Any]:
+        """Return the outputs with these names."""
+        return list(self._session.run(list(names), dict(inputs)))
+
+
+class MicroInterpreter:
+    """An interpreter of TensorFlow Lite Micro that keeps all tensors.
+
+    Args:
+        content: a model file.
+        arena_bytes: size of its arena.
+    """
+
+    def __init__(self, content: bytes, arena_bytes: int) -> None:
+        from tflite_micro.python.tflite_micro import runtime
+
+        self._interpreter = runtime.Interpreter.from_bytes(
+            content,
+            arena_size=arena_bytes,
+            intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors,
+        )
+
+    def run(self, inputs: Sequence[Any]) -> None:
+        """Run one inference; inputs are in the order of the file."""
+        for number, array in enumerate(inputs):
+            self._interpreter.set_input(array, number)
+        self._interpreter.invoke()
+
+    def outputs(self, count: int) -> list[Any]:
+        """Return the outputs of the last inference."""
+        return [np.array(self._interpreter.get_output(number)) for number in range(count)]
+
+    def tensors(self, numbers: Sequence[int]) -> list[Any]:
+        """Return tensors with these numbers as they are now."""
+        read = self._interpreter.GetTensor
+        return [np.array(read(number, 0)["tensor_data"]) for number in numbers]
+
+    def reset(self) -> None:
+        """Set states to those before the first inference."""
+        self._interpreter.reset()
+
+
+RUNTIMES = {"onnxruntime": OnnxSession, "tflite-micro": MicroInterpreter}
+
+
+def main() -> None:
+    """Answer requests, (method, arguments), until the input ends; the first creates the runtime."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a runtime prints is no answer
+    runtime: Any = None
+    answer: tuple[bool, Any]
+    while True:
+        try:
+            method, arguments = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        try:
+            if runtime is None:
+                runtime = RUNTIMES[method](*arguments)
+                answer = True, None
+            else:
+                answer = True, getattr(runtime, method)(*arguments)
+        except ImportError as error:
+            answer = False, f"a package that it needs is missing: {error}"
+        except Exception as error:  # a runtime may refuse with whatever it raises
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            answer = False, f"it refuses the {'model' if runtime is None else 'inputs'}: {lines[0]}"
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
