@@ -191,13 +191,13 @@ def _table(outcome: Outcome, formulas: Sequence[str]) -> Any:
     """Return the table, with a column of formulas if there are any."""
     from rich.text import Text
 
-    numbers = ["fitted", "held out", "exact", "worst", "before"]
+    numbers = ["fitted", "exact", "worst", "before"]
     columns = [*numbers, "used", *(["cycles"] if formulas else [])]
     table = new_table("cost", *columns, right=numbers)
     for index, each in enumerate(outcome.choices):
         evidence = each.measured.evidence
         table.add_row(
-            each.measured.name, str(evidence.fitted), str(evidence.held_out), str(evidence.exact),
+            each.measured.name, str(evidence.fitted), f"{evidence.exact} of {evidence.held_out}",
             f"{evidence.worst_percent:.2f} %", f"{each.before_evidence.worst_percent:.2f} %",
             each.source, *map(Text, formulas[index : index + 1]),
         )  # fmt: skip

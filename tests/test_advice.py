@@ -639,6 +639,8 @@ TOLD = (
     "let the device write the result, and",
     "the time ended before this was as simple",
     "--jobs 1 shows what it prints",
+    "the same --seed shows it again",
+    "look for what the driver or the device keeps",
     "name the file that defines it in files",
 )
 """How texts begin that say what is known, or which command or page shows more."""

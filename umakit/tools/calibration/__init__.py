@@ -7,13 +7,16 @@
     measure.py    measure         their commands, by the backend's driver
     fit.py        fitted          a formula of measured cycles
     costs.py      costs_of        formulas of all commands
-    whole.py      whole_layers    layers that are compared with them
+    choice.py     choices_of      which of them are used
+    whole.py      measured_layers layers that are compared with them
     accesses.py   driver_note     register accesses of the driver that are described wrongly
+    outcome.py    Outcome         what is used, and what to do about the rest
     calibrate.py  calibrate       all of it
     (machine/calibration.py: the file; machine/calibrated.py: the machine that costs what was
     measured)
 """
 
-from umakit.tools.calibration.calibrate import Calibrating, Outcome, calibrate, destination_of
+from umakit.tools.calibration.calibrate import Calibrating, calibrate, destination_of
+from umakit.tools.calibration.outcome import Outcome
 
 __all__ = ["Calibrating", "Outcome", "calibrate", "destination_of"]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of one layer of given sizes, on which the simulator counts the layer's cycles.
 
-Cycles depend only on sizes, so weights are random and any arithmetic is used.
+Cycles depend on sizes, and on some accelerators on values: weights are random, and any arithmetic
+is used.
 """
 
 from __future__ import annotations
