@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mechanical bugs in drivers and simulators in C and C++: one piece of one file is replaced.
 
-`mutants` lists all there are in a text, as far as a parser of C reads it. `drawn` draws from several
-files by a seed, and leaves out mutants that do not compile and those with the same object code.
+`mutants` lists all there are in a text, as far as a parser of C reads it. `drawn` draws from
+several files by a seed, and leaves out mutants that do not compile and those with the same object
+code.
 
 Left out is what the result of a layer does not depend on while nothing fails: what commands cost
 (`TIME`), and refusals of what no right driver sends (`REFUSAL`, the branch `default` of a switch).
@@ -221,9 +222,9 @@ def _of_one(node: Node) -> Iterator[_Found]:
             condition = node.child_by_field_name("condition")
             if condition is not None and condition.type == "binary_expression":
                 right = condition.child_by_field_name("right")
-                if right is not None and right.prev_sibling is not None:
-                    if right.prev_sibling.type in ("<", "!="):
-                        yield "last", right.start_byte, right.end_byte, f"({_text(right)}) - 1"
+                operator = condition.child_by_field_name("operator")
+                if right is not None and operator is not None and operator.type in ("<", "!="):
+                    yield "last", right.start_byte, right.end_byte, f"({_text(right)}) - 1"
         case "compound_statement":
             if node.parent is not None and node.parent.type == "function_definition":
                 yield from _variables(node.parent)
@@ -239,9 +240,9 @@ def _lists(node: Node) -> Iterator[_Found]:
         new = _text(right) + between.decode() + _text(left)
         yield "arguments", left.start_byte, right.end_byte, new
     for part in parts:
-        if part.type == "initializer_list" and part.next_sibling is not None:
-            if part.next_sibling.type == ",":
-                yield "statement", part.start_byte, part.next_sibling.end_byte, ""
+        comma = part.next_sibling
+        if part.type == "initializer_list" and comma is not None and comma.type == ",":
+            yield "statement", part.start_byte, comma.end_byte, ""
 
 
 def _variables(function: Node) -> Iterator[_Found]:

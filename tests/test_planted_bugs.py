@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bugs of data/planted_bugs.toml are found by `uma check`; all of them by `make soak-bugs`."""
+"""Bugs of data/*_bugs.toml are found by `uma check`; all of them by `make soak-bugs`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ import re
 from pathlib import Path
 
 import pytest
-from planted_bugs import ROOT, Bug, all_bugs
+from planted_bugs import LISTS, ROOT, Bug, all_bugs
 
 from umakit import find_backend
 from umakit.testing import check_layer
 
-BUGS = all_bugs()
+BUGS = all_bugs("planted")
 SHOWN = [bug for bug in BUGS if bug.case]
 
 
 def test_every_bug_is_one_edit_of_a_file_and_all_kinds_are_there() -> None:
-    assert {bug.name: bug.occurrences for bug in BUGS if bug.occurrences != 1} == {}
-    assert len({bug.name for bug in BUGS}) == len(BUGS)
+    every = all_bugs(*LISTS)
+    assert {bug.name: bug.occurrences for bug in every if bug.occurrences != 1} == {}
+    assert len({bug.name for bug in every}) == len(every)
+    assert [sum(bug.list == each for bug in every) for each in LISTS] == [45, 30, 30]
     assert len({bug.kind for bug in BUGS}) == 12
     assert len({bug.backend for bug in BUGS}) == 5
 
