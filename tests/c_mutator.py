@@ -6,7 +6,8 @@ several files by a seed, and leaves out mutants that do not compile and those wi
 code.
 
 Left out is what the result of a layer does not depend on while nothing fails: what commands cost
-(`TIME`), and refusals of what no right driver sends (`REFUSAL`, the branch `default` of a switch).
+(`TIME`), and refusals of what no right driver sends (`REFUSAL`, the branch `default` of a switch):
+their conditions are only negated or read another variable, so that right jobs are refused.
 """
 
 from __future__ import annotations

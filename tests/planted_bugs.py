@@ -239,9 +239,9 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor(given.parallel) as pool:
         for each in pool.map(outcome, bugs):
             outcomes.append(each)
-            print(f"{each.result:10} {each.seconds:6.1f} s {each.ran:5} layers  {each.bug}")
-            for line in filter(None, (each.what[:160], each.case)):
-                print(f"    {line}", flush=True)
+            lines = [f"{each.result:10} {each.seconds:6.1f} s {each.ran:5} layers  {each.bug}"]
+            lines += [f"    {line}" for line in (each.what[:160], each.case) if line]
+            print("\n".join(lines), flush=True)
             if given.json:
                 given.json.write_text(json.dumps([asdict(one) for one in outcomes], indent=1))
     print(table(outcomes))
