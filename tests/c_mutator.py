@@ -237,8 +237,9 @@ def _lists(node: Node) -> Iterator[_Found]:
     for left, right in itertools.pairwise(parts):
         if "initializer_pair" in (left.type, right.type):
             continue
-        between = node.text[left.end_byte - node.start_byte : right.start_byte - node.start_byte]
-        new = _text(right) + between.decode() + _text(left)
+        text = _text(node)
+        between = text[left.end_byte - node.start_byte : right.start_byte - node.start_byte]
+        new = _text(right) + between + _text(left)
         yield "arguments", left.start_byte, right.end_byte, new
     for part in parts:
         comma = part.next_sibling

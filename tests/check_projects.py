@@ -11,6 +11,7 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 from umakit.cli.main import app
@@ -47,8 +48,9 @@ def written_project(name: str, folder: Path) -> Path:
     return folder / name
 
 
-def _recipes() -> list[dict[str, object]]:
-    return tomllib.loads(DATA.read_text(encoding="utf-8"))["project"]
+def _recipes() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads(DATA.read_text(encoding="utf-8"))["project"]
+    return found
 
 
 def main(arguments: Sequence[str]) -> int:

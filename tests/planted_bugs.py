@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from check_projects import project_names, written_project
 
@@ -143,7 +144,7 @@ def all_bugs(*lists: str) -> list[Bug]:
     return found
 
 
-def checked(folder: Path, options: Sequence[str] = ()) -> tuple[int, dict[str, object], str]:
+def checked(folder: Path, options: Sequence[str] = ()) -> tuple[int, dict[str, Any], str]:
     """Return exit code, report and messages of `uma check`.
 
     Args:
