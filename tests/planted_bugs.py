@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from check_projects import project_names, written_project
+from exhaustive_layers import first_difference
 
 ROOT = Path(__file__).parents[1]
 LISTS = ("planted", "check", "drawn")
@@ -49,7 +50,8 @@ class Bug:
         case: what shows it; empty if it has to be drawn.
         after: text that occurs once, behind which the old text is the first; empty: the old text
             occurs once.
-        equivalent: why no layer can show it; empty if one can.
+        equivalent: why no layer can show it, which all small layers have to confirm; empty if one
+            can.
         list: its list.
     """
 
@@ -170,9 +172,13 @@ def outcome_of(bug: Bug, options: Sequence[str] = ()) -> Outcome:
         options: of `uma check`.
     """
     started = time.monotonic()
+    count, shown = 0, ""
     with tempfile.TemporaryDirectory() as folder:
-        code, report, messages = checked(bug.planted(Path(folder)), options)
-    took = time.monotonic() - started
+        copy = bug.planted(Path(folder))
+        code, report, messages = checked(copy, options)
+        took = time.monotonic() - started
+        if bug.equivalent and code == 0:
+            count, shown = first_difference(copy)
     counts = list(report.get("operators", {}).values())
     drawn, ran = (sum(each[key] for each in counts) for key in ("drawn", "ran"))
     failures = [  # others are no finding: that layers of an operator were not drawn, for example
@@ -187,9 +193,10 @@ def outcome_of(bug: Bug, options: Sequence[str] = ()) -> Outcome:
     if code not in (0, 1, 3) or not report:
         last = " ".join(messages.strip().splitlines()[-1:])
         return Outcome(bug.list, bug.name, BROKEN, f"exit code {code}: {last}", *told[1:])
-    if bug.equivalent:
-        return Outcome(bug.list, bug.name, EQUIVALENT, bug.equivalent, *told[1:])
-    other = report["failures"][0]["what"] if report["failures"] else ""
+    if bug.equivalent and code == 0 and not shown:
+        why = f"{bug.equivalent}; all of {count} small layers are right"
+        return Outcome(bug.list, bug.name, EQUIVALENT, why, *told[1:])
+    other = report["failures"][0]["what"] if report["failures"] else shown
     return Outcome(bug.list, bug.name, MISSED, other, *told[1:])
 
 
