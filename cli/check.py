@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from umakit.cli.check_coverage import print_coverage, print_incomplete
 from umakit.cli.console import console, print_json, progress, say
 from umakit.cli.options import (
     DeviceOption,
@@ -50,10 +51,10 @@ Exit code: 0 if all is right; 1 if something is wrong, or if no layer of an oper
 accelerator; 2 for a mistake of the call, of accel.toml, or of a file that no library compiles \
 with."""
 
-SECONDS_OF_A_PROCESS = 20.0
-"""Time of a check for which one process more is worth its start."""
-
 NUMBERS = ("drawn", "ran", "refused", "failed")
+
+INCOMPLETE = 3
+"""Exit code of a check in which nothing is wrong, and that has not tried all that is claimed."""
 
 ACCESSES = (
     "  predictions count a cycle for each register access, and the bus of the RTL may take more: "
@@ -77,10 +78,22 @@ OperatorOption = Annotated[
 SecondsOption = Annotated[
     float,
     typer.Option(
-        min=0.1, help="Time for drawing, building and running layers; then failures are reduced."
+        min=0.1,
+        help="Processor time after which no further layers run, and the check is incomplete.",
     ),
 ]
-DrawsOption = Annotated[int, typer.Option(min=1, help="Layers to draw, of all operators.")]
+DrawsOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Layers to draw, of all operators; default: 1000, or more if values need them. With "
+        "too few, the check is incomplete.",
+        show_default=False,
+    ),
+]
+ValuesOption = Annotated[
+    bool, typer.Option("--values", help="Also print how many layers ran with each value.")
+]
 SeedOption = Annotated[int, typer.Option(min=0, help="Equal seeds draw equal layers.")]
 CaseOption = Annotated[
     str | None,
@@ -105,7 +118,7 @@ JobsOption = Annotated[
         "-j",
         min=1,
         help="Processes that compile and run layers, which changes nothing that is drawn; default: "
-        "one for each core, fewer if --seconds is below 20 for each.",
+        "one for each core.",
         show_default=False,
     ),
 ]
@@ -118,10 +131,10 @@ JunitOption = Annotated[
 def check(
     backend: BackendArgument,
     device: DeviceOption = HOST.name,
-    seconds: SecondsOption = 120.0,
+    seconds: SecondsOption = 600.0,
     seed: SeedOption = 0,
     operator: OperatorOption = None,
-    draws: DrawsOption = 1000,
+    draws: DrawsOption = None,
     jobs: JobsOption = None,
     case: CaseOption = None,
     registers: RegistersOption = False,
@@ -130,6 +143,7 @@ def check(
     force: ForceOption = False,
     rtl: RtlFlag = False,
     wave: WaveOption = None,
+    values: ValuesOption = False,
     as_json: JsonOption = False,
 ) -> int:
     """Registered with the help text above."""
@@ -177,7 +191,7 @@ def check(
         else:
             report = check_backend(
                 found, seconds=seconds, seed=seed, operators=operator or (), draws=draws,
-                device=device, jobs=jobs or processes_for(seconds), tell=tell,
+                device=device, jobs=jobs or usable_cores(), tell=tell,
             )  # fmt: skip
     if junit is not None:
         write_file(junit, report.as_junit().encode(), JUNIT, read, force=force)
@@ -185,10 +199,10 @@ def check(
         written = None if file is None or file.written is None else file.written.as_json()
         print_json({**report.as_json(), "wave": written})
     else:
-        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}", file is not None)
+        _print(report, f"{shell_word(backend)}{' --rtl' if rtl else ''}", file is not None, values)
         if file is not None:
             say(file.sentence)
-    return 0 if report.passed else 1
+    return {True: 0, False: 1, None: INCOMPLETE}[report.passed]
 
 
 def _check_program(
@@ -202,11 +216,6 @@ def _check_program(
         raise InputError("--program needs --rtl: it compares a C model with RTL", fix="add --rtl")
 
 
-def processes_for(seconds: float) -> int:
-    """Return as many processes as there are cores and as are worth their start in this time."""
-    return min(usable_cores(), max(1, int(seconds / SECONDS_OF_A_PROCESS)))
-
-
 def usable_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
@@ -214,8 +223,15 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _print(report: CheckReport, words: str, has_wave: bool) -> None:
-    """Print a report; `words` are the backend and what it ran on, as on the command line."""
+def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> None:
+    """Print a report.
+
+    Args:
+        report: the report.
+        words: the backend and what it ran on, as on the command line.
+        has_wave: whether a waveform is written.
+        values: whether to print how many layers ran with each value.
+    """
     if report.registers:
         say(report.registers.summary)
     if report.programs:
@@ -237,9 +253,18 @@ def _print(report: CheckReport, words: str, has_wave: bool) -> None:
         say("with --wave FILE.fst each of these also writes the waveform of the design")
     if report.left_out:
         say(report.left_out)
+    print_coverage(report, values)
     _print_cycles(report, words)
-    if report.passed and layers_too:
-        say(f"{report.backend} computes right all that was drawn (seed {report.seed}).")
+    if report.passed and report.covers:
+        ran = sum(counts.ran for counts in report.operators.values())
+        say(
+            f"{report.backend} computes right what its patterns accept: {ran:,} layers with every "
+            f"value (seed {report.seed})."
+        )
+    elif report.passed and layers_too:
+        say(f"{report.backend} computes this right.")
+    elif report.passed is None:
+        print_incomplete(report)
 
 
 def _print_remarks(report: CheckReport, words: str) -> None:

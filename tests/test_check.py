@@ -17,7 +17,7 @@ from umakit.cli.main import run_command
 from umakit import find_backend
 from umakit.errors import AcceleratorConfigError, InputError
 from umakit.testing import check_backend, check_layer
-from umakit.testing.check import drawing
+from umakit.testing.check import search
 from umakit.testing.check.cases import read_case
 from umakit.tools.scaffold import new_backend
 
@@ -40,9 +40,10 @@ def test_layers_of_each_operator_run_and_are_right(
 ) -> None:
     junit = tmp_path / "check.xml"
     arguments = ["check", STRAWBERRY, "--draws", "12", "--seed", "3", "--json", "--junit"]
-    assert run_command([*arguments, str(junit)]) == 0
+    assert run_command([*arguments, str(junit)]) == 3
     report = json.loads(capsys.readouterr().out)
-    assert report["passed"] and report["failures"] == []
+    assert report["passed"] is None and report["failures"] == []
+    assert any("qconv2d: no layer with kernel" in each for each in report["incomplete"])
     assert report["registers"]["registers"] == 101 and not report["registers"]["differences"]
     assert set(report["operators"]) == {"qconv2d", "qdense", "qdepthwise"}
     assert sum(counts["drawn"] for counts in report["operators"].values()) == 12
@@ -79,13 +80,13 @@ def test_a_wrong_case_is_refused_by_name(case: str, reason: str) -> None:
 def test_a_pattern_that_accepts_nothing_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "TRIES", 200)
+    monkeypatch.setattr(search, "FIRST_TRIES", 200)
     folder = edited(
         tmp_path, STRAWBERRY, "patterns.py", "if needed > room:", "if needed > room or True:"
     )
     report = check_backend(find_backend(str(folder)), draws=5, operators=["qdense"])
     assert not report.passed
-    assert "none of 0 drawn layers ran" in report.failures[0].what
+    assert "the pattern accepts no layer" in report.failures[0].what
 
 
 def test_a_mistake_in_accel_toml_is_none_of_a_layer(
@@ -134,16 +135,16 @@ def test_predicted_cycles_are_compared(tmp_path: Path, capsys: pytest.CaptureFix
     shutil.copytree(ROOT / "examples" / "lane_npu", folder)
     file = folder / "accel.toml"
     file.write_text(file.read_text().replace("transfer = 9", "transfer = 8"))
-    assert run_command(["check", str(folder), "--operator", "qdense", "--draws", "4"]) == 0
+    assert run_command(["check", str(folder), "--operator", "qdense", "--draws", "4"]) == 3
     printed = capsys.readouterr().out
     case = re.search(r"for 0 of \d+ layers; the worst has .* \(-\d.\d\d %\): (qdense.*)", printed)
     assert case and read_case(case[1]).pattern == "qdense"
 
 
 def test_patterns_of_float_operators_are_walked() -> None:
-    report = check_backend(find_backend("vanilla_accelerator"), draws=12, seed=1)
+    report = check_backend(find_backend("vanilla_accelerator"), least_draws=12, seed=1)
     assert report.passed
-    assert report.operators["conv2d"].ran >= 6
+    assert report.operators["conv2d"].ran >= 20
 
 
 @pytest.mark.parametrize("width, stride", [(65536, 1), (80001, 2)])

@@ -128,8 +128,8 @@ def test_the_backend_of_the_page_is_whole(tmp_path: Path) -> None:
     (folder / "backend.py").write_text(code)
     accel = '[accelerator]\nname = "my_npu"\n\n[device]\nsimulator = "none"\n'
     (folder / "accel.toml").write_text(accel)
-    report = check_backend(find_backend(str(folder)), draws=8)
-    assert report.passed and report.operators["xor"].ran == 8
+    report = check_backend(find_backend(str(folder)), least_draws=8)
+    assert report.passed and report.operators["xor"].ran >= 8
 
 
 def test_a_pattern_that_cannot_be_drawn_says_how_to_draw_it(tmp_path: Path) -> None:

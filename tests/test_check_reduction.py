@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -13,12 +12,11 @@ from hypothesis import strategies as st
 
 from umakit.backend.registry import find_backend
 from umakit.operators.drawing import NotDrawable
-from umakit.testing.check import backend_check
-from umakit.testing.check.backend_check import BATCH, FIRST_BATCH, _Batches, first_failures
 from umakit.testing.check.cases import SEED, Case, LayerSettings, read_case
 from umakit.testing.check.claims import Claim, accepts, claims_of
 from umakit.testing.check.drawing import Walk
-from umakit.testing.check.report import CheckReport, Counts, Failure
+from umakit.testing.check.groups import groups_of
+from umakit.testing.check.report import Failure
 from umakit.testing.check.shrink import STOPPED, shrunk
 
 ROUNDS = 8
@@ -97,34 +95,11 @@ def test_a_reduction_that_ends_early_says_so(claims: dict[str, Claim]) -> None:
     assert shrunk(failure, claims, lambda cases: {}, seconds=-1.0).fix == STOPPED
 
 
-def test_batches_are_as_large_as_the_time_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 0.5 s per layer, 100 s are enough for 200 layers and not for one more batch."""
-    now, told = 0.0, []
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    assert backend_check.time is time
-    case = Case((LayerSettings("qdense"),))
-    batches = _Batches(iter([(case, True)] * 5000), 5000, 100.0, told.append)
-    sizes = []
-    for cases in batches:
-        sizes.append(len(cases))
-        now += 0.5 * len(cases)
-        batches.note(len(cases), 0.5 * len(cases))
-    assert sizes == [FIRST_BATCH, BATCH, 200 - FIRST_BATCH - BATCH]
-    assert told[0] == "building the first 20 of 5000 layers"
-    assert told[-1] == "200 of 5000 layers"
-
-
 def test_chains_blame_only_operators_of_which_no_layer_fails_alone() -> None:
-    """Counts too: two chains with an operator that fails are none of the others' failures."""
     texts = ["qconv2d seed=1", "qconv2d seed=2 then qdense seed=3", "a seed=1 then b seed=2"]
     texts += ["c seed=4 then b seed=5", "qdense seed=4 then qconv2d seed=5"]
     cases = [read_case(text) for text in texts]
-    report = CheckReport("npu", 0, {case.pattern: Counts() for case in cases})
-    report.failures = [Failure(case.pattern, "is wrong", case) for case in cases]
-    for failure in report.failures:
-        report.operators[failure.pattern].failed += 1
-    found = first_failures(report)
-    assert [str(failure.case) for failure in found] == [texts[0], texts[2]]
-    assert {name: each.failed for name, each in report.operators.items()} == {
-        "qconv2d": 1, "qdense": 0, "b": 2,
-    }  # fmt: skip
+    found = groups_of([Failure(case.pattern, "is wrong", case) for case in cases], [], {})
+    assert [[str(each.case) for each in group.failures] for group in found] == [
+        [texts[0]], texts[2:4],
+    ]  # fmt: skip

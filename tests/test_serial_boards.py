@@ -230,11 +230,11 @@ FAULTS = {
     "lost byte": ({"LOST": "frames == 5u && place == 9u"}, "lost or damaged: 6 came in .* of 5"),
     "truncated": (
         {"BEFORE": "while (frames == 5u && place == 21u) { WAIT }"},
-        r"did not end within 6 s, in the middle of a frame, after 21 bytes of it",
+        r"sent nothing for 6 s, in the middle of a frame, after 21 bytes of it",
     ),
     "hang": (
         {"BEFORE": "while (frames == 5u && place == 0u) { WAIT }"},
-        r"did not end within 6 s, after frame 4 of the board; if it is only slow",
+        r"sent nothing for 6 s, after frame 4 of the board; if it is only slow",
     ),
     "only noise": (
         {"BEFORE": f"{NOISY} for (;;) {{ WAIT }}"},

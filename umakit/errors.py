@@ -135,6 +135,10 @@ class MissingProgramError(BuildError):
     """A program that a device needs is not installed: a compiler, an emulator or Verilator."""
 
 
+class TooLargeError(BuildError):
+    """A program does not fit the memory of its device, or what its compiler can address."""
+
+
 class DeviceError(UmakitError):
     """The run itself failed: a driver reported an error, or the program died.
 

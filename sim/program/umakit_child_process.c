@@ -11,6 +11,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -26,8 +29,16 @@
 
 /* Between two looks whether a program has ended: while it is to end, and otherwise. */
 #define POLL_MILLISECONDS 5u
-#define LOOK_MILLISECONDS 200
+#define LOOK_MILLISECONDS 200u
+#define LOOKS 8u /* within a limit, at least */
 #define LINES_QUOTED 3u
+
+/* Fields of /proc/PROCESS/stat: processor time of it, and of children that ended. */
+enum { FIRST_TIME = 14, LAST_TIME = 17 };
+
+#define MOST_DEPTH 8u   /* of children of children */
+#define LEAST_WORK 30u  /* milliseconds of processor time that are more than a look around, */
+#define LEAST_SHARE 20u /* with this part of the time */
 
 /* ---- Descriptors ---- */
 
@@ -325,17 +336,124 @@ static bool is_over(const struct umakit_child *child)
     return result != 0 || found.si_pid == (pid_t)child->process;
 }
 
+/* A file of /proc as text; empty if there is none. */
+static void read_text(const char *name, char *text, size_t capacity)
+{
+    const int file = open(name, O_RDONLY | O_CLOEXEC);
+    ssize_t count = -1;
+
+    if (file >= 0) {
+        do {
+            count = read(file, text, capacity - 1u);
+        } while (count < 0 && errno == EINTR);
+        (void)close(file);
+    }
+    text[count < 0 ? 0 : count] = '\0';
+}
+
+/* What a program and its children have done. */
+struct work {
+    bool is_known;
+    bool is_at_work; /* one runs, could run or waits for a disk */
+    uint64_t ticks;  /* of processor time, with those of children that ended */
+};
+
+/* Add what a process has done; see proc(5) for its file. */
+static void add_work_of(long process, struct work *work)
+{
+    char name[64];
+    char text[1024];
+    const char *field;
+    int number;
+
+    (void)snprintf(name, sizeof name, "/proc/%ld/stat", process);
+    read_text(name, text, sizeof text);
+    field = strrchr(text, ')');
+    if (field == NULL || strlen(field) < 3u) {
+        return;
+    }
+    work->is_known = true;
+    work->is_at_work = work->is_at_work || field[2] == 'R' || field[2] == 'D';
+    field += 2;
+    for (number = 3; number < LAST_TIME && field != NULL; ++number) {
+        field = strchr(field, ' ');
+        field = field == NULL ? NULL : field + 1;
+        if (field != NULL && number + 1 >= FIRST_TIME) {
+            work->ticks += strtoull(field, NULL, 10);
+        }
+    }
+}
+
+/* Add what a process and its children have done, without a heap. */
+static void add_work(long process, unsigned int depth, struct work *work)
+{
+    char name[64];
+    char text[512];
+    const char *next = text;
+
+    add_work_of(process, work);
+    (void)snprintf(name, sizeof name, "/proc/%ld/task/%ld/children", process, process);
+    read_text(name, text, sizeof text);
+    while (depth != 0u && *next != '\0') {
+        char *end;
+        const long child = strtol(next, &end, 10);
+
+        if (end == next) {
+            break;
+        }
+        add_work(child, depth - 1u, work);
+        next = end;
+    }
+}
+
+/* Count what the program has used since the last look; whether that is within the limit. */
+static bool is_within(const struct umakit_child *child, struct umakit_child_limit *limit)
+{
+    struct work work = {false, false, 0u};
+    const uint64_t now = umakit_child_now();
+    uint64_t passed = now - limit->looked;
+    uint64_t used;
+    const long ticks = sysconf(_SC_CLK_TCK);
+    bool is_busy;
+
+    add_work(child->process, MOST_DEPTH, &work);
+    used = work.ticks * 1000u / (uint64_t)(ticks > 0 ? ticks : 100);
+    is_busy = work.is_at_work && limit->was_at_work;
+    limit->was_at_work = work.is_at_work;
+    if (limit->looked == 0u) {
+        passed = 0u;
+        limit->begun = used;
+        limit->waited_from = used;
+    } else if (passed > 2u * LOOK_MILLISECONDS) {
+        passed = 2u * LOOK_MILLISECONDS; /* the machine was suspended, for example */
+    }
+    limit->looked = now;
+    limit->waited += passed;
+    /* A program that waits may look around now and then. */
+    if (is_busy || used > limit->waited_from + LEAST_WORK + limit->waited / LEAST_SHARE) {
+        limit->waited = 0u;
+        limit->waited_from = used;
+    }
+    if (used < limit->begun) { /* children that nobody has waited for have ended */
+        limit->begun = used;
+        limit->waited_from = used;
+    }
+    return limit->waited < limit->milliseconds && used - limit->begun < limit->milliseconds;
+}
+
 /* Wait until a descriptor can be used, and keep what comes on standard error meanwhile.
  * That the program has ended may not show there: what it started keeps pipes open. */
 static enum umakit_child_result wait_until_ready(struct umakit_child *child, int descriptor,
-                                                 short events, uint64_t deadline)
+                                                 short events, struct umakit_child_limit *limit)
 {
+    const uint64_t share = limit->milliseconds / LOOKS;
+    const int most = share > LOOK_MILLISECONDS ? (int)LOOK_MILLISECONDS
+                     : share < POLL_MILLISECONDS ? (int)POLL_MILLISECONDS
+                                                 : (int)share;
+
     for (;;) {
         struct pollfd polled[2] = {{descriptor, events, 0}, {child->errors, POLLIN, 0}};
-        const uint64_t now = umakit_child_now();
-        const uint64_t left = deadline > now ? deadline - now : 0u;
         const bool was_over = is_over(child);
-        const int most = left > LOOK_MILLISECONDS ? LOOK_MILLISECONDS : (int)left;
         const int ready = poll(polled, 2u, was_over ? 0 : most);
 
         if (ready > 0 && polled[1].revents != 0) {
@@ -347,7 +465,7 @@ static enum umakit_child_result wait_until_ready(struct umakit_child *child, int
         if (was_over) {
             return UMAKIT_CHILD_CLOSED;
         }
-        if (left == 0u) {
+        if (!is_within(child, limit)) {
             return UMAKIT_CHILD_SILENT;
         }
     }
@@ -359,13 +477,13 @@ static bool is_to_be_repeated(int reason)
 }
 
 enum umakit_child_result umakit_child_send(struct umakit_child *child, const void *bytes,
-                                           size_t count, uint64_t deadline)
+                                           size_t count, struct umakit_child_limit *limit)
 {
     const unsigned char *next = bytes;
 
     while (count > 0u) {
         const enum umakit_child_result result =
-            wait_until_ready(child, child->input, POLLOUT, deadline);
+            wait_until_ready(child, child->input, POLLOUT, limit);
         ssize_t sent;
 
         if (result != UMAKIT_CHILD_DONE) {
@@ -383,13 +501,13 @@ enum umakit_child_result umakit_child_send(struct umakit_child *child, const voi
 }
 
 enum umakit_child_result umakit_child_receive(struct umakit_child *child, void *bytes,
-                                              size_t count, uint64_t deadline)
+                                              size_t count, struct umakit_child_limit *limit)
 {
     unsigned char *next = bytes;
 
     while (count > 0u) {
         const enum umakit_child_result result =
-            wait_until_ready(child, child->output, POLLIN, deadline);
+            wait_until_ready(child, child->output, POLLIN, limit);
         ssize_t received;
 
         if (result != UMAKIT_CHILD_DONE) {

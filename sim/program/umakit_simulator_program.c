@@ -182,7 +182,7 @@ static bool send_frame(struct umakit_simulator_program *program, const char *typ
     put32(program->frame + AT_NUMBER, program->number);
     result = umakit_child_send(&program->child, program->frame,
                                UMAKIT_PROTOCOL_HEADER_BYTES + (size_t)length,
-                               program->deadline);
+                               &program->limit);
     return result == UMAKIT_CHILD_CLOSED || is_done(program, result);
 }
 
@@ -204,7 +204,7 @@ static bool receive_frame(struct umakit_simulator_program *program, struct frame
 {
     if (!is_done(program, umakit_child_receive(&program->child, program->frame,
                                                UMAKIT_PROTOCOL_HEADER_BYTES,
-                                               program->deadline))) {
+                                               &program->limit))) {
         return false;
     }
     frame->length = get32(program->frame);
@@ -219,7 +219,7 @@ static bool receive_frame(struct umakit_simulator_program *program, struct frame
         return false;
     }
     return is_done(program, umakit_child_receive(&program->child, payload_of(program),
-                                                 frame->length, program->deadline));
+                                                 frame->length, &program->limit));
 }
 
 static bool fail_frame(struct umakit_simulator_program *program, const struct frame *frame)
@@ -382,7 +382,8 @@ static bool ask(struct umakit_simulator_program *program, struct request request
         return false;
     }
     program->request = request.name;
-    program->deadline = umakit_child_now() + program->config->timeout_milliseconds;
+    program->limit = (struct umakit_child_limit){
+        .milliseconds = program->config->timeout_milliseconds};
     ++program->number;
     if (program->child.owner != (long)getpid()) {
         fail(program, "was started by another process, of which this one is a copy");

@@ -34,7 +34,7 @@ from umakit.devices.simulators import (
     simulators_of,
 )
 from umakit.devices.waveforms import traced_main
-from umakit.errors import BuildError
+from umakit.errors import BuildError, TooLargeError
 from umakit.files.compiled_files import is_compiled, is_shared
 from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.metadata import read_description
@@ -244,18 +244,18 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
     overflows = OVERFLOW.findall(messages)
     if overflows:
         regions = " and ".join(f"{name} by {int(size):,} bytes" for name, size in overflows)
-        return BuildError(
+        return TooLargeError(
             f"the program is too large for {device.name}: it overflows {regions}",
             fix="choose a device with more memory or a smaller network",
         )
     too_large = re.search(r'#error "(this network needs [^"]*)"', messages)
     if too_large:
-        return BuildError(
+        return TooLargeError(
             too_large[1].replace("this target", device.name),
             fix="choose a device with 64 bits or a smaller network",
         )
     if "relocation truncated" in messages:
-        return BuildError(
+        return TooLargeError(
             "the program has more static memory than the compiler's code model reaches",
             fix=f"run it with CC='{compiler} -mcmodel=large'",
         )

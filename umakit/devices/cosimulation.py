@@ -27,12 +27,13 @@ from umakit.devices.build import (
 )
 from umakit.devices.catalogue import HOST
 from umakit.devices.designs import Design, design_objects
-from umakit.devices.execution import DESCRIBED, stop_error
+from umakit.devices.execution import DESCRIBED, idle_limit, stop_error
 from umakit.devices.inputs import write_inputs
 from umakit.devices.libraries import libraries_of
 from umakit.devices.run import INPUTS, OUTPUTS
 from umakit.devices.simulators import Simulator, simulators_of
-from umakit.errors import DeviceError, InputError
+from umakit.errors import InputError
+from umakit.files.processes import HangsError, Limits, TimeLimitError, Watch, started
 from umakit.library.metadata import load_metadata, read_description
 from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.library.tar_files import library_folder
@@ -275,33 +276,27 @@ def run_cosimulation(
         arrays: inputs of one inference by C name, in the order of the interface.
         choice: what the RTL takes part in.
         wave: file for the waveform of the choice's window.
-        timeout: limit in seconds; default: none.
+        timeout: limit of processor time in seconds; default: none.
         tell: called with each record as it is written.
 
     Raises:
         DeviceError: the program crashed, the driver failed without a difference, or the time is up.
         AcceleratorConfigError: the design contradicts its description, such as the reset's level.
     """
-    started = time.monotonic()
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="umakit-cosim-") as temporary:
         folder = Path(temporary)
         description = load_metadata(library)["umakit"]
         write_inputs(folder / INPUTS, library, description, arrays.values())
         environment = {**os.environ, **_environment(choice, folder / REPORT, wave)}
         with (folder / "said").open("w+") as said:
-            process = subprocess.Popen(
-                [str(program), INPUTS, OUTPUTS, "1", "1"],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                records = list(_records(process, folder / REPORT, started, timeout, tell))
-            finally:
-                process.kill()
-                process.wait()
+            with started(
+                [str(program), INPUTS, OUTPUTS, "1", "1"], folder, environment,
+                Limits(timeout, idle_limit(description)),
+                stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+            ) as (process, watch):  # fmt: skip
+                records = list(_records(process, folder / REPORT, tell))
+            _check(watch)
             said.seek(0)
             text = said.read()
     difference = next((each["difference"] for each in records if "difference" in each), None)
@@ -312,7 +307,7 @@ def run_cosimulation(
     layers = tuple(each for each in records if "checked" in each)
     if difference is None and process.returncode != 0:
         raise stop_error(_failure(process.returncode, text))
-    return CosimulationRun(layers, difference, time.monotonic() - started)
+    return CosimulationRun(layers, difference, time.monotonic() - began)
 
 
 def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, str]:
@@ -344,11 +339,7 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
 
 
 def _records(
-    process: subprocess.Popen[bytes],
-    report: Path,
-    started: float,
-    timeout: float | None,
-    tell: Tell,
+    process: subprocess.Popen[bytes], report: Path, tell: Tell
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of a running program as they are written, until it ends."""
     position, rest = 0, ""
@@ -366,12 +357,18 @@ def _records(
             yield record
         if has_ended:
             return
-        if timeout is not None and time.monotonic() - started > timeout:
-            raise DeviceError(
-                f"the co-simulation did not end within {timeout:g} s",
-                fix="give it more time with --timeout, or choose --layers or --sample",
-            )
         time.sleep(POLL_SECONDS)
+
+
+def _check(watch: Watch) -> None:
+    """Raise the error of a co-simulation that exceeded a limit."""
+    try:
+        watch.check("the co-simulation", "")
+    except HangsError:
+        raise
+    except TimeLimitError as error:
+        fix = "give it more time with --timeout, or choose --layers or --sample"
+        raise TimeLimitError(error.what, fix=fix) from None
 
 
 def _failure(code: int, said: str) -> str:

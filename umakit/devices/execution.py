@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program on a device until it ends or exceeds its time limit."""
+"""Running a program on a device until it ends or exceeds a limit.
+
+Programs of this machine and of emulators have limits of processor time. Of what runs on another
+machine nothing is known but that it says something: silence is not an answer, and says nothing
+about the program.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,25 @@ import resource
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from umakit.devices.device import DEFAULT_TIMEOUT, SERIAL, Device
-from umakit.devices.processes import beside, run_group
 from umakit.devices.remote_run import LateError, run_remotely
 from umakit.devices.serial_line import open_line
 from umakit.devices.serial_run import SerialRun, SilentError
-from umakit.errors import AcceleratorConfigError, BuildError, DeviceError, UmakitError
+from umakit.errors import AcceleratorConfigError, DeviceError, UmakitError
+from umakit.files.processes import (
+    IDLE_SECONDS,
+    LATE_HINT,
+    TIME_LIMIT,
+    HangsError,
+    Limits,
+    TimeLimitError,
+    beside,
+    run_limited,
+)
 
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
@@ -32,16 +47,12 @@ TIMEOUT_HINT = (
     "umakit_device_wait: let it be raised when the work is done, or raise that limit"
 )
 
-TIME_LIMIT = "the program did not end within"
-"""Start of the sentence of a program that took too long."""
-
 LATE_DESIGN = "and the time limit of"
 """In the sentence of a design that did not end its work in time; see `fail_late` of rtl.h."""
-LATE_HINT = "if it is only slow, give it more time with --timeout"
 
 GRACE_SECONDS = 5.0
-"""Maximum of the seconds that a program with designs has after its time limit, to say what its
-driver waits for."""
+"""Maximum of the seconds that a program with designs or simulators of backends' own has after their
+time limit, to say what its driver waits for."""
 
 DESCRIBED = "of [rtl] in accel.toml"
 """In sentences on what contradicts the description of a design; see rtl_bench.h."""
@@ -67,8 +78,8 @@ STOPPED = 70
 """Exit code of a bare-metal program that ended in a fault; see platform_semihosting.c."""
 
 
-class TimeLimitError(DeviceError):
-    """The program did not end in time."""
+class SilenceError(TimeLimitError):
+    """Another machine did not answer, so that nothing is known about the program there."""
 
 
 class UnansweredError(DeviceError):
@@ -76,7 +87,8 @@ class UnansweredError(DeviceError):
 
 
 def default_limit(device: Device, description: Mapping[str, Any], inferences: int) -> float | None:
-    """Return the time limit in seconds of a run for which the user chose none; None for no limit.
+    """Return the limit of processor time in seconds of a run for which the user chose none, on
+    other machines that of silence; None for no limit.
 
     Args:
         device: the device that runs it.
@@ -88,6 +100,19 @@ def default_limit(device: Device, description: Mapping[str, Any], inferences: in
     return DEFAULT_TIMEOUT * inferences if description["backends"] else None
 
 
+def idle_limit(description: Mapping[str, Any]) -> float:
+    """Return the seconds for which a program of a library may wait without using processor time.
+
+    What watches simulators of backends' own has less: it knows the function that waits.
+
+    Args:
+        description: section `umakit` of the library's `metadata.json`.
+    """
+    own = description["sources"].get("own", {})
+    limits = [float(each["timeout"]) for each in own.values()]
+    return max((each + min(each, GRACE_SECONDS) for each in limits), default=IDLE_SECONDS)
+
+
 def execute(
     device: Device,
     program: Path,
@@ -95,6 +120,8 @@ def execute(
     folder: Path,
     timeout: float | None = None,
     *,
+    idle: float = IDLE_SECONDS,
+    progress: Path | None = None,
     runs_designs: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
@@ -105,8 +132,10 @@ def execute(
         program: path of the program.
         arguments: arguments of `main`; file names are relative to the folder.
         folder: working directory.
-        timeout: time limit in seconds of the program, and of the command that loads it; default:
-            that of the device, none on the host.
+        timeout: limit in seconds of the program, and of the command that loads it: of processor
+            time, on other machines of silence; default: that of the device, none on the host.
+        idle: seconds for which it may wait without using processor time, on this machine.
+        progress: file with its results: with each that is added, `timeout` begins anew.
         runs_designs: whether designs answer in it, which end the run themselves when the time is
             up, with a sentence on what the driver waits for.
         environment: further variables of the environment.
@@ -116,7 +145,8 @@ def execute(
 
     Raises:
         BuildError: there is no emulator, or it does not start.
-        TimeLimitError: the program, or the command that loads it, did not end in time.
+        TimeLimitError: the program, or the command that loads it, exceeded a limit.
+        SilenceError: another machine did not answer.
         UnansweredError: a function of a linked simulator did not return in time.
         DeviceError: the program crashed, or could not be loaded.
     """
@@ -124,35 +154,17 @@ def execute(
     if timeout is None and device.is_emulated_or_remote:
         timeout = device.timeout_seconds
     place = Path(os.path.realpath(program))
-    variables, limit = {**os.environ, **(environment or {})}, timeout
+    variables, limits = {**os.environ, **(environment or {})}, Limits(timeout, idle, progress)
     if device.remote is not None:
         return _execute_remotely(device, place, arguments, folder, timeout)
     if device.own_file is not None:
-        return _execute_own(device, place, arguments, folder, variables, timeout)
-    command = device.run_command(place, arguments, folder)
+        limits = replace(limits, idle=timeout)
+        return _execute_own(device, place, arguments, folder, variables, limits)
     if runs_designs and timeout is not None:
         variables["UMAKIT_RTL_SECONDS"] = repr(timeout)
-        limit = timeout + min(timeout, GRACE_SECONDS)
-    try:
-        result = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=limit,
-            env=variables,
-        )
-    except subprocess.TimeoutExpired:
-        raise TimeLimitError(
-            f"{TIME_LIMIT} {timeout:g} s",
-            where=device.name,
-            fix=LATE_HINT,
-        ) from None
-    except OSError as error:
-        raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+        limits = replace(limits, processor=timeout + min(timeout, GRACE_SECONDS))
+    command = device.run_command(place, arguments, folder)
+    result = run_limited(command, folder, variables, limits, where=device.name)
     _check_end(device, program, result)
     return result
 
@@ -165,8 +177,8 @@ def _execute_remotely(
     try:
         result = run_remotely(device, program, arguments, folder, limit)
     except LateError:
-        raise TimeLimitError(
-            f"{TIME_LIMIT} {limit:g} s", where=device.name, fix=LATE_HINT
+        raise SilenceError(
+            f"the program {TIME_LIMIT} {limit:g} s", where=device.name, fix=LATE_HINT
         ) from None
     _check_end(device, program, result)
     return result
@@ -178,7 +190,7 @@ def _execute_own(
     arguments: Sequence[str],
     folder: Path,
     environment: Mapping[str, str],
-    timeout: float | None,
+    limits: Limits,
 ) -> subprocess.CompletedProcess[str]:
     """Load and run a program on a device of a user; arguments and errors are those of `execute`."""
 
@@ -187,13 +199,11 @@ def _execute_own(
     ) -> subprocess.CompletedProcess[str]:
         device.announce(command, words)
         try:
-            return run_group(command, folder, environment, timeout)
-        except subprocess.TimeoutExpired:
-            raise TimeLimitError(
-                f"{what} did not end within {timeout:g} s", where=device.name, fix=LATE_HINT
+            return run_limited(command, folder, environment, limits, what=what, where=device.name)
+        except HangsError:  # so does what waits for a board
+            raise SilenceError(
+                f"{what} {TIME_LIMIT} {limits.idle:g} s", where=device.name, fix=LATE_HINT
             ) from None
-        except OSError as error:
-            raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
 
     loading = device.load_command(program, arguments, folder)
     if loading:
@@ -206,7 +216,7 @@ def _execute_own(
                 where=device.name,
             )
     if device.output == SERIAL:
-        result = _run_on_line(device, program, arguments, folder, environment, timeout)
+        result = _run_on_line(device, program, arguments, folder, environment, limits.processor)
     else:
         command = device.run_command(program, arguments, folder)
         result = run(command, device.run, "the program")
@@ -235,8 +245,8 @@ def _run_on_line(
         try:
             return run.run(limit)
         except SilentError as error:
-            raise TimeLimitError(
-                f"{TIME_LIMIT} {limit:g} s, {error}", where=device.name, fix=LATE_HINT
+            raise SilenceError(
+                f"the board sent nothing for {limit:g} s, {error}", where=device.name, fix=LATE_HINT
             ) from None
 
 

@@ -26,6 +26,7 @@ from umakit.devices.execution import (
     CRASH_HINT,
     LINE_HINT,
     default_limit,
+    idle_limit,
     stop_error,
     stop_hint,
 )
@@ -197,7 +198,7 @@ class Probe:
         Args:
             inputs: arrays by name, of the network's shapes and dtypes.
             forced: values by C name that replace a layer's outputs after it has run.
-            timeout: time limit in seconds; default: as of `run_library`.
+            timeout: limit in seconds, and its default: as of `run_library`.
             environment: further variables of the program's environment.
 
         Returns:
@@ -220,7 +221,8 @@ class Probe:
                 limit = self._limit if timeout is None else timeout
                 ended = execute(
                     self._device, self._program, arguments, folder, limit,
-                    runs_designs=self._runs_designs, environment=environment,
+                    idle=idle_limit(self._description), runs_designs=self._runs_designs,
+                    environment=environment,
                 )  # fmt: skip
             except DeviceError as error:
                 traces, _ = self._traces(_bytes_of(folder / "outputs"))

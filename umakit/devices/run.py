@@ -17,7 +17,7 @@ from umakit.devices import HOST, Device, check_memory, execute, find_device
 from umakit.devices.build import build_runner
 from umakit.devices.cpus import description_for
 from umakit.devices.designs import Design, check_designs
-from umakit.devices.execution import default_limit, stop_error, stop_hint
+from umakit.devices.execution import default_limit, idle_limit, stop_error, stop_hint
 from umakit.devices.inferences import MOST_INFERENCES, Inferences, inferences_of
 from umakit.devices.inputs import check_inputs, write_inputs
 from umakit.devices.profiles import CommandTimes, InferenceProfile, LayerProfile, profiles_of
@@ -146,8 +146,9 @@ def run_library(
             each layer, which else depends on the device.
         device: name of a device in `umakit.devices.DEVICES`, the path of the TOML file of
             another one, or a device.
-        timeout: time limit in seconds; default: that of the device, 600 under emulation, and on the
-            host 600 for each inference of a library with an accelerator.
+        timeout: limit in seconds of processor time, on machines elsewhere of silence; default: that
+            of the device, 600 under emulation, and on the host 600 for each inference of a library
+            with an accelerator.
         rtl: designs that answer in place of the simulators of their backends, on the host.
         wave: where the waveform of a design is written, also of a run that fails.
         each_inference: whether the first inference is measured apart from all later ones; needs
@@ -195,8 +196,8 @@ def run_library(
         arguments += _states_argument(description["inputs"], arrays, count)
         with written_wave(wave, asked, folder) as environment:
             ended = execute(
-                machine, runner, arguments, folder, timeout, runs_designs=bool(rtl),
-                environment=environment,
+                machine, runner, arguments, folder, timeout, idle=idle_limit(description),
+                runs_designs=bool(rtl), environment=environment,
             )  # fmt: skip
         lines = ended.stdout.splitlines()
         report = _report(machine, runner, description, lines, ended.stderr)

@@ -68,18 +68,18 @@ class SerialRun:
         """Let the program run until it ends.
 
         Args:
-            seconds: time limit.
+            seconds: time in which the board has to send a frame.
 
         Returns:
             Report, messages and exit code of the program. Its outputs are in their file, those of
             a run that fails as far as they came.
 
         Raises:
-            SilentError: it did not end in time.
+            SilentError: the board sent nothing for that time.
             DeviceError: the line ended, frames were lost, or the board broke the protocol.
         """
         try:
-            self._talk(time.monotonic() + seconds)
+            self._talk(seconds)
         finally:
             if self._outputs_name:
                 (self._folder / self._outputs_name).write_bytes(self._outputs)
@@ -87,8 +87,9 @@ class SerialRun:
         texts = (part.decode("utf-8", "replace") for part in (self._report, self._messages))
         return subprocess.CompletedProcess([], self._code, *texts)
 
-    def _talk(self, until: float) -> None:
-        """Answer the board until its program ends."""
+    def _talk(self, seconds: float) -> None:
+        """Answer the board until its program ends, or until it sends nothing for some seconds."""
+        until = time.monotonic() + seconds
         while self._code is None:
             now = time.monotonic()
             if now >= until:
@@ -104,6 +105,7 @@ class SerialRun:
             if ended and not data:
                 raise self._error(f"{ended} {self._state()}")
             for frame in self._reader.add(data):
+                until = time.monotonic() + seconds
                 self._take(frame, until)
 
     def _state(self) -> str:

@@ -205,7 +205,11 @@ def _exchange(
     limit: float,
     begin: bytes,
 ) -> bool:
-    """Send bytes and receive others until the client ends; return whether the time passed."""
+    """Send bytes and receive others until the client ends.
+
+    Returns:
+        Whether nothing came for `limit` seconds, once `begin` has come.
+    """
     assert process.stdin is not None and process.stdout is not None
     given, taken = process.stdin.fileno(), process.stdout.fileno()
     os.set_blocking(given, False)
@@ -231,7 +235,7 @@ def _exchange(
                 if not data:
                     return False
                 received += data
-                if until is None and begin in received:
+                if until is not None or begin in received:
                     until = time.monotonic() + limit
 
 

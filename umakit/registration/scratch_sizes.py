@@ -19,6 +19,7 @@ from pathlib import Path
 
 from umakit.errors import BackendError, BuildError
 from umakit.files.compilers import host_compiler
+from umakit.files.processes import Limits, TimeLimitError, run_limited
 from umakit.operators.offload.composite import Composite
 from umakit.registration.backend import Backend
 from umakit.registration.code import called, included_text
@@ -32,7 +33,7 @@ MOST = 2**31 - 1
 """Maximum size in bytes of the scratch of a call."""
 
 LONGEST_RUN = 60
-"""Seconds after which a function of a library does not return."""
+"""Seconds of processor time after which a function of a library does not return."""
 
 FLAGS = (
     "-w", "-O1", "-ffunction-sections", "-fdata-sections",
@@ -172,10 +173,8 @@ def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
     """
     command = [str(_built(program, sources)), *map(str, values)]
     try:
-        result = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=LONGEST_RUN
-        )
-    except subprocess.TimeoutExpired:
+        result = run_limited(command, Path.cwd(), limits=Limits(LONGEST_RUN))
+    except TimeLimitError:
         raise BuildError(f"the library's function took longer than {LONGEST_RUN} s") from None
     if result.returncode != 0:
         raise BuildError(f"the library's function ended with status {result.returncode}")

@@ -31,9 +31,12 @@ FIXTURE = "uma_check"
 
 OPTIONS = {
     "uma_backend": ("Name or folder of the accelerator that uma_check is about.", ""),
-    "uma_seconds": ("Time for uma_check of all operators together, in seconds.", "120"),
+    "uma_seconds": ("Processor time for uma_check of all operators together, in seconds.", "600"),
     "uma_seed": ("Equal seeds let uma_check draw equal layers.", "0"),
-    "uma_draws": ("Layers that uma_check draws of all operators together.", "1000"),
+    "uma_draws": (
+        "Layers of all operators together; more are drawn where values need them.",
+        "1000",
+    ),
 }
 
 BACKEND = pytest.StashKey["Backend"]()
@@ -70,10 +73,12 @@ def uma_check(request: pytest.FixtureRequest) -> Callable[[], CheckReport]:
                 seconds=_number(config, "uma_seconds") / share,
                 seed=int(_number(config, "uma_seed")),
                 operators=[operator],
-                draws=max(1, int(_number(config, "uma_draws")) // share),
+                least_draws=max(1, int(_number(config, "uma_draws")) // share),
             )
         except UmakitError as error:
             pytest.fail(str(error), pytrace=False)
+        if report.passed is None:
+            pytest.fail("\n".join(["incomplete:", *report.incomplete]), pytrace=False)
         if not report.passed:
             pytest.fail("\n".join(_lines(report)), pytrace=False)
         return report

@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from umakit.devices import Device, find_device
 from umakit.devices.cpus import description_for
-from umakit.devices.execution import CRASH_HINT, LINE_HINT, TIME_LIMIT, TimeLimitError
+from umakit.devices.execution import CRASH_HINT, LINE_HINT
 from umakit.devices.inputs import check_inputs
 from umakit.devices.probe import Probe
 from umakit.errors import DeviceError, UmakitError
+from umakit.files.processes import TimeLimitError, is_of_limit
 from umakit.files.staging import temporary_folder
 
 Array = npt.NDArray[Any]
@@ -51,7 +52,7 @@ def with_layer(
         try:
             Probe(description, library, folder / "probe", machine).run(inputs, {}, timeout)
         except DeviceError as again:
-            both_waited = isinstance(error, TimeLimitError) and TIME_LIMIT in again.what
+            both_waited = isinstance(error, TimeLimitError) and is_of_limit(again.what)
             if both_waited or again.what == error.what or error.status == again.status != 0:
                 where = error.where if error.inference is None else f"inference {error.inference}"
                 return DeviceError(

@@ -7,6 +7,7 @@
 #ifndef UMAKIT_CHILD_PROCESS_H
 #define UMAKIT_CHILD_PROCESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,8 +17,18 @@
 /* What became of a transfer. */
 enum umakit_child_result {
     UMAKIT_CHILD_DONE = 0,
-    UMAKIT_CHILD_SILENT = 1, /* nothing moved until the deadline */
+    UMAKIT_CHILD_SILENT = 1, /* nothing moved within the limit */
     UMAKIT_CHILD_CLOSED = 2  /* the program ended or closed its end */
+};
+
+/* How long a program may take to answer, and what it has used of that. All in milliseconds. */
+struct umakit_child_limit {
+    uint64_t milliseconds; /* of processor time, and of idleness */
+    uint64_t looked;       /* when it was last looked at; 0: not yet */
+    uint64_t begun;        /* processor time that it had used before */
+    uint64_t waited;       /* for how long it has been idle */
+    uint64_t waited_from;  /* processor time that it had used before it was idle */
+    bool was_at_work;      /* at the last look */
 };
 
 /* How a program ended. */
@@ -46,11 +57,13 @@ int umakit_child_start(struct umakit_child *child, const char *folder, char *con
 /* Milliseconds of a clock that only goes forward. */
 uint64_t umakit_child_now(void);
 
-/* Send or receive all bytes until a deadline of `umakit_child_now`. */
+/* Send or receive all bytes within a limit, of which only `milliseconds` is set at first. It
+ * counts processor time of the program and its children, and time in which they use none:
+ * what else the machine does changes nothing. Without /proc it counts time. */
 enum umakit_child_result umakit_child_send(struct umakit_child *child, const void *bytes,
-                                           size_t count, uint64_t deadline);
+                                           size_t count, struct umakit_child_limit *limit);
 enum umakit_child_result umakit_child_receive(struct umakit_child *child, void *bytes,
-                                              size_t count, uint64_t deadline);
+                                              size_t count, struct umakit_child_limit *limit);
 
 /* Close its standard input and wait for its end, at most some milliseconds; what
  * runs then is killed, with 0 at once. Afterwards there is neither a process nor a descriptor. */

@@ -43,7 +43,7 @@ struct umakit_simulator_program {
     bool has_failed;
     uint32_t number;     /* of the request */
     const char *request; /* its name, for messages */
-    uint64_t deadline;   /* of its answer */
+    struct umakit_child_limit limit; /* of its answer */
     unsigned char frame[UMAKIT_PROTOCOL_HEADER_BYTES + UMAKIT_PROTOCOL_MOST_PAYLOAD];
 };
 

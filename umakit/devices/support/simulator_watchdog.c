@@ -31,6 +31,7 @@
 #define LOOKS 50           /* during the time limit */
 #define MOST_MILLISECONDS 250 /* between two looks */
 #define LEAST_MILLISECONDS 1
+#define LEAST_MICROSECONDS 20 /* of processor time between two looks at a call that works */
 
 #define JOINED(name, rest) name##rest
 #define NAME(name, rest) JOINED(name, rest)
@@ -85,26 +86,51 @@ static int pause_milliseconds(void)
     return wanted > MOST_MILLISECONDS ? MOST_MILLISECONDS : wanted;
 }
 
-/* Counts looks, not the time: a program that is stopped for a while does not use up its limit. */
+static int64_t microseconds_of(clockid_t clock)
+{
+    struct timespec now = {0, 0};
+
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* Processor time of all threads but this one. */
+static int64_t used_microseconds(void)
+{
+    return microseconds_of(CLOCK_PROCESS_CPUTIME_ID) - microseconds_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
+/*
+ * Counts the processor time of a call, and looks during which it used none: neither depends on
+ * what else the machine does, and a program that is stopped for a while does not use up its limit.
+ */
 static void *watch(void *nothing)
 {
     const int milliseconds = pause_milliseconds();
+    const int64_t limit = INT64_C(1000) * UMAKIT_WATCHED_MILLISECONDS;
     const struct timespec pause = {.tv_sec = 0, .tv_nsec = milliseconds * 1000000L};
     unsigned int seen = 0u;
-    int waited = 0;
+    int64_t used = 0;   /* up to the last look */
+    int64_t begun = 0;  /* used before the call */
+    int64_t waited = 0; /* microseconds of looks during which it used none */
 
     (void)nothing;
     for (;;) {
         const char *const function = __atomic_load_n(&running, __ATOMIC_ACQUIRE);
         const unsigned int call = __atomic_load_n(&calls, __ATOMIC_RELAXED);
+        const int64_t now = used_microseconds();
 
         if (function == NULL || call != seen) {
             waited = 0;
-        } else if (waited >= UMAKIT_WATCHED_MILLISECONDS) {
+            begun = now;
+        } else if (now - begun >= limit || waited >= limit) {
             end_program(function);
+        } else if (now - used < LEAST_MICROSECONDS) {
+            waited += INT64_C(1000) * milliseconds;
         } else {
-            waited += milliseconds;
+            waited = 0;
         }
+        used = now;
         seen = call;
         (void)nanosleep(&pause, NULL);
     }

@@ -24,7 +24,7 @@ from umakit.operators.drawing import (
     Tensor,
 )
 from umakit.operators.drawings.families import SIZES
-from umakit.operators.drawings.windows import FEW, IMAGE, WINDOW, window_of
+from umakit.operators.drawings.windows import FEW, IMAGE, WINDOW, pool_of, window_of
 
 relax = tvm_api.relax
 
@@ -160,7 +160,7 @@ def _pool(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made
     settings = walk.settings
     data, image = walk.value(operands[0], lambda: _image(walk))
     window = (int(settings["window_height"]), int(settings["window_width"]))
-    padding, strides, (rows, columns) = window_of(settings, image, window, (1, 1))
+    padding, strides, (rows, columns) = pool_of(settings, image, window)
     sizes = dict(zip(image.layout, image.shape, strict=True)) | {"H": rows, "W": columns}
     function = _function(name)
 

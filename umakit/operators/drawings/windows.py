@@ -34,6 +34,8 @@ from umakit.operators.drawings.sums import sum_of
 from umakit.operators.parameters import Parameters
 
 FEW = (1, 2, 3, 4, 5)
+SIDES = ("top", "left", "bottom", "right")
+PADS = (0, 1, 2, 3)
 IMAGE: Mapping[str, tuple[Setting, ...]] = {
     "layout": ("NHWC", "NCHW"),
     "batch": (1, 2, 3),
@@ -43,8 +45,13 @@ IMAGE: Mapping[str, tuple[Setting, ...]] = {
 WINDOW: Mapping[str, tuple[Setting, ...]] = {
     "stride_y": (1, 2, 3),
     "stride_x": (1, 2, 3),
-    "padding": ("valid", "same", "top", "left", "bottom", "right", "all"),
+    "padding": ("valid", "same", "top", "left", "bottom", "right", "all", "own"),
+    "pad_top": PADS,
+    "pad_left": PADS,
+    "pad_bottom": PADS,
+    "pad_right": PADS,
 }
+"""`padding` is `own` for the four sides that the settings below it name, which others ignore."""
 
 
 def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
@@ -75,8 +82,10 @@ def window_of(
     strides = (int(settings["stride_y"]), int(settings["stride_x"]))
     reach = [(taps - 1) * step + 1 for taps, step in zip(window, dilation, strict=True)]
     kind = str(settings["padding"])
-    sides = {"top": 0, "left": 0, "bottom": 0, "right": 0}
-    if kind == "same":
+    sides = dict.fromkeys(SIDES, 0)
+    if kind == "own":
+        sides = {side: int(settings[f"pad_{side}"]) for side in SIDES}
+    elif kind == "same":
         for first, last, size, stride, extent in (
             ("top", "bottom", sizes["H"], strides[0], reach[0]),
             ("left", "right", sizes["W"], strides[1], reach[1]),
@@ -90,11 +99,20 @@ def window_of(
     top, left, bottom, right = (sides[side] for side in ("top", "left", "bottom", "right"))
     rows = (sizes["H"] + top + bottom - reach[0]) // strides[0] + 1
     columns = (sizes["W"] + left + right - reach[1]) // strides[1] + 1
-    if rows < 1 or columns < 1 or sizes["H"] + top + bottom < reach[0]:
-        raise NotDrawable("the window is larger than the image")
-    if sizes["W"] + left + right < reach[1]:
+    padded = (sizes["H"] + top + bottom, sizes["W"] + left + right)
+    if rows < 1 or columns < 1 or padded[0] < reach[0] or padded[1] < reach[1]:
         raise NotDrawable("the window is larger than the image")
     return (top, left, bottom, right), strides, (rows, columns)
+
+
+def pool_of(
+    settings: Settings, image: Tensor, window: tuple[int, int]
+) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
+    """Return what `window_of` does, of a pool, whose windows all have an element of the image."""
+    padding, strides, extents = window_of(settings, image, window, (1, 1))
+    if any(pad >= taps for pad, taps in zip(padding, window * 2, strict=True)):
+        raise NotDrawable("a window without elements")
+    return padding, strides, extents
 
 
 def _convolution(kind: Callable[..., Parameters]) -> Any:
@@ -204,7 +222,7 @@ def pool(kind: Callable[..., Parameters]) -> Drawing:
         image = image_of(settings, data, int(settings["channels"]))
         sizes = dict(zip(image.layout, image.shape, strict=True))
         window = (int(settings["window_height"]), int(settings["window_width"]))
-        padding, strides, rows = window_of(settings, image, window, (1, 1))
+        padding, strides, rows = pool_of(settings, image, window)
         result = {"N": sizes["N"], "H": rows[0], "W": rows[1], "C": sizes["C"]}
         shape = tuple(result[axis] for axis in image.layout)
         parameters = kind(

@@ -53,7 +53,7 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal:
     """
     if wanted is None:
         return _anything
-    pairs = _pairs(wanted, name)
+    pairs = listed_pairs(wanted, name)
     texts = [_by(pair) for pair in pairs]
 
     def check(layer: Any) -> str:
@@ -63,8 +63,12 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal:
     return check
 
 
-def _pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int]]:
-    """Return a list of (rows, columns)."""
+def listed_pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int]]:
+    """Return the (rows, columns) that a constraint lists.
+
+    Raises:
+        BackendError: it is no list of sizes.
+    """
     items = list(wanted) if isinstance(wanted, Iterable) else [wanted]
     pairs = [(item, item) if isinstance(item, int) else tuple(item) for item in items]
     for pair in pairs:
@@ -147,7 +151,7 @@ def padding_is(wanted: Padding) -> Constraint:
     """Return the constraint that the padding is one of the supported ones."""
     if wanted is None:
         return _anything
-    items = list(_paddings(wanted))
+    items = listed_paddings(wanted)
 
     def check(layer: Any) -> str:
         if layer.padding in [_places(item, layer) for item in items]:
@@ -158,19 +162,24 @@ def padding_is(wanted: Padding) -> Constraint:
     return check
 
 
-def _paddings(
+def listed_paddings(
     wanted: str | int | Sides | Iterable[str | int | Sides],
-) -> Iterable[str | int | Sides]:
-    """Return all supported paddings."""
+) -> list[str | int | Sides]:
+    """Return the paddings that a constraint lists.
+
+    Raises:
+        BackendError: one is unknown.
+    """
     if isinstance(wanted, (str, int)) or _is_sides(wanted):
         wanted = [wanted]
-    for item in wanted:
+    found = list(wanted)
+    for item in found:
         if item not in PADDINGS and not _is_sides(item) and not isinstance(item, int):
             raise BackendError(
                 f"padding {item!r} is unknown",
                 fix="say 'valid', 'same', a number, or (top, left, bottom, right)",
             )
-        yield item
+    return found
 
 
 def _is_sides(value: object) -> TypeGuard[Sides]:

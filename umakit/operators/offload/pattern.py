@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -65,6 +65,9 @@ class OperatorPattern:
             given = getattr(self, name, None)
             if given is not None and not isinstance(given, str):
                 object.__setattr__(self, name, tuple(given))
+        for item in fields(self):
+            if isinstance(given := getattr(self, item.name), Iterator):
+                object.__setattr__(self, item.name, list(given))
         check_function(self.predicate, f"predicate of pattern {self.name}", 1)
         assert self.constraints is not None  # a constraint that makes no sense is refused now
 
@@ -176,13 +179,17 @@ class OperatorPattern:
 
     def accepts(self, layer: Composite) -> bool | str:
         """Return True if the accelerator can compute an operator, else the reason why not."""
-        reasons = [reason for reason in (check(layer) for check in self.constraints) if reason]
+        reasons = self.broken(layer)
         others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
         if others:
             return others[0]
         if reasons:
             return "; ".join(dict.fromkeys(reasons))
         return True if self.predicate is None else self.predicate(layer)
+
+    def broken(self, layer: Composite) -> list[str]:
+        """Return why an operator breaks constraints, one reason for each that it breaks."""
+        return [reason for reason in (check(layer) for check in self.constraints) if reason]
 
     @cached_property
     def constraints(self) -> tuple[Constraint, ...]:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check of a backend: batches of cases until enough are drawn or the time is over."""
+"""A check of a backend: the layers of a plan, batch by batch, and what was found in them."""
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from umakit.devices import HOST, Device, find_device
 from umakit.devices.catalogue import RTL
@@ -22,11 +20,12 @@ from umakit.registration.backend import Backend
 from umakit.testing.check.batch import member_of, network_of
 from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
-from umakit.testing.check.claims import Claim, accepts, refusal_of
-from umakit.testing.check.drawing import Walk
+from umakit.testing.check.claims import Claim, refusal_of
+from umakit.testing.check.groups import groups_of
+from umakit.testing.check.isolation import Tell, reduced
+from umakit.testing.check.plan import DRAWS, Plan
 from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.session import Session
-from umakit.testing.check.shrink import shrunk
 from umakit.testing.check.waves import write_wave
 from umakit.testing.check.workers import Cases, Outcome, Workers, outcome_of
 from umakit.testing.programs import ProgramReport
@@ -34,18 +33,12 @@ from umakit.testing.programs.program_check import Wanted, check_programs
 from umakit.testing.registers import RegisterReport, check_registers
 from umakit.text.spelling import closest_or_all
 
-SECONDS, DRAWS = 120.0, 1000
-BATCH, FIRST_BATCH, LEAST_BATCH = 100, 20, 10
-"""Most cases in one library; those of the first one, which soon says what is wrong everywhere; and
-the fewest that are worth one before the time ends."""
-
-CHAINED = 0.15
-"""Share of cases that are chains of two layers."""
+SECONDS = 600.0
+"""Processor time of a check, several times what the usual one takes: a slower or busier machine
+tries the same layers."""
 
 PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
 """Share of the time for varied programs, and most of them for each layer that may be drawn."""
-
-Tell = Callable[[str], None]
 
 LEAST_SECONDS = 20.0
 """Time for reducing failures that are found late."""
@@ -57,25 +50,27 @@ def check_backend(
     seconds: float = SECONDS,
     seed: int = 0,
     operators: Sequence[str] = (),
-    draws: int = DRAWS,
+    draws: int | None = None,
+    least_draws: int = DRAWS,
     device: str = HOST.name,
     jobs: int = 1,
     tell: Tell = lambda sentence: None,
 ) -> CheckReport:
     """Compare the registers of a backend's device with their map, draw layers, and check these.
 
-    Layers are drawn at and around what the backend accepts. Registers are those of simulated
-    devices with a map, if `operators` is empty. On RTL, varied programs then run
-    beside the C model for a part of the time.
+    The layers have each value that the backend's patterns accept, and depend on the seed alone.
+    Registers are those of simulated devices with a map, if `operators` is empty. On RTL, varied
+    programs then run beside the C model for a part of the time.
 
     Args:
         backend: the backend.
-        seconds: in which batches are drawn, built and run, as long as they take what the last one
-            took per layer; what is left of them, and some seconds at least, is for reducing
-            failures.
-        seed: equal seeds draw equal cases.
+        seconds: processor time after which no further batch begins. The report then says what has
+            not run, and that the check is incomplete.
+        seed: equal seeds draw equal layers.
         operators: names of the patterns to check; default: all.
-        draws: number of cases of all patterns together.
+        draws: number of layers of all patterns together; too few leave the check incomplete.
+            Default: `least_draws`, or more if these are too few for every value.
+        least_draws: number of layers if `draws` is None.
         device: name of the device that libraries run on.
         jobs: number of processes that build and run layers. Above 1, they load the backend from
             its folder, and a script has to call this below `if __name__ == "__main__"`.
@@ -93,40 +88,101 @@ def check_backend(
     check_ports([backend], machine)
     registers = None if operators or not machine.is_host else _registers(backend, machine, tell)
     with temporary_folder("umakit-check-") as folder:
-        session = Session(backend, folder, device, started + seconds)
+        session = Session(backend, folder, device)
         chosen = _chosen(session.claims, operators)
         report.operators = {name: Counts() for name in chosen}
-        drawing = _draws(session, chosen, np.random.default_rng(seed))
-        claims = session.claims
-        undrawn = [_undrawn(claims[name]) for name in chosen if claims[name].drawing is None]
-        batches = _Batches(drawing, draws, session.end, tell)
-        accepted: list[Case] = []
-        is_varied = False
-        with Workers(session, min(jobs, -(-draws // BATCH)), folder, device) as workers:
-            for cases, outcome in workers.outcomes(batches):
-                _count(report, cases, outcome)
-                batches.note(len(cases), outcome.seconds)
-                accepted += [case for case, is_accepted in cases if is_accepted]
-                if machine.runs_rtl and not operators and not report.failures and not is_varied:
-                    is_varied = True
-                    share = seconds * PROGRAMS_SHARE
-                    left = min(share, session.end - time.monotonic())
-                    wanted = Wanted(seed, max(share / 2, left), draws * PROGRAMS_PER_DRAW)
-                    report.add_programs(_programs(session, folder, wanted, tell))
-                if report.failures:
-                    break
-        left_seconds = max(LEAST_SECONDS, seconds - (time.monotonic() - started))
-        report.failures = _reduced(report, session, left_seconds, tell)
-        if accepted and not report.failures:
+        plan = Plan(session.claims, chosen, seed, draws, least_draws)
+        report.covers = plan.covers
+        run = _Run(report, plan, session, seconds, tell)
+        with Workers(session, jobs, folder, device) as workers:
+            for cases, outcome in workers.outcomes(run.batches()):
+                run.note(cases, outcome)
+                if machine.runs_rtl and not operators and run.is_first and not report.failures:
+                    left = max(0.0, seconds - run.seconds)
+                    share = min(left, seconds * PROGRAMS_SHARE)
+                    most = plan.draws * PROGRAMS_PER_DRAW
+                    wanted = Wanted(seed, max(seconds * PROGRAMS_SHARE / 2, share), most)
+                    report.add_programs(_programs(session, chosen, folder, wanted, tell))
+        report.needed = plan.needed or 0
+        groups = groups_of(report.failures, run.right, plan.covers)
+        each = max(LEAST_SECONDS, seconds - run.seconds) / max(1, len(groups))
+        report.failures = [reduced(group, run.behind, session, each, tell) for group in groups]
+        if run.right and not report.failures:
             tell("next to another accelerator")
             beside = folder / "beside"
-            report.failures = fails_beside_another(backend, accepted[::-1], beside, machine)
-    report.failures += undrawn
-    _without_runs(report)
+            report.failures = fails_beside_another(backend, run.right[::-1], beside, machine)
+    report.failures += [
+        _undrawn(claim) for name, claim in session.claims.items()
+        if name in chosen and claim.drawing is None
+    ]  # fmt: skip
+    _add_what_never_ran(report)
     if registers is not None:
         report.add_registers(registers)
     report.seconds = time.monotonic() - started
     return report
+
+
+class _Run:
+    """What of a plan has run.
+
+    Args:
+        report: gets the counts and failures.
+        plan: the layers.
+        session: with the claims.
+        seconds: processor time after which no further batch begins.
+        tell: called after each batch.
+
+    Attributes:
+        seconds: processor time of all batches that have ended.
+        right: cases that ran on the accelerator, and in which nothing is wrong.
+        is_first: whether the last batch that has ended is the first one.
+    """
+
+    def __init__(
+        self, report: CheckReport, plan: Plan, session: Session, seconds: float, tell: Tell
+    ) -> None:
+        self._report, self._plan, self._session, self._tell = report, plan, session, tell
+        self._most, self.seconds, self._done = seconds, 0.0, 0
+        self.right: list[Case] = []
+        self.is_first = False
+        self._failed_in: dict[str, list[Case]] = {}
+
+    def batches(self) -> Iterator[Cases]:
+        """Yield batches until all have begun or the time is over."""
+        self._tell("looking for layers with every value that the patterns accept")
+        for cases in self._plan.batches():
+            if self.seconds > self._most:
+                self._report.unfinished = (
+                    f"{self._most:g} s of processor time were over after {self._done} of "
+                    f"{self._plan.draws} layers: more --seconds run them all"
+                )
+                return
+            yield cases
+
+    def note(self, cases: Cases, outcome: Outcome) -> None:
+        """Count a batch that has ended."""
+        report, claims = self._report, self._session.claims
+        self.is_first = not self._done
+        self._done += len(cases)
+        self.seconds += outcome.seconds
+        wrong = {str(each.case) for each in outcome.failures}
+        accepted = {str(case) for case, is_accepted in cases if is_accepted}
+        _count(report, cases, outcome)
+        ran = [case for case, on_accelerator in outcome.ran if on_accelerator]
+        for case, on_accelerator in outcome.ran:
+            for layer in case.layers:
+                self._plan.covers[layer.pattern].note(layer, ran=on_accelerator)
+        report.orders.note(ran, claims)
+        self.right += [each for each in ran if str(each) in accepted and str(each) not in wrong]
+        own = [case for case, _ in cases]
+        self._failed_in |= dict.fromkeys(wrong, own)
+        self._tell(f"{self._done} of {self._plan.draws} layers")
+
+    def behind(self, case: Case) -> list[Case]:
+        """Return the cases that ran before a failing one in its library."""
+        texts = [str(each) for each in self._failed_in.get(str(case), [])]
+        place = texts.index(str(case)) if str(case) in texts else 0
+        return self._failed_in[str(case)][:place] if place else []
 
 
 def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckReport:
@@ -179,7 +235,7 @@ def check_only_program(
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, RTL.name)
         wanted = Wanted(seed, math.inf, only=program, wave=wave)
-        report.add_programs(_programs(session, folder, wanted))
+        report.add_programs(_programs(session, list(session.claims), folder, wanted))
     assert report.programs is not None
     if report.programs.not_run and not report.programs.mistake:
         raise InputError(
@@ -192,11 +248,14 @@ def check_only_program(
 
 
 def _programs(
-    session: Session, folder: Path, wanted: Wanted, tell: Tell = lambda sentence: None
+    session: Session,
+    names: Sequence[str],
+    folder: Path,
+    wanted: Wanted,
+    tell: Tell = lambda sentence: None,
 ) -> ProgramReport:
     """Run varied programs of the first drawn layers."""
-    drawing = _draws(session, list(session.claims), np.random.default_rng(wanted.seed))
-    first = itertools.islice(drawing, FIRST_BATCH)
+    first = next(Plan(session.claims, names, wanted.seed).batches())
     cases = [case for case, is_accepted in first if is_accepted]
     members = [member_of(case, n, session.claims, True) for n, case in enumerate(cases)]
     inputs = {name: array for each in members for name, array in each.inputs.items()}
@@ -231,21 +290,37 @@ def check_layer(
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, device)
         found = read_case(case)
-        _chosen(session.claims, [layer.pattern for layer in found.layers])
-        report.operators = {layer.pattern: Counts() for layer in found.layers}
+        parts = (*found.before, found)
+        names = [layer.pattern for part in parts for layer in part.layers]
+        _chosen(session.claims, names)
+        report.operators = {name: Counts() for name in names}
         try:
             refusal = refusal_of(found, session.claims)
         except NotDrawable as reason:
             raise InputError(f"there is no such layer: {reason}", where=str(found)) from None
-        cases = [(found, not refusal)]
+        cases = [*((each, True) for each in found.before), (replace(found, before=()), not refusal)]
         _count(report, cases, outcome_of(session, cases))
-        if refusal and report.passed:
-            what = f"the layer does not run on the accelerator: {refusal}"
-            report.failures.append(Failure(found.pattern, what, None, "look at its settings"))
+        report.failures = [
+            replace(each, case=found) if each.case is cases[-1][0] else each
+            for each in report.failures
+        ]
+        if refusal:
+            _note_refusal(report, found.pattern, refusal)
         if wave is not None:
             write_wave(backend, found, session.claims, find_device(device), wave)
     report.seconds = time.monotonic() - started
     return report
+
+
+def _note_refusal(report: CheckReport, pattern: str, refusal: str) -> None:
+    """Count a single layer that its pattern refuses, which is a failure."""
+    counts = report.operators[pattern]
+    what = f"the layer does not run on the accelerator: {refusal}"
+    if counts.ran:
+        counts.ran, counts.refused = counts.ran - 1, counts.refused + 1
+        what = f"the pattern refuses the layer, and another one computes it: {refusal}"
+    if not report.failures:
+        report.failures.append(Failure(pattern, what, None, "look at its settings"))
 
 
 def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
@@ -258,138 +333,20 @@ def _chosen(claims: dict[str, Claim], wanted: Sequence[str]) -> list[str]:
     return [name for name in claims if not wanted or name in wanted]
 
 
-def _draws(
-    session: Session, names: Sequence[str], random: np.random.Generator
-) -> Iterator[tuple[Case, bool]]:
-    """Yield cases of all claims in turn, with what their patterns say."""
-    walks = {}
-    for name in names:
-        claim = session.claims[name]
-        if claim.drawing is None:
-            continue
-        walk = Walk(claim, random)
-        if walk.has_any:
-            walks[name] = walk
-    for _, walk in zip(range(FIRST_BATCH), itertools.cycle(walks.values())):
-        layer, accepted = walk.draw()  # small ones first: what is wrong everywhere is soon found
-        yield Case((layer,)), accepted
-    for walk in walks.values():
-        for layer, accepted in walk.edges():
-            if accepted:
-                yield Case((layer,)), True
-    while walks:
-        for walk in walks.values():
-            layer, accepted = walk.draw()
-            case = Case((layer,))
-            if accepted and random.random() < CHAINED:
-                other = walks[str(random.choice(list(walks)))]
-                chain = Case((layer, other.draw()[0]))
-                if _is_chain(session, chain):
-                    case = chain
-            yield case, accepted
-
-
-class _Batches:
-    """Batches until enough are drawn or the time is over.
-
-    Args:
-        drawing: cases with what their patterns say.
-        draws: number of cases of all batches together.
-        end: value of `time.monotonic` until which batches shall be done.
-        tell: called before each batch and after it.
-    """
-
-    def __init__(
-        self, drawing: Iterator[tuple[Case, bool]], draws: int, end: float, tell: Tell
-    ) -> None:
-        self._drawing, self._draws, self._end, self._tell = drawing, draws, end, tell
-        self._done = 0
-        self._seconds_per_case: float | None = None
-
-    def note(self, count: int, seconds: float) -> None:
-        """Count a batch that is done, for the size of the next ones."""
-        self._done += count
-        self._seconds_per_case = seconds / count
-        self._tell(f"{self._done} of {self._draws} layers")
-
-    def __iter__(self) -> Iterator[Cases]:
-        left = self._draws
-        while left > 0:
-            cases = list(itertools.islice(self._drawing, min(left, self._size())))
-            if not cases:
-                return
-            if left == self._draws:
-                self._tell(f"building the first {len(cases)} of {self._draws} layers")
-            left -= len(cases)
-            yield cases
-
-    def _size(self) -> int:
-        """Return how many cases are built and run in the time that is left."""
-        if self._seconds_per_case is None:
-            return FIRST_BATCH
-        size = int((self._end - time.monotonic()) / self._seconds_per_case)
-        return min(size, BATCH) if size >= LEAST_BATCH else 0
-
-
-def _is_chain(session: Session, case: Case) -> bool:
-    try:
-        return accepts(case, session.claims)
-    except NotDrawable:
-        return False
-
-
 def _undrawn(claim: Claim) -> Failure:
     return Failure(claim.name, claim.undrawn, None, claim.how_to_draw)
-
-
-def first_failures(report: CheckReport) -> list[Failure]:
-    """Return the first failure of each pattern, those of single layers before those of chains.
-
-    A chain with a layer of a pattern that fails alone is left out, and not counted: its other
-    layer reads what is wrong.
-    """
-    alone = {each.pattern for each in report.failures if not _is_chain_failure(each)}
-    first: dict[str, Failure] = {}
-    for failure in sorted(report.failures, key=_is_chain_failure):
-        layers = failure.case.layers if failure.case is not None else ()
-        if _is_chain_failure(failure) and alone & {layer.pattern for layer in layers}:
-            report.operators[failure.pattern].failed -= 1
-        else:
-            first.setdefault(failure.pattern, failure)
-    return list(first.values())
-
-
-def _reduced(report: CheckReport, session: Session, seconds: float, tell: Tell) -> list[Failure]:
-    """Return the first failure of each pattern, with a case that is as simple as possible.
-
-    A chain of which a single layer fails, too, is a failure of that layer's pattern.
-    """
-    first = first_failures(report)
-    found: dict[str, Failure] = {}
-    for failure in first:
-        reduced = failure
-        if failure.case is not None:
-            tell(f"reducing a failure of {failure.pattern}")
-            reduced = shrunk(failure, session.claims, session.failing, seconds / len(first))
-        if reduced.pattern != failure.pattern:
-            report.operators[failure.pattern].failed -= 1
-            report.operators.setdefault(reduced.pattern, Counts()).failed += 1
-        found.setdefault(reduced.pattern, reduced)
-    return list(found.values())
-
-
-def _is_chain_failure(failure: Failure) -> bool:
-    return failure.case is not None and len(failure.case.layers) > 1
 
 
 def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
     for case, _ in cases:
         report.operators[case.pattern].drawn += 1
-    for pattern, ran in outcome.ran:
-        report.operators[pattern].ran += ran
-        report.operators[pattern].refused += not ran
-    for pattern in outcome.not_run:
-        report.operators[pattern].not_run += 1
+    for case, ran in outcome.ran:
+        report.operators[case.pattern].ran += ran
+        report.operators[case.pattern].refused += not ran
+    for case in outcome.not_run:
+        report.operators[case.pattern].not_run += 1
+    for case in outcome.does_not_fit:
+        report.operators[case.pattern].does_not_fit += 1
     for failure in outcome.failures:
         report.operators[failure.pattern].failed += 1
     report.failures += outcome.failures
@@ -397,14 +354,25 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
         report.cycles.add(case, predicted, simulated)
 
 
-def _without_runs(report: CheckReport) -> None:
-    """Add a failure for each claimed operator of which no layer ran."""
-    failed = {failure.pattern for failure in report.failures}
-    for name, counts in report.operators.items():
-        if not counts.ran and name not in failed and not report.failures:
+def _add_what_never_ran(report: CheckReport) -> None:
+    """Add a failure for each pattern of which no layer is accepted, and for each value that a
+    constraint lists and no layer can have."""
+    for name, cover in report.covers.items():
+        if not cover.has_any:
             report.failures.append(
                 Failure(
-                    name, f"none of {counts.drawn} drawn layers ran on the accelerator", None,
-                    "look at the constraints of the pattern: they may refuse every layer",
+                    name, "the pattern accepts no layer: none was found that it does not refuse",
+                    None, "look at its constraints: they may contradict each other",
                 )
             )  # fmt: skip
+            continue
+        for covered in cover.aspects:
+            for value in covered.impossible:
+                what = f"{covered.aspect.name} {covered.aspect.text(value)} of {name} never ran"
+                reason = covered.refused[value].reason or "there is no such layer"
+                report.failures.append(
+                    Failure(
+                        name, f"{what}: a constraint lists it, and each layer is refused: {reason}",
+                        None, "take it out of the constraint, or change what refuses it",
+                    )
+                )  # fmt: skip

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim, layers_of
 from umakit.testing.check.faults import FIRST_FAULT, ROUNDS_OF_FAULT, planned_rounds
 from umakit.testing.check.own_rounding import results_of_kernels, rounded
+from umakit.testing.check.resumption import Resumption
 from umakit.testing.check.rounds import Rounds
 from umakit.testing.check.runs import LayerRun, Round, RoundRun
 from umakit.testing.check.wrong_writes import wrong_writes
@@ -35,12 +35,9 @@ relax = tvm_api.relax
 Array = npt.NDArray[Any]
 
 
-LONGEST_RUN = 30.0
-"""Seconds after which a program of many small layers does not end any more."""
-
-RTL_SECONDS, RTL_FACTOR = 15.0, 4
-"""Seconds of runs with faults of one batch on RTL, and how much longer than expected they may take:
-a design runs a thousand times slower than a simulator in C."""
+RTL_CYCLES = 1_000_000
+"""Cycles of runs with faults of one batch on RTL, as predicted: a design runs a thousand times
+slower than a simulator in C."""
 
 
 @dataclass
@@ -84,6 +81,11 @@ class Member:
         shapes = " and ".join(by(tensor.shape) for tensor in self.layers[0].inputs)
         return f"{' then '.join(each.pattern for each in self.case.layers)} of {shapes}"
 
+    @property
+    def has_result(self) -> bool:
+        """Whether it ran to its end, or stopped the run."""
+        return self.got is not None or bool(self.stopped)
+
 
 def by(shape: Sequence[int]) -> str:
     """Return a shape in words."""
@@ -101,8 +103,7 @@ class Batch:
         backends: the accelerators.
         folder: for files.
         program: the library's program.
-        rounds: the runs that were made, see `planned_rounds`.
-        runs: what happened in them.
+        runs: what happened, see `Resumption`.
     """
 
     members: list[Member]
@@ -111,13 +112,18 @@ class Batch:
     backends: Sequence[Backend]
     folder: Path
     program: Rounds
-    rounds: list[Round] = field(default_factory=list)
     runs: list[RoundRun] = field(default_factory=list)
 
     @property
     def inputs(self) -> dict[str, Array]:
         """All inputs by name."""
         return {name: array for each in self.members for name, array in each.inputs.items()}
+
+    def of_rounds(self, begin: int, end: int | None = None) -> list[RoundRun]:
+        """Return the runs of rounds with numbers from `begin` to `end`, without that."""
+        return [
+            run for run in self.runs if begin <= run.number and (end is None or run.number < end)
+        ]
 
 
 def input_array(tensor: Tensor, kind: str, seed: Sequence[int]) -> Array:
@@ -245,24 +251,40 @@ def build_batch(
     return Batch(members, module, library, backends, folder, program)
 
 
-def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
-    """Run the library and the reference; fills in results, damaged memory and stops."""
+def run_batch(batch: Batch, timeout: float | None = None) -> None:
+    """Run the library and the reference; fills in results, damaged memory and stops.
+
+    Args:
+        batch: the batch.
+        timeout: as of `Rounds.run`.
+
+    Raises:
+        SilenceError: the device did not answer; nothing is known about any case.
+    """
     description = batch.library.metadata["umakit"]
-    batch.rounds = planned_rounds(description["layers"], batch.program.devices, len(batch.members))
+    layers: Sequence[Mapping[str, Any]] = description["layers"]
+    rounds = planned_rounds(layers, batch.program.devices, len(batch.members))
     if batch.program.runs_rtl:
-        timeout = _choose_rounds(batch, RTL_FACTOR * timeout)
-    if not batch.runs:
-        batch.runs = batch.program.run(batch.inputs, batch.rounds, timeout)
-    first = batch.runs[0]
-    if first.status != 0 or first.failure:
-        _note_stop(batch, first)
+        rounds = _cheap_on_rtl(rounds, layers)
+    members = [member_at(batch, layer["name"]) for layer in layers]
+    resumption = Resumption(
+        batch.program,
+        batch.inputs,
+        [None if member is None else member.number for member in members],
+        [[each.pattern for each in member.case.layers] for member in batch.members],
+        rounds,
+    )
+    resumption.run(timeout)
+    batch.runs = resumption.runs
     produced: dict[str, Any] = {}
-    for run, layer in zip(first.layers, description["layers"], strict=False):
-        produced |= run.outputs
-        member = member_at(batch, layer["name"])
-        if member is not None:
-            member.damaged += run.damaged
-            member.cycles += _cycles(layer, run)
+    for run in batch.of_rounds(0, 1):
+        if run.has_stopped:
+            _note_stop(batch, run)
+        for observed, layer, member in zip(run.layers, layers, members, strict=False):
+            produced |= observed.outputs
+            if member is not None:
+                member.damaged += observed.damaged
+                member.cycles += _cycles(layer, observed)
     outputs = description["outputs"]
     wanted = llvm_reference(AOTModel(batch.module, batch.inputs, name="check"))
     for member, output in zip(batch.members, outputs, strict=True):
@@ -273,25 +295,16 @@ def run_batch(batch: Batch, timeout: float = LONGEST_RUN) -> None:
     _want_own_roundings(batch)
 
 
-def _choose_rounds(batch: Batch, timeout: float) -> float:
-    """Leave out faults that would take long on RTL; returns a time limit of what is left.
-
-    Runs that stop are kept, as they may have taken as long as they may.
-    """
-    started = time.monotonic()
-    runs = batch.program.run(batch.inputs, batch.rounds[:FIRST_FAULT], timeout)
-    if any(run.stopped or run.failure for run in runs):
-        batch.rounds, batch.runs = batch.rounds[:FIRST_FAULT], runs
-        return timeout
-    seconds = time.monotonic() - started
-    of_faults = range(FIRST_FAULT, len(batch.rounds), ROUNDS_OF_FAULT)
-    most = min(len(of_faults), int(RTL_SECONDS / seconds))
-    chosen = batch.rounds[:FIRST_FAULT]
+def _cheap_on_rtl(rounds: list[Round], layers: Sequence[Mapping[str, Any]]) -> list[Round]:
+    """Return rounds without faults whose runs would take long on RTL."""
+    cycles = sum(int(each.get("predicted_cycles") or each["macs"] or 1) for each in layers)
+    of_faults = range(FIRST_FAULT, len(rounds), ROUNDS_OF_FAULT)
+    most = min(len(of_faults), RTL_CYCLES // (ROUNDS_OF_FAULT * cycles))
+    chosen = rounds[:FIRST_FAULT]
     for number in range(most):
         begin = of_faults[number * len(of_faults) // most]
-        chosen = chosen + batch.rounds[begin : begin + ROUNDS_OF_FAULT]
-    batch.rounds = chosen
-    return timeout + RTL_FACTOR * seconds * (1 + most)
+        chosen = chosen + rounds[begin : begin + ROUNDS_OF_FAULT]
+    return chosen
 
 
 def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from umakit.errors import InputError
 from umakit.operators.drawing import Drawing, Setting
 from umakit.text.spelling import closest_or_all
 
-THEN = " then "
-"""Between the layers of a chain."""
+THEN, FOLLOWED = " then ", " followed by "
+"""Between the layers of a chain; between a case and the one that runs directly behind it."""
 
 SEED = "seed"
 """The setting that weights, scales and inputs are drawn from."""
@@ -82,12 +82,15 @@ class Case:
 
     Attributes:
         layers: in execution order.
+        before: cases that run directly before it, and have nothing to do with it.
     """
 
     layers: tuple[LayerSettings, ...]
+    before: tuple[Case, ...] = ()
 
     def __str__(self) -> str:
-        return THEN.join(str(layer) for layer in self.layers)
+        own = THEN.join(str(layer) for layer in self.layers)
+        return FOLLOWED.join([*(str(case) for case in self.before), own])
 
     @property
     def pattern(self) -> str:
@@ -101,8 +104,13 @@ def read_case(text: str) -> Case:
     Raises:
         InputError: the text has another form.
     """
+    *before, last = text.strip().split(FOLLOWED)
+    return replace(_read(last), before=tuple(_read(each) for each in before))
+
+
+def _read(text: str) -> Case:
     layers = []
-    for part in text.strip().split(THEN):
+    for part in text.split(THEN):
         if not part.split():
             raise InputError("the case names no pattern", fix="copy it from the report")
         name, *words = part.split()

@@ -86,6 +86,22 @@ class Claim:
         except NotReadable as reason:
             return str(reason)
 
+    def broken(self, drawn: Drawn) -> int:
+        """Return how many of the pattern's constraints a layer breaks, the predicate left out.
+
+        A pattern of TVM has no constraints but its predicate: 0 for each layer.
+        """
+        pattern = self.pattern.predicate
+        if not isinstance(pattern, OperatorPattern):
+            return 0
+        match = pattern.match_of(drawn.module()["main"])
+        if match is None:
+            return 1
+        try:
+            return len(pattern.broken(pattern.composite_of(match)))
+        except NotReadable:
+            return 1
+
 
 def claims_of(backend: Backend) -> list[Claim]:
     """Return the claims of a backend, in the order in which it registers them."""

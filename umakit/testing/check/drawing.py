@@ -1,30 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing of cases at and around what a pattern accepts.
+"""Random layers at and around what a pattern accepts, and the largest ones.
 
-From a layer that the pattern accepts, each draw changes a few settings at random, some of them
+From a layer that the pattern accepts, each draw changes a few aspects at random, some of them
 often. What is still accepted is the layer that the next draw starts from; what is refused lies
 just outside of the constraints. The largest layers that are accepted are found by bisection of
-each size, from the simplest layer and from others.
+each number, from the simplest layer and from others.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from collections.abc import Iterator
 
 import numpy as np
 
-from umakit.operators.drawing import Drawn, NotDrawable, Setting
-from umakit.operators.offload.pattern import OperatorPattern
-from umakit.testing.check.cases import SEED, LayerSettings
+from umakit.testing.check.aspects import Aspect, Value
+from umakit.testing.check.cases import LayerSettings
 from umakit.testing.check.claims import Claim
-
-TRIES = 4000
-"""Number of random layers among which one is looked for that the pattern accepts."""
-
-USUAL_MACS, MOST_MACS = 60_000, 1_500_000
-"""Operations of a usual layer, and of one that is the largest that fits."""
+from umakit.testing.check.search import MOST_MACS, USUAL_MACS, Complete, Search
 
 MOST_SIZE = 1 << 16
 ALWAYS_DRAWN = {"scale": 0.5, "clip": 0.5, "values": 0.5, "rounding": 0.25}
@@ -41,6 +33,9 @@ ONE_SIGN = {"values": "lowest", "weights": "lowest"}
 REFUSED = 0.12
 """Share of draws that the pattern refuses."""
 
+Drawn = tuple[LayerSettings, bool]
+"""A layer, and whether the pattern accepts it."""
+
 
 class Walk:
     """Draws layers for one claim.
@@ -48,202 +43,145 @@ class Walk:
     Args:
         claim: with a drawing.
         random: source of random numbers.
-
-    Attributes:
-        edges: the largest layers that are accepted, and the smallest ones that are not.
+        search: of the claim; default: a new one.
     """
 
-    def __init__(self, claim: Claim, random: np.random.Generator) -> None:
+    def __init__(
+        self, claim: Claim, random: np.random.Generator, search: Search | None = None
+    ) -> None:
+        self._random = random
+        self._search = search or Search(claim, random)
+        self._at = self._search.first
+        self._names = {each.name: each for each in self._search.aspects}
         assert claim.drawing is not None
-        self._claim, self._random = claim, random
-        numbers = sorted(_numbers(claim))
-        near = {n + step for n in numbers for step in (-1, 0, 1)} | {2 * n for n in numbers}
-        self._values: dict[str, list[Setting]] = {
-            name: _with(values, near if name in claim.drawing.sizes else numbers)
-            for name, values in claim.drawing.settings.items()
-        }
-        self._start = self._first_accepted()
-        self._at = self._start
+        self._sizes = [self._names[name] for name in claim.drawing.sizes]
 
     @property
     def has_any(self) -> bool:
         """Whether a layer was found that the pattern accepts."""
-        return self._start is not None
+        return self._search.first is not None
 
-    def draw(self) -> tuple[LayerSettings, bool]:
+    def draw(self) -> Drawn:
         """Return a layer, and whether the pattern accepts it."""
-        assert self._at is not None and self._start is not None
+        assert self._at is not None and self._search.first is not None
         if self._random.random() < 0.05:
-            self._at = self._start
+            self._at = self._search.first
         if self._random.random() < LARGE:
             large = self._large(self._at)
             if large is not None:
                 return large
         while True:
             found = self._changed(self._at)
-            drawn = self._made(found)
-            if drawn is None or drawn.macs > USUAL_MACS:
+            answer = self._search.answer(found)
+            if answer.drawn is None or answer.drawn.macs > USUAL_MACS:
                 continue
-            accepted = self._claim.accepts(drawn) is True
-            if accepted:
+            if answer.accepted:
                 self._at = found
             elif self._random.random() > REFUSED:
                 continue
-            return self._seeded(found), accepted
+            return self._search.layer(found), answer.accepted
 
-    def edges(self) -> Iterator[tuple[LayerSettings, bool]]:
-        """Yield small layers of all roundings and scales that are accepted, and for each size the
-        largest layer that is accepted and the smallest that is not."""
-        drawing = self._claim.drawing
-        assert drawing is not None and self._start is not None
-        for rounding in drawing.settings.get("rounding", ()):
-            for scale in drawing.settings.get("scale", ()):
-                small = _set(_set(self._start, "rounding", rounding), "scale", scale)
-                drawn = self._made(small)
-                if drawn is not None and self._claim.accepts(drawn) is True:
-                    yield self._seeded(small), True
-        for name in drawing.sizes:
-            start = int(self._start.settings.get(name, drawing.settings[name][0]))
-            fits, misfit = self._limit(self._start, name, start)
-            if fits != start:
-                largest = _set(self._start, name, fits)
-                yield self._seeded(largest), True
-                if self._has_one_sign(largest):
-                    yield self._seeded(_with_one_sign(largest)), True
-            if misfit:
-                yield self._seeded(_set(self._start, name, misfit)), False
+    def limits(self) -> Iterator[Drawn]:
+        """Yield the largest layer that is accepted of each number, the one below it, and the
+        smallest one above it that is not."""
+        first = self._search.first
+        assert first is not None
+        for aspect in self._search.aspects:
+            for places in _numbers(aspect):
+                yield from self._limits_of(first, aspect, places)
 
-    def _limit(self, layer: LayerSettings, name: str, start: int) -> tuple[int, int]:
-        """Return the largest size of a layer that is accepted, by bisection, and the smallest one
-        that is not; 0 for that if none was found."""
-        fits, misfit = start, 0
-        size = fits
-        while not misfit and size < MOST_SIZE:
-            size *= 2
-            answer = self._fits(layer, name, size)
-            if answer is None:
-                break
-            fits, misfit = (size, 0) if answer else (fits, size)
+    def _limits_of(
+        self, first: Complete, aspect: Aspect, places: tuple[int, ...]
+    ) -> Iterator[Drawn]:
+        start = max(int(aspect.of(first)[place]) for place in places)
+        fits, misfit = self._limit(first, aspect, places)
+        for value in (fits, fits - 1):
+            if value <= start:
+                continue
+            found = self._with(first, aspect, places, value)
+            if found is None:
+                continue
+            yield self._search.layer(found), True
+            if value == fits and aspect in self._sizes and self._has_one_sign(found):
+                yield self._search.layer({**found, **ONE_SIGN}), True
+        if misfit:
+            refused = {**first, **aspect.with_value(_value(aspect, first, places, misfit))}
+            if self._search.answer(refused).drawn is not None:
+                yield self._search.layer(refused), False
+
+    def _limit(self, layer: Complete, aspect: Aspect, places: tuple[int, ...]) -> tuple[int, int]:
+        """Return the largest number of a layer that is accepted, by bisection, and the smallest
+        one that is not; 0 for that if none was found."""
+        fits, misfit = max(int(aspect.of(layer)[place]) for place in places), 0
+        while not misfit and fits < MOST_SIZE:
+            if self._with(layer, aspect, places, 2 * fits) is None:
+                misfit = 2 * fits
+            else:
+                fits *= 2
         while misfit - fits > 1:
             middle = (fits + misfit) // 2
-            answer = self._fits(layer, name, middle)
-            if answer is None:
-                break
-            fits, misfit = (middle, misfit) if answer else (fits, middle)
+            if self._with(layer, aspect, places, middle) is None:
+                misfit = middle
+            else:
+                fits = middle
         return fits, misfit
 
-    def _large(self, layer: LayerSettings) -> tuple[LayerSettings, bool] | None:
+    def _with(
+        self, layer: Complete, aspect: Aspect, places: tuple[int, ...], number: int
+    ) -> Complete | None:
+        """Return an accepted layer that has a number; None if it is refused or takes too long."""
+        wanted = aspect.with_value(_value(aspect, layer, places, number))
+        for tried in self._search.fitted({**layer, **wanted}):
+            if self._search.accepts(tried, MOST_MACS):
+                return tried
+        return None
+
+    def _large(self, layer: Complete) -> Drawn | None:
         """Return a layer of which one size is large; None if that changes nothing."""
-        drawing = self._claim.drawing
-        assert drawing is not None
-        if not drawing.sizes:
+        if not self._sizes:
             return None
-        name = drawing.sizes[int(self._random.integers(len(drawing.sizes)))]
-        start = int(layer.settings.get(name, drawing.settings[name][0]))
-        fits, _ = self._limit(layer, name, start)
-        if fits == start:
+        aspect = self._sizes[int(self._random.integers(len(self._sizes)))]
+        fits, _ = self._limit(layer, aspect, (0,))
+        if fits == aspect.of(layer)[0]:
             return None
         less = int(self._random.integers(3))  # sizes that divide well hide what is cut off
         for size in (fits - less, fits):
-            if self._fits(layer, name, size):
-                large = _set(layer, name, size)
+            large = self._with(layer, aspect, (0,), size) if size > 0 else None
+            if large is not None:
                 if self._random.random() < 0.5 and self._has_one_sign(large):
-                    large = _with_one_sign(large)
-                return self._seeded(large), True
+                    large = {**large, **ONE_SIGN}
+                return self._search.layer(large), True
         return None
 
-    def _has_one_sign(self, layer: LayerSettings) -> bool:
+    def _has_one_sign(self, layer: Complete) -> bool:
         """Whether the pattern also accepts the layer where all products have one sign."""
-        if any(name not in self._values for name in ONE_SIGN):
-            return False
-        drawn = self._made(_with_one_sign(layer))
-        return drawn is not None and self._claim.accepts(drawn) is True
+        return all(name in layer for name in ONE_SIGN) and self._search.accepts(
+            {**layer, **ONE_SIGN}, MOST_MACS
+        )
 
-    def _fits(self, layer: LayerSettings, name: str, size: int) -> bool | None:
-        """Whether a size is accepted; None if there is no such layer, or it takes too long."""
-        drawn = self._made(_set(layer, name, size))
-        if drawn is None or drawn.macs > MOST_MACS:
-            return None
-        return self._claim.accepts(drawn) is True
-
-    def _seeded(self, layer: LayerSettings) -> LayerSettings:
-        assert self._claim.drawing is not None
-        seed = int(self._random.integers(1, 1 << 16))
-        return replace(layer, settings={**layer.settings, SEED: seed}).reduced(self._claim.drawing)
-
-    def _made(self, layer: LayerSettings) -> Drawn | None:
-        try:
-            return self._claim.layer(layer)
-        except NotDrawable:
-            return None
-
-    def _changed(self, layer: LayerSettings) -> LayerSettings:
-        names = list(self._values)
-        count = min(len(names), 1 + int(self._random.geometric(0.35)))
-        changed = {
-            str(name): self._value(str(name))
-            for name in self._random.choice(names, count, replace=False)
-        }
+    def _changed(self, layer: Complete) -> Complete:
+        aspects = self._search.aspects
+        count = min(len(aspects), 1 + int(self._random.geometric(0.35)))
+        changed = dict(layer)
+        for place in self._random.choice(len(aspects), count, replace=False):
+            changed |= aspects[place].with_value(self._search.some_value(aspects[place]))
         for name, share in ALWAYS_DRAWN.items():
-            if name in self._values and self._random.random() < share:
-                changed[name] = self._value(name)
-        return replace(layer, settings={**layer.settings, **changed})
-
-    def _value(self, name: str) -> Setting:
-        values = self._values[name]
-        return values[int(self._random.integers(len(values)))]
-
-    def _first_accepted(self) -> LayerSettings | None:
-        """Return an accepted layer: the simplest one, or one found at random from it."""
-        first = LayerSettings(self._claim.name)
-        found = first
-        for _ in range(TRIES):
-            drawn = self._made(found)
-            if drawn and drawn.macs <= USUAL_MACS and self._claim.accepts(drawn) is True:
-                return found
-            found = self._changed(self._changed(first))
-            if self._random.random() < 0.5:
-                every = {name: self._value(name) for name in self._values}
-                found = replace(first, settings=every)
-        return None
+            if name in self._names and self._random.random() < share:
+                changed |= self._names[name].with_value(self._search.some_value(self._names[name]))
+        return changed
 
 
-def _set(layer: LayerSettings, name: str, value: Setting) -> LayerSettings:
-    return replace(layer, settings={**layer.settings, name: value})
+def _numbers(aspect: Aspect) -> Iterator[tuple[int, ...]]:
+    """Yield which settings of an aspect grow: each number alone, and two together."""
+    first = aspect.values[0]
+    if aspect.name == "padding" or not all(isinstance(each, int) and each > 0 for each in first):
+        return
+    if min(value[0] for value in aspect.values) < 1:  # type: ignore[operator]
+        return
+    yield from ((place,) for place in range(len(first)))
+    if len(first) == 2:
+        yield (0, 1)
 
 
-def _with_one_sign(layer: LayerSettings) -> LayerSettings:
-    return replace(layer, settings={**layer.settings, **ONE_SIGN})
-
-
-def _with(values: Iterable[Setting], numbers: Iterable[int]) -> list[Setting]:
-    """Return the values, with numbers of the pattern's constraints among numbers."""
-    given = list(values)
-    if not all(isinstance(value, int) for value in given) or any(int(v) < 1 for v in given):
-        return given
-    return [*given, *(n for n in sorted(set(numbers)) if n > 0 and n not in given)]
-
-
-def _numbers(claim: Claim) -> set[int]:
-    """Return all numbers in the fields of a pattern, also those in texts such as `O/16 HWI`."""
-    found: set[int] = set()
-
-    def read(value: object) -> None:
-        if isinstance(value, bool):
-            return
-        if isinstance(value, int) and 0 < value < 1024:
-            found.add(value)
-        elif isinstance(value, str):
-            found.update(int(text) for text in re.findall(r"\b\d+", value))
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            for each in value:
-                read(each)
-
-    predicate = claim.pattern.predicate
-    if isinstance(predicate, OperatorPattern):
-        for item in fields(predicate):
-            if item.name not in ("name", "dtypes"):
-                read(getattr(predicate, item.name))
-        predicate = predicate.predicate
-    read(getattr(getattr(predicate, "__code__", None), "co_consts", ()))
-    return found
+def _value(aspect: Aspect, layer: Complete, places: tuple[int, ...], number: int) -> Value:
+    return tuple(number if n in places else each for n, each in enumerate(aspect.of(layer)))

@@ -19,17 +19,17 @@ Layer = Mapping[str, Any]
 def old_data_is_not_read(batch: Batch) -> list[Failure]:
     """Runs with other data before them and other bytes in unused memory give the same results."""
     found = []
-    for number, run in enumerate(batch.runs[OTHER_DATA:FIRST_FAULT], OTHER_DATA):
+    for run in batch.of_rounds(OTHER_DATA, FIRST_FAULT):
         for _, member, observed in _of_members(batch, run):
             if observed.differs:
                 what = f"a second run with the same inputs: {_differing(batch, member, observed)}"
                 hint = "it reads memory that it has not written, or the accelerator keeps old data"
                 found.append(_failure(member, what, hint))
             if observed.damaged:
-                what = f"in run {number + 1} it writes {observed.damaged[0]}"
+                what = f"in run {run.number + 1} it writes {observed.damaged[0]}"
                 found.append(_failure(member, what))
-        if run.status != 0 and batch.runs[0].status == 0:
-            found += _stopped(batch, run, f"run {number + 1}", _error_before(batch, run))
+        if run.has_stopped:
+            found += _stopped(batch, run, f"run {run.number + 1}", _error_before(batch, run))
     return found
 
 
@@ -41,7 +41,8 @@ def maps_its_own_buffers(batch: Batch) -> list[Failure]:
             "map the bytes of the layer's tensors: what the device may write, and a cache drops,"
             " can be another tensor's",
         )
-        for _, member, observed in _of_members(batch, batch.runs[0])
+        for run in batch.of_rounds(0, 1)
+        for _, member, observed in _of_members(batch, run)
         if observed.mapped
     ]  # fmt: skip
 
@@ -51,7 +52,7 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
     sizes = _sizes(batch.library.metadata["umakit"])
     found = []
     known: dict[tuple[str, str], bool] = {}
-    for run in batch.runs[:FIRST_FAULT]:
+    for run in batch.of_rounds(0, FIRST_FAULT):
         for layer, member, observed in _of_members(batch, run):
             counted = observed.counters.get(layer["where"])
             if counted is None:
@@ -80,8 +81,8 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
     """A fault of the device ends with a status or a right result, and the next run is right."""
     found: list[Failure] = []
     place = -1
-    for run in batch.runs[FIRST_FAULT:]:
-        each = batch.rounds[run.number]
+    for run in batch.of_rounds(FIRST_FAULT):
+        each = run.round
         place = each.layer if each.layer >= 0 else place
         member = _member(batch, place)
         if member is None or each.is_reversed:
@@ -221,7 +222,7 @@ def _error_before(batch: Batch, run: RoundRun) -> str:
     """Return what to do where a run stops that begins with an error in the device; may be empty."""
     layers = _layers(batch)
     layer = layers[run.completed]["where"] if run.completed < len(layers) else ""
-    if not batch.rounds[run.number].follows_error or layer not in batch.program.wrong_writes:
+    if not run.round.follows_error or layer not in batch.program.wrong_writes:
         return ""
     offset, value = batch.program.wrong_writes[layer]
     return (

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from umakit.testing.check.cases import Case
+from umakit.testing.check.sequences import Orders
 from umakit.testing.programs.report import ProgramReport
 from umakit.testing.registers import RegisterReport
+
+if TYPE_CHECKING:
+    from umakit.testing.check.cover import Cover
 
 REGISTERS = "registers"
 """What failures of registers have instead of the name of a pattern."""
@@ -56,6 +61,7 @@ class Counts:
         failed: that failed.
         not_run: that have no result, because others of their library stop the run or do not
             compile.
+        does_not_fit: that are too large for the memory of the device.
     """
 
     drawn: int = 0
@@ -63,6 +69,7 @@ class Counts:
     refused: int = 0
     failed: int = 0
     not_run: int = 0
+    does_not_fit: int = 0
 
 
 @dataclass
@@ -114,6 +121,10 @@ class CheckReport:
         cycles: how predicted cycles compare with simulated ones; a difference is no failure.
         registers: how the device's registers compare with their map; None if that was not done.
         programs: what varied programs found; None if none were wanted.
+        covers: what layers have run, by name of the pattern.
+        orders: kinds of layers that have run directly behind each other.
+        unfinished: why layers of the plan have not run, in a sentence; empty if all have.
+        needed: number of layers for every value and limit; 0 if none were drawn.
     """
 
     backend: str
@@ -124,11 +135,28 @@ class CheckReport:
     cycles: PredictedCycles = field(default_factory=PredictedCycles)
     registers: RegisterReport | None = None
     programs: ProgramReport | None = None
+    covers: Mapping[str, Cover] = field(default_factory=dict)
+    orders: Orders = field(default_factory=Orders)
+    unfinished: str = ""
+    needed: int = 0
 
     @property
-    def passed(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.failures
+    def passed(self) -> bool | None:
+        """Whether all that the backend claims is right; None if some of it has not been tried."""
+        if self.failures:
+            return False
+        return None if self.incomplete else True
+
+    @property
+    def incomplete(self) -> list[str]:
+        """What has not been tried, one sentence each."""
+        found = [self.unfinished] if self.unfinished else []
+        for name, cover in self.covers.items():
+            for covered in cover.aspects:
+                if cover.has_any and covered.missing:
+                    few = ", ".join(covered.aspect.text(value) for value in covered.missing)
+                    found.append(f"{name}: no layer with {covered.aspect.name} {few} has run")
+        return found
 
     @property
     def left_out(self) -> str:
@@ -170,6 +198,9 @@ class CheckReport:
             "registers": self.registers.as_json() if self.registers else None,
             "programs": self.programs.as_json() if self.programs else None,
             "operators": {name: vars(counts) for name, counts in self.operators.items()},
+            "coverage": {name: cover.as_json() for name, cover in self.covers.items()},
+            "orders": {"ran": len(self.orders.done), "possible": self.orders.possible},
+            "incomplete": self.incomplete,
             "cycles": self.cycles.as_json() if self.cycles.layers else None,
             "failures": [failure.as_json() for failure in self.failures],
         }
@@ -198,5 +229,7 @@ class CheckReport:
                 )
             elif name in self.operators and self.operators[name].not_run:
                 ElementTree.SubElement(test, "skipped", message=self.left_out)
+            elif name in self.operators and self.incomplete:
+                ElementTree.SubElement(test, "skipped", message="; ".join(self.incomplete))
         ElementTree.indent(suite)
         return ElementTree.tostring(suite, encoding="unicode") + "\n"

@@ -9,8 +9,9 @@ its scratch is compared with what it was. See `templates/check/rounds.c.j2`.
 from __future__ import annotations
 
 import math
+import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -23,10 +24,11 @@ from umakit.codegen.c_types import c_type
 from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.designs import Design
-from umakit.devices.execution import stop_hint
+from umakit.devices.execution import SilenceError, UnansweredError, idle_limit, stop_hint
 from umakit.devices.probe import build_around
 from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError
+from umakit.files.processes import TimeLimitError, is_of_limit
 from umakit.files.staging import temporary_folder
 from umakit.library.metadata import read_weights
 from umakit.library.tar_files import library_folder
@@ -52,6 +54,21 @@ UNKNOWN = 2**64 - 1
 ROUND, LAYER, RESULT, DIFFERS, DAMAGED, MEASURED = range(1, 7)
 EVENT, DROPPED, MAPPED, INJECTED, FAILURE, MEANING, ENDED, UNRESOLVED = range(7, 15)
 
+
+LAYER_CALL = re.compile(
+    r"^(    /\* (\d+): [^\n]*\*/\n)((?:(?!^    /\* \d+: ).)*?)^    AFTER_LAYER\(\2\);",
+    re.MULTILINE | re.DOTALL,
+)
+"""The call of a layer in the C of a library: a comment with its number, statements and the hook."""
+
+LIMIT_HINT = (
+    "let the driver give up waiting; a simulator of your own that needs longer has a larger "
+    "timeout in [simulator] of accel.toml"
+)
+
+LAYER_SECONDS, RTL_FACTOR = 30.0, 4
+"""Processor time that a layer may use at most in one run, and by what it is multiplied on RTL,
+which is a thousand times slower than a simulator in C."""
 
 LEAST_CYCLES, MOST_TIMES = 1_000_000, 1000
 """Cycles after which a design that does not answer is given up, and how many times what the largest
@@ -100,6 +117,7 @@ class Rounds:
         devices: names of the accelerators that are simulated.
         runs_rtl: whether designs answer in place of simulators.
         wrong_writes: offset and value of a register write that is an error, by accelerator.
+        layer_limit: seconds of processor time that a layer may use, and for which it may be idle.
     """
 
     def __init__(
@@ -114,6 +132,10 @@ class Rounds:
     ) -> None:
         device.check_emulator()
         self._device, self._program = device, program
+        own = description["sources"].get("own", {})
+        self.layer_limit = idle_limit(description) if own else LAYER_SECONDS
+        if designs:
+            self.layer_limit *= RTL_FACTOR
         self._description = description
         self._layers: Sequence[Mapping[str, Any]] = description["layers"]
         self.devices = [each["name"] for each in description["backends"] if each["simulated"]]
@@ -133,44 +155,60 @@ class Rounds:
         self._place_all()
         prefix = description["interface"]
         headers = library_folder(library) / "codegen/host/src"
+        _let_layers_be_left_out(headers / f"{prefix}.c", prefix)
         flags = [*flags, f"-I{headers}"]
         build_around(library, prefix, self._source(prefix), program, device, flags, designs)
 
     def run(
-        self, inputs: Mapping[str, Array], rounds: Sequence[Round], timeout: float | None = None
+        self,
+        inputs: Mapping[str, Array],
+        rounds: Mapping[int, Round],
+        left_out: Collection[int] = (),
+        known: Mapping[str, npt.NDArray[np.uint8]] = MappingProxyType({}),
+        timeout: float | None = None,
     ) -> list[RoundRun]:
-        """Run rounds.
+        """Run rounds in one process, which ends with one in which a layer without a fault stops.
 
         Args:
             inputs: arrays by name, of the network's shapes and dtypes.
-            rounds: the runs.
-            timeout: time limit in seconds of all together.
+            rounds: the runs by their number, of which 0 is the one that gives results.
+            left_out: numbers of layers that do not run.
+            known: results of round 0 by C name, if it ran in another process.
+            timeout: seconds of processor time of a layer, and of idleness; default: see
+                `layer_limit`.
 
         Returns:
             What happened in each that was made; none behind one in which the program ended.
 
         Raises:
-            DeviceError: the program cannot run.
+            DeviceError: the program cannot run, or the device did not answer.
         """
-        ending = ""
+        limit = self.layer_limit if timeout is None else timeout
+        ending, is_late = "", False
         with temporary_folder("umakit-check-") as folder:
-            (folder / "inputs").write_bytes(self._given(inputs, rounds))
+            (folder / "inputs").write_bytes(
+                self._given(inputs, list(rounds.values()), left_out, known)
+            )
+            outputs = folder / "outputs"
             try:
                 ended = execute(
-                    self._device, self._program, ["inputs", "outputs"], folder, timeout,
+                    self._device, self._program, ["inputs", "outputs"], folder, limit, idle=limit,
+                    progress=outputs,
                     environment={"UMAKIT_RTL_CYCLES": str(self._most_cycles())},
                 )  # fmt: skip
                 if ended.returncode != 0:
                     raise DeviceError(f"the program failed: {ended.stderr.strip()}")
+            except SilenceError:
+                raise  # no layer is to blame
             except DeviceError as error:
                 ending = error.what
-            outputs = folder / "outputs"
+                is_late = isinstance(error, (TimeLimitError, UnansweredError))
             data = outputs.read_bytes() if outputs.exists() else b""
-        found = self._read(data)
+        found = self._read(data, list(rounds.items()))
         if ending:
             if not found:
                 raise DeviceError(ending, where=self._device.name)
-            found[-1].stopped = ending
+            found[-1].stopped, found[-1].is_late = ending, is_late
         return found
 
     def _most_cycles(self) -> int:
@@ -196,15 +234,29 @@ class Rounds:
 
     def hint(self, run: RoundRun) -> str:
         """Return what to do about a run that stopped; may be empty."""
+        if is_of_limit(run.stopped):
+            return LIMIT_HINT
         return stop_hint(run.status or 0, run.failure or run.meaning)
 
     # --- what the program is given --------------------------------------------------------------
 
-    def _given(self, inputs: Mapping[str, Array], rounds: Sequence[Round]) -> bytes:
+    def _given(
+        self,
+        inputs: Mapping[str, Array],
+        rounds: Sequence[Round],
+        left_out: Collection[int],
+        known: Mapping[str, npt.NDArray[np.uint8]],
+    ) -> bytes:
         given = self._description["inputs"]
         arrays = [np.ascontiguousarray(inputs[each["name"]]) for each in given]
         parts = [array.tobytes() for array in arrays]
-        parts += [self._weights, struct.pack("=i", len(rounds))]
+        parts += [self._weights, bytes(n in left_out for n in range(len(self._layers)))]
+        parts.append(struct.pack("=i", bool(known)))
+        if known:
+            named = zip(self._tensor_names, self._tensors, strict=True)
+            parts += [known[name].tobytes() if name in known else bytes(tensor.size)
+                      for name, tensor in named]  # fmt: skip
+        parts.append(struct.pack("=i", len(rounds)))
         for each in rounds:
             device = self.devices.index(each.device) if each.device else -1
             head = (each.is_reversed, each.seed, device, each.layer, each.follows_error)
@@ -301,16 +353,16 @@ class Rounds:
 
     # --- what it says ---------------------------------------------------------------------------
 
-    def _read(self, data: bytes) -> list[RoundRun]:
-        rounds: list[RoundRun] = []
+    def _read(self, data: bytes, rounds: Sequence[tuple[int, Round]]) -> list[RoundRun]:
+        runs: list[RoundRun] = []
         for tag, content in _records(data):
             if tag == ROUND:
-                rounds.append(RoundRun(struct.unpack("=i", content)[0]))
+                runs.append(RoundRun(*rounds[struct.unpack("=i", content)[0]]))
             else:
-                self._note(rounds[-1], tag, content, len(rounds) == 1)
-        return rounds
+                self._note(runs[-1], tag, content)
+        return runs
 
-    def _note(self, run: RoundRun, tag: int, content: bytes, is_first: bool) -> None:
+    def _note(self, run: RoundRun, tag: int, content: bytes) -> None:
         layer = run.layers[-1]
         if tag == LAYER:
             run.completed += 1
@@ -366,6 +418,21 @@ class Rounds:
         name, extent = self._memory_names[memory], self._memories[memory].size
         use = "to read" if direction == 1 else "to write"
         return f"bytes {offset} to {offset + size - 1} {use} of {name}, which has {extent} bytes"
+
+
+def _let_layers_be_left_out(source: Path, prefix: str) -> None:
+    """Put the call of each layer in the C of a library below a condition.
+
+    Args:
+        source: the C file, which is changed.
+        prefix: of the library's functions.
+    """
+    text, hook = source.read_text(encoding="utf-8"), f"{prefix}_runs_layer"
+    changed = LAYER_CALL.sub(
+        rf"\1    if ({hook}(\2) != 0) {{\n\3    }}\n    AFTER_LAYER(\2);", text
+    )
+    declared = f"int32_t {hook}(int32_t layer);\n\n/* A layer stays a function"
+    source.write_text(changed.replace("/* A layer stays a function", declared), encoding="utf-8")
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:

@@ -88,19 +88,28 @@ class RoundRun:
     """One run.
 
     Attributes:
-        number: position of its `Round`.
-        layers: those that began, in order.
-        completed: number of layers that returned without a status.
+        number: position of its round, see `planned_rounds`.
+        round: what was special in it.
+        layers: those that began, in order; of those that were left out there is nothing.
+        completed: number of layers that returned without a status, or were left out.
         status: what the run returned; None if the program ended in it.
         meaning: the library's text of the status; empty if that is 0.
         failure: why the simulator cannot go on; empty if it can.
         stopped: how the program ended in it; empty if it did not.
+        is_late: whether it was ended because it exceeded a limit.
     """
 
     number: int
+    round: Round
     layers: list[LayerRun] = field(default_factory=lambda: [LayerRun()])
     completed: int = 0
     status: int | None = None
     meaning: str = ""
     failure: str = ""
     stopped: str = ""
+    is_late: bool = False
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether not all of its layers have run."""
+        return self.status != 0 or bool(self.failure)

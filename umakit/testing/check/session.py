@@ -6,15 +6,15 @@ from __future__ import annotations
 import itertools
 import math
 import shutil
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from umakit.devices import HOST, find_device
-from umakit.errors import AcceleratorConfigError, UmakitError
+from umakit.devices.execution import SilenceError
+from umakit.errors import AcceleratorConfigError, TooLargeError, UmakitError
 from umakit.registration.backend import Backend
 from umakit.testing.check.batch import (
-    LONGEST_RUN,
     Batch,
     Member,
     build_batch,
@@ -26,11 +26,36 @@ from umakit.testing.check.checks import BATCH_CHECKS, LAST_CHECKS
 from umakit.testing.check.claims import claims_of
 from umakit.testing.check.report import Failure
 
-LONGEST_REDUCED_RUN = 10.0
-"""Seconds of a run of a reduction, in which most cases may not end."""
+REDUCED_SECONDS = 10.0
+"""Processor time that a layer may use in a run of a reduction, in which most may not end."""
 
 ALONE = 12
 """Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
+
+MOST_REFUSED = 3
+"""Cases of a batch that a stage or a compiler refuses alone, after which it has no more results."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found of cases.
+
+    Attributes:
+        members: those with results.
+        failures: what is wrong with them, or with others.
+        does_not_fit: those that are too large for the device, each alone.
+    """
+
+    members: list[Member] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    does_not_fit: list[Case] = field(default_factory=list)
+
+    def __add__(self, other: Found) -> Found:
+        return Found(
+            self.members + other.members,
+            self.failures + other.failures,
+            self.does_not_fit + other.does_not_fit,
+        )
 
 
 class Session:
@@ -40,7 +65,7 @@ class Session:
         backend: the backend.
         folder: for files.
         device: name of the device that libraries run on.
-        end: value of `time.monotonic` after which cases that a stop kept from running stay so.
+        end: value of `time.monotonic` at which no further batch begins.
 
     Raises:
         AcceleratorConfigError: the backend's `accel.toml` cannot be used.
@@ -57,13 +82,13 @@ class Session:
         self._compiles = False
 
     def batch_of(
-        self, cases: Sequence[tuple[Case, bool]], timeout: float = LONGEST_RUN
+        self, cases: Sequence[tuple[Case, bool]], timeout: float | None = None
     ) -> tuple[Batch, list[Failure]]:
         """Return a batch that has run, and what is wrong with it.
 
         Args:
             cases: with what the patterns say about their last layers.
-            timeout: seconds after which its program does not end any more.
+            timeout: as of `Rounds.run`.
         """
         members = [
             member_of(case, number, self.claims, accepted)
@@ -102,63 +127,48 @@ class Session:
             raise errors[0]
 
     def failing(self, cases: Sequence[Case]) -> dict[str, Failure]:
-        """Return failures by the text of the case, of cases that the patterns accept.
-
-        Those behind a case that stops the run are left out.
-        """
+        """Return failures by the text of the case, of cases that the patterns accept."""
         pairs = [(case, True) for case in cases]
         try:
-            found = self.batch_of(pairs, LONGEST_REDUCED_RUN)[1] if pairs else []
+            found = self.batch_of(pairs, REDUCED_SECONDS)[1] if pairs else []
         except UmakitError:
-            found = self.failures_of(pairs[:ALONE])[1]
+            found = self.failures_of(pairs[:ALONE]).failures
         return {str(failure.case): failure for failure in found if failure.case is not None}
 
-    def failures_of(
-        self, cases: Sequence[tuple[Case, bool]], *, is_first: bool = True
-    ) -> tuple[list[Member], list[Failure]]:
+    def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> Found:
         """Return the members of a batch and what is wrong with them.
 
-        Behind a case that stops the run there are no results, so the others run again without it,
-        and then without all layers of the operators that stop it, while there is time. Of cases
-        that the compiler refuses together, halves are tried until one is found that it refuses.
+        Cases that are too large for the device together run in several batches. Of cases
+        that the compiler refuses together, halves are tried until those are found that it refuses
+        alone, `MOST_REFUSED` at most.
 
         Args:
             cases: with what the patterns say about their last layers.
-            is_first: whether only the case that stops the run is left out, and not its operator.
 
         Raises:
             UmakitError: a stage found a mistake in the backend's `accel.toml`, or in a file that
                 libraries of different layers have.
         """
         if not cases:
-            return [], []
+            return Found()
+        half = len(cases) // 2
         try:
-            batch, found = self.batch_of(cases)
+            batch, failures = self.batch_of(cases)
         except AcceleratorConfigError:
             raise  # no case is to blame
+        except SilenceError:
+            return Found()
+        except TooLargeError:
+            if len(cases) == 1:
+                return Found(does_not_fit=[cases[0][0]])
+            return self.failures_of(cases[:half]) + self.failures_of(cases[half:])
         except UmakitError as error:
             if len(cases) == 1:
                 case = cases[0][0]
-                return [], [Failure(case.pattern, str(error), case)]
+                return Found(failures=[Failure(case.pattern, str(error), case)])
             self._raise_if_of_all(cases)
-            half = len(cases) // 2
-            members, failures = self.failures_of(cases[:half], is_first=is_first)
-            if failures:
-                return members, failures
-            more, failures = self.failures_of(cases[half:], is_first=is_first)
-            return members + more, failures
-        stopped = [each for each in batch.members if each.stopped]
-        if not stopped:
-            return batch.members, found
-        ended = {id(each.case) for each in stopped}
-        found = [each for each in found if id(each.case) in ended]
-        left_out = set() if is_first else {each.case.pattern for each in stopped}
-        rest = [
-            (case, accepted)
-            for case, accepted in cases
-            if id(case) not in ended and not any(layer.pattern in left_out for layer in case.layers)
-        ]
-        if time.monotonic() > self.end:
-            return stopped, found
-        members, others = self.failures_of(rest, is_first=False)
-        return stopped + members, found + others
+            found = self.failures_of(cases[:half])
+            if len(found.failures) >= MOST_REFUSED:
+                return found
+            return found + self.failures_of(cases[half:])
+        return Found([each for each in batch.members if each.has_result], failures)

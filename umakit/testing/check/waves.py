@@ -14,9 +14,10 @@ from umakit.errors import DeviceError, UmakitError
 from umakit.files.staging import temporary_folder
 from umakit.pipeline import ExportOptions, compile_model
 from umakit.registration.backend import Backend
-from umakit.testing.check.batch import LONGEST_RUN, RTL_FACTOR, member_of, network_of
+from umakit.testing.check.batch import member_of, network_of
 from umakit.testing.check.cases import Case
 from umakit.testing.check.claims import Claim
+from umakit.testing.check.rounds import LAYER_SECONDS, RTL_FACTOR
 
 
 def write_wave(
@@ -63,4 +64,4 @@ def write_wave(
         ):
             # A design that does not answer is given up where its waveform would end.
             limit = {"UMAKIT_RTL_CYCLES": str(wave.most_cycles)}
-            probe.run(member.inputs, {}, RTL_FACTOR * LONGEST_RUN, {**environment, **limit})
+            probe.run(member.inputs, {}, RTL_FACTOR * LAYER_SECONDS, {**environment, **limit})

@@ -37,15 +37,17 @@ class Outcome:
     """What a batch found.
 
     Attributes:
-        ran: the pattern of each case that was compiled, and whether it ran on the accelerator.
-        not_run: the pattern of each case that others of the batch kept from running.
+        ran: each case that was compiled, and whether it ran on the accelerator.
+        not_run: each case that others of the batch kept from running.
+        does_not_fit: each case that is too large for the device.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
-        seconds: time that it took.
+        seconds: processor time that it took, that of compilers and simulators included.
     """
 
-    ran: list[tuple[str, bool]]
-    not_run: list[str]
+    ran: list[tuple[Case, bool]]
+    not_run: list[Case]
+    does_not_fit: list[Case]
     failures: list[Failure]
     cycles: list[tuple[Case, int, int]]
     seconds: float
@@ -53,13 +55,20 @@ class Outcome:
 
 def outcome_of(session: Session, cases: Cases) -> Outcome:
     """Build, run and check a batch."""
-    started = time.monotonic()
-    members, failures = session.failures_of(cases)
-    ran = [(each.case.pattern, each.ran) for each in members]
-    cycles = [(each.case, *pair) for each in members for pair in each.cycles]
-    done = {id(each.case) for each in members} | {id(each.case) for each in failures}
-    not_run = [case.pattern for case, _ in cases if id(case) not in done]
-    return Outcome(ran, not_run, failures, cycles, time.monotonic() - started)
+    started = processor_seconds()
+    found = session.failures_of(cases)
+    ran = [(each.case, each.ran) for each in found.members]
+    cycles = [(each.case, *pair) for each in found.members for pair in each.cycles]
+    done = {id(each.case) for each in found.members} | {id(each.case) for each in found.failures}
+    done |= {id(case) for case in found.does_not_fit}
+    not_run = [case for case, _ in cases if id(case) not in done]
+    seconds = processor_seconds() - started
+    return Outcome(ran, not_run, found.does_not_fit, found.failures, cycles, seconds)
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of the ended ones that it began."""
+    return sum(os.times()[:4])
 
 
 class Workers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import subprocess
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from umakit.devices.designs import design_objects, designs_for
 from umakit.devices.execution import UNANSWERED, stop_error
 from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, UmakitError
+from umakit.files.processes import IDLE_SECONDS, Limits, Watch, started
 from umakit.library.export import files_of_driver
 from umakit.library.own_simulators import own_simulator_files, own_simulators
 from umakit.library.roles import SIMULATOR_FOLDER, device_source
@@ -38,6 +38,7 @@ class Session:
 
     Args:
         program: the program, built of `check/registers.c.j2`.
+        watch: what looks at it.
         name: of the backend, for messages.
         written: file with what the simulator prints.
 
@@ -45,8 +46,11 @@ class Session:
         accesses: how many there were.
     """
 
-    def __init__(self, program: subprocess.Popen[str], name: str, written: Path) -> None:
-        self._program, self._name, self._written = program, name, written
+    def __init__(
+        self, program: subprocess.Popen[str], watch: Watch, name: str, written: Path
+    ) -> None:
+        self._program, self._watch = program, watch
+        self._name, self._written = name, written
         self.accesses = 0
 
     def run(self, accesses: Sequence[Access]) -> list[int]:
@@ -77,6 +81,7 @@ class Session:
     def _batch(self, lines: Sequence[str]) -> list[int]:
         assert self._program.stdin is not None
         assert self._program.stdout is not None
+        self._watch.is_asked = True
         with contextlib.suppress(BrokenPipeError):
             self._program.stdin.write("\n".join([*lines, "", ""]))
             self._program.stdin.flush()
@@ -86,6 +91,7 @@ class Session:
             if not answer or answer.startswith("!"):
                 raise self._failure(answer.removeprefix("!").strip())
             answers.append(int(answer, 16))
+        self._watch.is_asked = False
         return answers
 
     def _failure(self, sentence: str) -> UmakitError:
@@ -93,6 +99,10 @@ class Session:
         if sentence:
             return stop_error(f"the simulator of {self._name} failed: {sentence}")
         code = self._program.wait()
+        try:
+            self._watch.check(f"the simulator of {self._name}", "")
+        except DeviceError as error:
+            return error
         last = self._written.read_text(errors="replace").strip().rpartition("\n")[2]
         if code == UNANSWERED and last:
             return DeviceError(last)
@@ -117,7 +127,7 @@ def opened(
     Args:
         backend: the backend.
         folder: an empty folder, for files.
-        seconds: after which the program is ended.
+        seconds: of processor time after which the program is ended.
         device: this machine, with the simulator or the design of the backend.
 
     Raises:
@@ -127,20 +137,17 @@ def opened(
     """
     command = [str(_built(backend, folder, device))]
     written = folder / "written.txt"
+    section = backend.configuration.filled_simulator
+    limits = Limits(seconds, section.timeout if section is not None else IDLE_SECONDS)
     with (
         written.open("w") as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, cwd=folder,
-            text=True,
-        ) as program,
+        started(
+            command, folder, limits=limits,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+        ) as (program, watch),
     ):  # fmt: skip
-        timer = threading.Timer(seconds, program.kill)
-        timer.start()
-        try:
-            yield Session(program, backend.target_name, written)
-        finally:
-            timer.cancel()
-            program.kill()
+        watch.is_asked = False
+        yield Session(program, watch, backend.target_name, written)
 
 
 def _built(backend: Backend, folder: Path, device: Device) -> Path:

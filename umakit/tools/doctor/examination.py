@@ -12,9 +12,10 @@ from pathlib import Path
 from umakit.backend.registry import locate_backend
 from umakit.devices import HOST, Device
 from umakit.devices.designs import design_from
-from umakit.devices.execution import TimeLimitError, UnansweredError
+from umakit.devices.execution import UnansweredError
 from umakit.devices.run import run_library
 from umakit.errors import DeviceError, UmakitError, short_path
+from umakit.files.processes import TimeLimitError
 from umakit.files.staging import temporary_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.pipeline import compile_model

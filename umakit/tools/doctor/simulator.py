@@ -11,9 +11,10 @@ from pathlib import Path
 from umakit import sim
 from umakit.devices import HOST, Device, execute
 from umakit.devices.build import compile_c
-from umakit.devices.execution import TimeLimitError, UnansweredError
+from umakit.devices.execution import UnansweredError
 from umakit.devices.simulators import Simulator
 from umakit.errors import DeviceError, UmakitError, short_path
+from umakit.files.processes import TimeLimitError
 from umakit.library.own_simulators import own_simulators, program_source
 from umakit.library.roles import SIMULATOR_FOLDER
 from umakit.machine.simulator_config import SimulatorSection

@@ -3,10 +3,10 @@
 #ifndef UMAKIT_RTL_BENCH_H
 #define UMAKIT_RTL_BENCH_H
 
-#include <chrono>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <ctime>
 
 #include "umakit/own_simulator.h"
 
@@ -15,24 +15,21 @@ namespace umakit::rtl {
 /* Bursts whose events are merged lie at most as many cycles apart. */
 constexpr std::uint64_t MOST_CYCLES_BETWEEN = 16;
 
-/* How long a run may take, for designs that never answer. */
+/* How much processor time a run may take, for designs that never answer. */
 struct Limit {
-    using Clock = std::chrono::steady_clock;
-
     double seconds = 0;       /* 0: there is no limit */
     std::uint64_t cycles = 0; /* since the driver's last write; 0: there is no limit */
-    Clock::time_point begin;
+    std::clock_t begin = 0;
 
     void set(double its_seconds)
     {
         seconds = its_seconds;
-        begin = Clock::now();
+        begin = std::clock();
     }
 
     bool is_over() const
     {
-        return seconds > 0 &&
-               std::chrono::duration<double>(Clock::now() - begin).count() > seconds;
+        return seconds > 0 && double(std::clock() - begin) > seconds * CLOCKS_PER_SEC;
     }
 };
 

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of this machine with limits, which end with all processes that they started.
+
+A limit counts the processor time that a program and its children have used. A second one is for
+programs that wait for ever: they use no processor time and transfer nothing. What other programs
+of the machine do changes neither: a program that waits for a processor is not idle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from umakit.errors import BuildError, DeviceError
+from umakit.files.processor_time import Usage, usage_of
+
+IDLE_SECONDS = 60.0
+"""Limit for programs that wait if nothing else is said; the default of `[simulator] timeout`."""
+
+LEAST_LOOK, FIRST_LOOK, MOST_LOOK, GROWTH = 0.005, 0.02, 0.25, 1.4
+"""Seconds between two looks at a program at least, at first and at most, and how they grow."""
+
+LOOKS = 8
+"""Looks during the limit for programs that wait, at least."""
+
+LEAST_SECONDS, LEAST_SHARE = 0.03, 0.05
+"""Processor time of a program that waits and looks around now and then is less than their sum:
+seconds, and share of the time that it waits."""
+
+ENDING_LOOKS = 100
+
+TIME_LIMIT = "did not end within"
+"""In the sentence of a program that took too much processor time."""
+
+HANGS = "hangs: it used no processor time for"
+"""In the sentence of a program that waits for ever."""
+
+LATE_HINT = "if it is only slow, give it more time with --timeout"
+HANGS_HINT = (
+    "see what it waits for; if it is right to wait as long, raise timeout of [simulator] in "
+    "accel.toml"
+)
+
+
+class TimeLimitError(DeviceError):
+    """The program exceeded a limit: it used more processor time than it may."""
+
+
+class HangsError(TimeLimitError):
+    """The program waited for longer than it may."""
+
+
+def is_of_limit(sentence: str) -> bool:
+    """Return whether a sentence is that of a program that exceeded a limit."""
+    return TIME_LIMIT in sentence or HANGS in sentence
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a program may run.
+
+    Attributes:
+        processor: seconds of processor time, of it and of all that it started; None for no limit.
+        idle: seconds in which it uses no processor time and transfers nothing; None for no limit.
+        progress: file with its results: with each that is added, `processor` begins anew. None if
+            `processor` is for the whole run.
+    """
+
+    processor: float | None = None
+    idle: float | None = IDLE_SECONDS
+    progress: Path | None = None
+
+
+NO_LIMITS = Limits(None, None)
+
+
+class Watch:
+    """Looks at a process that began a session, and ends the session when a limit is exceeded.
+
+    Args:
+        process: the process.
+        limits: what it may use.
+
+    Attributes:
+        is_asked: whether somebody waits for it; false while it waits for its next question.
+        is_late: whether it exceeded the limit of processor time.
+        hangs: whether it exceeded the limit for programs that wait.
+    """
+
+    def __init__(self, process: subprocess.Popen[Any], limits: Limits) -> None:
+        self._process, self._limits = process, limits
+        self.is_asked = True
+        self.is_late = self.hangs = False
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        if limits.processor is not None or limits.idle is not None:
+            self._thread.start()
+
+    def end(self) -> None:
+        """Stop looking."""
+        self._done.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def check(self, what: str, where: str) -> None:
+        """Raise the error of a process that exceeded a limit; return otherwise.
+
+        Args:
+            what: what it is, in words.
+            where: place of the error.
+
+        Raises:
+            TimeLimitError: it exceeded the limit of processor time.
+            HangsError: it exceeded the limit for programs that wait.
+        """
+        limits = self._limits
+        if self.is_late:
+            sentence = f"{what} {TIME_LIMIT} {limits.processor:g} s of processor time"
+            raise TimeLimitError(sentence, where=where, fix=LATE_HINT)
+        if self.hangs:
+            sentence = f"{what} {HANGS} {limits.idle:g} s"
+            raise HangsError(sentence, where=where, fix=HANGS_HINT)
+
+    def _look_on(self) -> None:
+        both = (self._limits.processor, self._limits.idle)
+        shortest = min(each for each in both if each is not None)
+        longest = min(MOST_LOOK, max(LEAST_LOOK, shortest / LOOKS))
+        pause = min(FIRST_LOOK, longest)
+        before, size, was_at_work = Usage(), 0, False
+        begun = idle = used = idle_used = 0.0
+        last = time.monotonic()
+        while not self._done.wait(pause):
+            now = time.monotonic()
+            # What a machine that was suspended missed is not the program's.
+            passed, last = min(now - last, 2 * pause), now
+            found = usage_of(self._process.pid)
+            used = max(used, found.seconds)  # without what processes took that others waited for
+            grown = self._size()
+            if grown != size:
+                size, begun = grown, used
+            is_busy = found.is_at_work and was_at_work  # others look around now and then
+            worked = used - idle_used > LEAST_SECONDS + LEAST_SHARE * idle
+            moved = found.transferred != before.transferred
+            if is_busy or worked or moved or not self.is_asked:
+                idle, idle_used = 0.0, used
+            else:
+                idle += passed
+            before, was_at_work = found, found.is_at_work
+            if self._limits.processor is not None and used - begun > self._limits.processor:
+                self.is_late = True
+            elif self._limits.idle is not None and idle >= self._limits.idle:
+                self.hangs = True
+            if self.is_late or self.hangs:
+                end_session(self._process.pid)
+                return
+            pause = min(longest, pause * GROWTH)
+
+    def _size(self) -> int:
+        try:
+            return 0 if self._limits.progress is None else self._limits.progress.stat().st_size
+        except OSError:
+            return 0
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str | Path],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    limits: Limits = NO_LIMITS,
+    **streams: Any,
+) -> Iterator[tuple[subprocess.Popen[Any], Watch]]:
+    """Start a program, and end it and all that it started when the block is left.
+
+    It also ends if this process is killed.
+
+    Args:
+        command: the command; no shell takes part.
+        folder: working directory.
+        environment: variables of the environment; default: those of this process.
+        limits: after which it is ended; ask `Watch.check` whether it was.
+        streams: further arguments of `subprocess.Popen`.
+
+    Yields:
+        The process, in a session of its own, and what looks at it.
+
+    Raises:
+        BuildError: it cannot be started.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    command, cwd=folder, env=environment, start_new_session=True, **streams
+                )
+            )
+        except OSError as error:
+            raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
+        stack.callback(process.wait)
+        stack.callback(end_session, process.pid)
+        stack.enter_context(_guarded(process.pid))
+        watch = Watch(process, limits)
+        stack.callback(watch.end)
+        yield process, watch
+
+
+@contextlib.contextmanager
+def _guarded(group: int) -> Iterator[None]:
+    """Let a group of processes end when this process is killed, which then ends nothing itself."""
+    reading, writing = os.pipe()
+    try:
+        script = 'read nothing; kill -9 "-$0"'
+        guard = subprocess.Popen(
+            ["/bin/sh", "-c", script, str(group)], stdin=reading, start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    finally:
+        os.close(reading)
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+        os.close(writing)
+
+
+def end_session(session: int) -> None:
+    """End all processes of a session."""
+    for _ in range(ENDING_LOOKS):
+        processes = usage_of(session).processes
+        with contextlib.suppress(OSError):
+            os.killpg(session, signal.SIGKILL)
+        for process in processes:
+            with contextlib.suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        if set(processes) <= {session}:  # the first one is there until somebody waits for it
+            return
+        time.sleep(FIRST_LOOK)
+
+
+def run_limited(
+    command: Sequence[str | Path],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    limits: Limits = NO_LIMITS,
+    *,
+    what: str = "the program",
+    where: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run a program as `subprocess.run` does until it ends, and end what it leaves behind.
+
+    Args:
+        command: the command; no shell takes part.
+        folder: working directory.
+        environment: variables of the environment; default: those of this process.
+        limits: what it may use.
+        what, where: what it is in words, and the place of an error.
+
+    Raises:
+        BuildError: it cannot be started.
+        TimeLimitError: it exceeded the limit of processor time.
+        HangsError: it exceeded the limit for programs that wait.
+    """
+    # Files, because what a program leaves behind keeps a pipe open.
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
+        with started(
+            command, folder, environment, limits,
+            stdin=subprocess.DEVNULL, stdout=output, stderr=messages,
+        ) as (process, watch):  # fmt: skip
+            code = process.wait()
+            watch.end()
+        watch.check(what, where)
+        words = [str(word) for word in command]
+        return subprocess.CompletedProcess(words, code, _text(output), _text(messages))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+@contextlib.contextmanager
+def beside(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str]
+) -> Iterator[Callable[[], str]]:
+    """Run a command while a block runs, and end it and all that it started when that is left.
+
+    Args:
+        command: the command; no shell takes part.
+        folder: working directory.
+        environment: variables of the environment.
+
+    Yields:
+        A function that returns how the command ended, with the last line that it printed; empty
+        while it goes on.
+
+    Raises:
+        BuildError: it cannot be started.
+    """
+    with tempfile.TemporaryFile() as printed, started(
+        command, folder, environment,
+        stdin=subprocess.DEVNULL, stdout=printed, stderr=subprocess.STDOUT,
+    ) as (process, _):  # fmt: skip
+
+        def ended() -> str:
+            if process.poll() is None:
+                return ""
+            last = _text(printed).strip().rpartition("\n")[2]
+            name = Path(command[0]).name
+            return f"{name} ended with {process.returncode}" + (f": {last}" if last else "")
+
+        yield ended

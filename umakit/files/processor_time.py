@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the processes of a session have done: processor time, transfers, and whether they wait."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+AT_WORK, ENDED = "RDU", "Z"
+"""States of processes that run or could run, or that a disk keeps waiting; and of those that ended.
+"""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the processes of a session have done.
+
+    Attributes:
+        processes: numbers of those that have not ended.
+        seconds: processor time of the processes, and of those that ended and were waited for.
+        transferred: bytes that they read and wrote.
+        is_at_work: whether one runs or could run.
+    """
+
+    processes: tuple[int, ...] = ()
+    seconds: float = 0.0
+    transferred: int = 0
+    is_at_work: bool = False
+
+
+def usage_of(session: int) -> Usage:
+    """Return what the processes of a session have done so far.
+
+    Args:
+        session: number of the session, which is that of the process that began it.
+    """
+    found = list(_of_proc(session) if PROC.joinpath("self/stat").exists() else _of_ps(session))
+    return Usage(
+        tuple(process for each in found for process in each.processes),
+        sum(each.seconds for each in found),
+        sum(each.transferred for each in found),
+        any(each.is_at_work for each in found),
+    )
+
+
+def _of_proc(session: int) -> Iterator[Usage]:
+    """Yield what each process has done, as Linux says it."""
+    for folder in PROC.iterdir():
+        if not folder.name.isdecimal():
+            continue
+        words = _fields(folder / "stat")
+        if len(words) < 15 or int(words[3]) != session:
+            continue
+        states = {words[0]}
+        with contextlib.suppress(OSError):
+            states |= {_fields(each / "stat")[0] for each in (folder / "task").iterdir()}
+        yield Usage(
+            () if words[0] == ENDED else (int(folder.name),),
+            sum(map(int, words[11:15])) / TICKS,
+            _transferred(folder),
+            not states.isdisjoint(AT_WORK),
+        )
+
+
+def _fields(stat: Path) -> list[str]:
+    """Return the fields from the state on; one unknown state of a process that has ended."""
+    try:
+        return stat.read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return ["?"]
+
+
+def _transferred(folder: Path) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        lines = (folder / "io").read_text().splitlines()
+        return sum(int(line.rpartition(" ")[2]) for line in lines[:2])
+    return 0
+
+
+def _of_ps(session: int) -> Iterator[Usage]:
+    """Yield what each process has done, as `ps` says it, without transfers."""
+    command = ["ps", "-A", "-o", "pid=,state=,time="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    for line in listed.splitlines():
+        process, state, time = line.split()
+        with contextlib.suppress(OSError):
+            if os.getsid(int(process)) == session:
+                numbers = () if state[0] == ENDED else (int(process),)
+                yield Usage(numbers, _seconds(time), 0, state[0] in AT_WORK)
+
+
+def _seconds(time: str) -> float:
+    """Return the seconds of a time such as `1-02:03:04.50`."""
+    days, _, rest = time.rpartition("-")
+    seconds = 86400.0 * int(days or 0)
+    for power, part in enumerate(reversed(rest.split(":"))):
+        seconds += float(part) * 60.0**power
+    return seconds

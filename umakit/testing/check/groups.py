@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failures that share something: one is reduced and reported for each group."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from umakit.testing.check.aspects import Aspect, Value
+from umakit.testing.check.cases import Case
+from umakit.testing.check.cover import Cover
+from umakit.testing.check.report import Failure
+
+MOST_GROUPS = 3
+"""Groups of failures of one pattern that are reported: more have one cause more often than not."""
+
+LEAST_SHARE = 0.9
+"""Share of the layers with a value that fail, from which on the failures share the value."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Failures of one pattern.
+
+    Attributes:
+        failures: the failures, those of single layers first.
+        shared: the value that the failing layers share, in words; empty if there is none.
+    """
+
+    failures: tuple[Failure, ...]
+    shared: str = ""
+
+
+def groups_of(
+    failures: Sequence[Failure], right: Sequence[Case], covers: Mapping[str, Cover]
+) -> list[Group]:
+    """Return the failures of each pattern in groups.
+
+    A chain with a layer of a pattern that fails alone is left out: its other layer reads what is
+    wrong.
+
+    Args:
+        failures: of a check.
+        right: cases in which nothing is wrong.
+        covers: by name of the pattern.
+    """
+    alone = {each.pattern for each in failures if not _is_chain(each)}
+    own: dict[str, list[Failure]] = {}
+    for failure in sorted(failures, key=_is_chain):
+        layers = failure.case.layers if failure.case is not None else ()
+        if not (_is_chain(failure) and alone & {layer.pattern for layer in layers}):
+            own.setdefault(failure.pattern, []).append(failure)
+    found = []
+    for pattern, wrong in own.items():
+        passed = [case for case in right if case.pattern == pattern]
+        found += _groups(wrong, passed, covers.get(pattern))[:MOST_GROUPS]
+    return found
+
+
+def _groups(failures: list[Failure], right: Sequence[Case], cover: Cover | None) -> list[Group]:
+    """Return groups: each of the value that most failures share which no group has yet."""
+    found = []
+    left = [each for each in failures if each.case is not None]
+    without_case = [each for each in failures if each.case is None]
+    if cover is not None and right:
+        of_right = [_values(cover, case) for case in right]
+        of_wrong = {id(each): _values(cover, each.case) for each in left if each.case is not None}
+        while best := _shared(
+            [of_wrong[id(each)] for each in left], list(of_wrong.values()), of_right
+        ):
+            mine = [each for each in left if best in of_wrong[id(each)]]
+            left = [each for each in left if best not in of_wrong[id(each)]]
+            wrong = sum(best in values for values in of_wrong.values())
+            fits = sum(best in values for values in of_right)
+            found.append(Group(tuple(mine), _words(best, wrong, fits, len(left))))
+    if left or without_case:
+        found.append(Group((*left, *without_case)))
+    return found
+
+
+AspectValue = tuple[Aspect, Value]
+
+
+def _words(shared: AspectValue, wrong: int, right: int, others: int) -> str:
+    aspect, value = shared
+    share = f"all {wrong}" if not right else f"{wrong} of {wrong + right}"
+    rest = ", and no other" if not others and not right else ""
+    return f"{share} layers with {aspect.name} {aspect.text(value)} fail{rest}"
+
+
+def _shared(
+    left: Sequence[set[AspectValue]],
+    wrong: Sequence[set[AspectValue]],
+    right: Sequence[set[AspectValue]],
+) -> AspectValue | None:
+    """Return the value that most failures have, and hardly a layer that is right."""
+    in_left, in_wrong, in_right = (Counter(itertools.chain(*each)) for each in (left, wrong, right))
+    shared = [
+        (count, value)
+        for value, count in in_left.items()
+        if count > 1 and in_wrong[value] >= LEAST_SHARE * (in_wrong[value] + in_right[value])
+    ]
+    return max(shared, key=lambda pair: (pair[0], -in_right[pair[1]]))[1] if shared else None
+
+
+def _values(cover: Cover, case: Case) -> set[AspectValue]:
+    """Return the values that the last layer of a case has."""
+    drawing = cover.search.claim.drawing
+    assert drawing is not None
+    complete = case.layers[-1].complete(drawing)
+    return {(each.aspect, each.aspect.of(complete)) for each in cover.aspects}
+
+
+def _is_chain(failure: Failure) -> bool:
+    return failure.case is not None and len(failure.case.layers) > 1

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From failures in large libraries to cases that show them alone, and as simple as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from umakit.errors import UmakitError
+from umakit.testing.check.cases import Case
+from umakit.testing.check.groups import Group
+from umakit.testing.check.report import Failure
+from umakit.testing.check.session import Session
+from umakit.testing.check.shrink import shrunk
+
+NEAR, FURTHER = 3, 12
+"""Cases before a failing one that are tried one by one behind which the case fails, and libraries
+in which further ones are looked for."""
+
+FAILING = 3
+"""Failures of a group of which the first one that fails alone is reduced."""
+
+Tell = Callable[[str], None]
+
+
+def reduced(
+    group: Group,
+    behind: Callable[[Case], Sequence[Case]],
+    session: Session,
+    seconds: float,
+    tell: Tell,
+) -> Failure:
+    """Return a failure of a group, with a case as simple as possible that fails by itself.
+
+    Args:
+        group: the failures.
+        behind: case -> those that ran before it in its library, the nearest one last.
+        session: that runs cases.
+        seconds: for a reduction, see `shrunk`.
+        tell: called with each stage.
+    """
+    for failure in group.failures[:FAILING]:
+        if failure.case is None:
+            return failure
+        tell(f"reducing {' then '.join(layer.pattern for layer in failure.case.layers)}")
+        alone = fails_alone(session, failure.case)
+        if alone is not None:
+            found = shrunk(alone, session.claims, session.failing, seconds)
+            assert found.case is not None
+            return _with_group(found if fails_alone(session, found.case) else alone, group)
+    return _with_group(_behind(group.failures[0], behind, session), group)
+
+
+def fails_alone(session: Session, case: Case) -> Failure | None:
+    """Return what is wrong with a case in a library of its own, with the cases before it."""
+    batch = [(each, True) for each in (*case.before, replace(case, before=()))]
+    try:
+        failures = session.batch_of(batch)[1]
+    except UmakitError as error:
+        return Failure(case.pattern, str(error), case)
+    last = [each for each in failures if each.case is batch[-1][0]]
+    return replace(last[0], case=case) if last else None
+
+
+def _with_group(failure: Failure, group: Group) -> Failure:
+    if not group.shared:
+        return failure
+    return replace(failure, what=f"{failure.what}; {group.shared}")
+
+
+def _behind(
+    failure: Failure, behind: Callable[[Case], Sequence[Case]], session: Session
+) -> Failure:
+    """Return a failure with the fewest cases before its own behind which the case fails."""
+    case = failure.case
+    assert case is not None
+    before = list(behind(case))
+    for other in before[: -NEAR - 1 : -1]:
+        found = fails_alone(session, replace(case, before=(other,)))
+        if found is not None:
+            return _said(found, other)
+    found = fails_alone(session, replace(case, before=tuple(before))) if before else None
+    if found is None:
+        return replace(
+            failure,
+            what=f"{failure.what}; alone the layer is right, and behind the layers before it, too",
+            fix="the same --seed shows it again: it depends on more than these layers",
+        )
+    for _ in range(FURTHER):
+        assert found.case is not None
+        kept = found.case.before
+        half = len(kept) // 2
+        parts = (kept[half:], kept[:half]) if half else ()
+        for part in parts:
+            less = fails_alone(session, replace(case, before=part))
+            if less is not None:
+                found = less
+                break
+        else:
+            break
+    assert found.case is not None
+    return _said(found, found.case.before[-1])
+
+
+def _said(failure: Failure, other: Case) -> Failure:
+    return replace(
+        failure,
+        what=f"{failure.what}; alone it is right, behind {other.pattern} it is not",
+        fix=failure.fix or "look for what the driver or the device keeps from the layer before",
+    )

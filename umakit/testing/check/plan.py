@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The layers of a check, which depend on the backend and a seed alone.
+
+First come layers that have every value which the claims accept, then the largest ones of each
+number, then pairs of kinds of values and random layers in turn, some of them chains of two.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from umakit.operators.drawing import NotDrawable
+from umakit.testing.check.cases import Case, LayerSettings
+from umakit.testing.check.claims import Claim, accepts
+from umakit.testing.check.cover import Cover
+from umakit.testing.check.drawing import Walk
+from umakit.testing.check.sequences import in_sequence
+
+DRAWS = 1000
+"""Layers of a check, unless more are needed for every value and limit."""
+
+BATCH, FIRST_BATCH = 100, 20
+"""Cases in one library, and those of the first one, which soon says what is wrong everywhere."""
+
+CHAINED = 0.3
+"""Share of random layers that become chains of two."""
+
+Drawn = tuple[Case, bool]
+"""A case, and whether the patterns accept its last layer."""
+
+T = TypeVar("T")
+
+
+class Plan:
+    """The layers of a check.
+
+    Args:
+        claims: of the backend, by name.
+        names: of the claims to check.
+        seed: equal seeds draw equal layers.
+        draws: number of layers; None for as many as values and limits need, or `least`.
+        least: number of layers if `draws` is None.
+
+    Attributes:
+        covers: what each claim that can be drawn is covered by, by name.
+        needed: number of layers for every value and limit; None before they are made.
+    """
+
+    def __init__(
+        self,
+        claims: Mapping[str, Claim],
+        names: Sequence[str],
+        seed: int,
+        draws: int | None = None,
+        least: int = DRAWS,
+    ) -> None:
+        self._claims, self._given, self._least = claims, draws, least
+        self._random = np.random.default_rng(seed)
+        drawable = [name for name in names if claims[name].drawing is not None]
+        self.covers = {name: Cover(claims[name], self._of(seed, name)) for name in drawable}
+        self._walks = {
+            name: Walk(claims[name], self._random, cover.search)
+            for name, cover in self.covers.items()
+            if cover.has_any
+        }
+        self.needed: int | None = None
+
+    @staticmethod
+    def _of(seed: int, name: str) -> np.random.Generator:
+        return np.random.default_rng([seed, *name.encode()])
+
+    @property
+    def draws(self) -> int:
+        """Number of layers, as far as it is known."""
+        return self._given or max(self._least, self.needed or 0)
+
+    def cases(self) -> Iterator[Drawn]:
+        """Yield the layers."""
+        count = 0
+        for drawn in itertools.chain(self._values(), self._limits()):
+            count += 1
+            if self._given is None or count <= self._given:
+                yield drawn  # else it is only found out which values no layer has
+        self.needed = count
+        if count < self.draws:
+            yield from itertools.islice(self._more(), self.draws - count)
+
+    def batches(self) -> Iterator[list[Drawn]]:
+        """Yield the layers in batches, each in an order in which different layers follow others."""
+        cases = self.cases()
+        yield list(itertools.islice(cases, FIRST_BATCH))
+        while batch := list(itertools.islice(cases, BATCH)):
+            yield in_sequence(batch, self._claims)
+
+    def _of_claims(self) -> list[Cover]:
+        return [self.covers[name] for name in self._walks]
+
+    def _values(self) -> Iterator[Drawn]:
+        for layer in in_turn([cover.each_value() for cover in self._of_claims()]):
+            yield Case((layer,)), True
+
+    def _limits(self) -> Iterator[Drawn]:
+        for layer, accepted in in_turn([walk.limits() for walk in self._walks.values()]):
+            yield Case((layer,)), accepted
+
+    def _more(self) -> Iterator[Drawn]:
+        if not self._walks:
+            return
+        pairs = in_turn([cover.each_pair() for cover in self._of_claims()])
+        for name in itertools.cycle(self._walks):
+            pair = next(pairs, None)
+            if pair is not None:
+                yield Case((pair,)), True
+            yield self._drawn(name)
+
+    def _drawn(self, name: str) -> Drawn:
+        layer, accepted = self._walks[name].draw()
+        if accepted and self._random.random() < CHAINED:
+            other = str(self._random.choice(list(self._walks)))
+            chain = self._chain(layer, self._walks[other].draw()[0])
+            if chain is not None:
+                return chain, True
+        return Case((layer,)), accepted
+
+    def _chain(self, *layers: LayerSettings) -> Case | None:
+        chain = Case(layers)
+        try:
+            return chain if accepts(chain, dict(self._claims)) else None
+        except NotDrawable:
+            return None
+
+
+def in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
+    """Yield an item of each source, then the next one of each, until all have ended."""
+    left = list(sources)
+    while left:
+        for source in list(left):
+            try:
+                yield next(source)
+            except StopIteration:
+                left.remove(source)
