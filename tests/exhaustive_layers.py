@@ -103,11 +103,11 @@ def first_difference(folder: Path) -> tuple[int, str]:
         for claim in session.claims.values():
             layers = small_layers(claim)
             while cases := list(itertools.islice(layers, TOGETHER)):
-                members, failures = session.failures_of([(case, True) for case in cases])
-                count += len(members)
+                found = session.failures_of([(case, True) for case in cases])
+                count += len(found.members)
                 print(f"{claim.name}: {count} layers", file=sys.stderr, flush=True)
-                if failures:
-                    return count, f"{failures[0].what} ({failures[0].case})"
+                if found.failures:
+                    return count, f"{found.failures[0].what} ({found.failures[0].case})"
     return count, ""
 
 
