@@ -28,6 +28,14 @@ from typing import Any
 from check_projects import project_names, written_project
 from exhaustive_layers import first_difference
 
+from umakit import find_backend
+from umakit.errors import UmakitError
+from umakit.testing.check.claims import claims_of
+from umakit.testing.check.plan import Plan
+from umakit.testing.check.session import Session
+from umakit.testing.check.workers import Cases
+from umakit.testing.registers import check_registers
+
 ROOT = Path(__file__).parents[1]
 LISTS = ("planted", "check", "drawn")
 LEAST_FOUND = 0.95
@@ -200,6 +208,42 @@ def outcome_of(bug: Bug, options: Sequence[str] = ()) -> Outcome:
     return Outcome(bug.list, bug.name, MISSED, other, *told[1:])
 
 
+@cache
+def layers_of_check(backend: str) -> list[Cases]:
+    """Return the layers of a check with seed 0, in the batches in which they run."""
+    claims = {claim.name: claim for claim in claims_of(find_backend(str(unmodified(backend))))}
+    return list(Plan(claims, list(claims), 0).batches())
+
+
+def quick_outcome(bug: Bug) -> Outcome:
+    """Compare registers and the layers of a check of a copy with a bug, until a layer fails."""
+    started, ran, drawn = time.process_time(), 0, 0
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = bug.planted(Path(temporary))
+        backend = find_backend(str(copy))
+        try:
+            registers = None if bug.operators else check_registers(backend)
+        except UmakitError:
+            registers = None
+        if registers is not None and registers.differences:
+            what = registers.differences[0]
+            return Outcome(bug.list, bug.name, FOUND, what, "", 0, 0, time.process_time() - started)
+        session = Session(backend, Path(temporary))
+        for cases in layers_of_check(bug.backend):
+            found = session.failures_of(cases)
+            drawn, ran = drawn + len(cases), ran + sum(each.ran for each in found.members)
+            for each in found.failures:
+                if not bug.operators or each.pattern in bug.operators:
+                    told = (each.what, str(each.case), drawn, ran, time.process_time() - started)
+                    return Outcome(bug.list, bug.name, FOUND, *told)
+        what, result = "", MISSED
+        if bug.equivalent:
+            count, what = first_difference(copy)
+            result = MISSED if what else EQUIVALENT
+            what = what or f"{bug.equivalent}; all of {count} small layers are right"
+    return Outcome(bug.list, bug.name, result, what, "", drawn, ran, time.process_time() - started)
+
+
 def table(outcomes: Sequence[Outcome]) -> str:
     """Return how many bugs of each backend were found, and the share of those that can be."""
     lines = []
@@ -229,6 +273,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--again", type=Path, help="outcomes of which only those not found run again"
     )
+    parser.add_argument(
+        "--quick", action="store_true",
+        help="in this process, until a batch of layers fails: the same layers, no reduced cases",
+    )  # fmt: skip
     parser.add_argument("--options", default="--jobs 1", help="further options of uma check")
     given = parser.parse_args(arguments)
     bugs = [
@@ -241,10 +289,12 @@ def main(arguments: Sequence[str]) -> int:
         unmodified(backend)
 
     def outcome(bug: Bug) -> Outcome:
-        return known.get(bug.name) or outcome_of(bug, given.options.split())
+        if bug.name in known:
+            return known[bug.name]
+        return quick_outcome(bug) if given.quick else outcome_of(bug, given.options.split())
 
     outcomes: list[Outcome] = []
-    with ThreadPoolExecutor(given.parallel) as pool:
+    with ThreadPoolExecutor(1 if given.quick else given.parallel) as pool:
         for each in pool.map(outcome, bugs):
             outcomes.append(each)
             lines = [f"{each.result:10} {each.seconds:6.1f} s {each.ran:5} layers  {each.bug}"]
