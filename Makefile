@@ -140,7 +140,7 @@ soak-mutants: install-test
 
 # Bugs in copies of backends, each of which `uma check` has to find.
 soak-bugs: install-test
-	PYTHONPATH=tests $(BIN)/python tests/planted_bugs.py
+	PYTHONPATH=tests $(BIN)/python tests/planted_bugs.py --json build/bugs.json --parallel $(JOBS)
 
 # Faults in copies of designs and of their drivers, which cosim and `uma check --rtl` have to find.
 soak-rtl: install-test

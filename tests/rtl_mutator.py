@@ -14,7 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,8 @@ NO_OPERANDS = {
     "return", "if", "else", "begin", "end", "case", "assign", "posedge", "negedge", "or", "iff",
     "inside", "always_comb", "do", "default",
 }  # fmt: skip
+
+_Found = tuple[str, int, int, str]
 
 OPENING, CLOSING = "([{", ")]}"
 
@@ -107,6 +109,17 @@ def mutants(text: str, file: str) -> list[Mutant]:
     """
     tokens = _tokens(text)
     found = [*_operators(tokens), *_constants(tokens), *_conditions(tokens, text)]
+    return located(found, text, file)
+
+
+def located(found: Iterable[_Found], text: str, file: str) -> list[Mutant]:
+    """Return mutants in the order in which they begin.
+
+    Args:
+        found: kind, begin, end and new text of each; equal ones count once.
+        text: of the file.
+        file: its name.
+    """
     lines = text.splitlines()
     result = []
     for kind, begin, end, new in sorted(set(found), key=lambda each: (each[1], each[2], each[3])):
@@ -178,9 +191,6 @@ def _tokens(text: str) -> list[_Token]:
         if kind != "skip":
             found.append(_Token(kind, match[0], match.start(), match.end()))
     return found
-
-
-_Found = tuple[str, int, int, str]
 
 
 def _operators(tokens: Sequence[_Token]) -> Iterator[_Found]:
