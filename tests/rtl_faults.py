@@ -243,7 +243,7 @@ def _registers(copy: Path) -> str:
     from umakit.testing.check.backend_check import check_only_registers
 
     report = check_only_registers(find_backend(str(copy)), device="rtl")
-    return "" if report.passed else report.failures[0].what
+    return report.failures[0].what if report.failures else ""
 
 
 def _quick_make(folder: Path, top: str, compiler: Sequence[str]) -> None:

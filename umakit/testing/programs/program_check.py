@@ -38,7 +38,7 @@ MOST_REDUCTIONS = 200
 """Programs that are run to reduce one that differs."""
 
 REDUCTION_SECONDS = 8.0
-"""Time in which the first program of a kind is reduced."""
+"""Processor time in which the first program of a kind is reduced."""
 
 MOST_KINDS = 20
 """Kinds of differences, after which no further program is run."""
@@ -53,7 +53,7 @@ class Wanted:
 
     Attributes:
         seed: equal seeds draw equal programs of equal networks.
-        seconds: after which no further program is run, not counting what builds them.
+        seconds: of processor time of programs, after which no further one is run.
         most: maximum number of programs.
         only: number of the one program to run; None: from 0 on.
         wave: where the waveform of the one program is written; None for none.
@@ -167,11 +167,12 @@ class _Search:
         end = first + 1 if wanted.only is not None else wanted.most
         report.wanted = end - first
         told = time.monotonic()
-        until = told + wanted.seconds
-        while number < end and time.monotonic() < until and len(self._kinds) < MOST_KINDS:
+        while number < end and len(self._kinds) < MOST_KINDS:
             numbers = range(number, min(end, number + BATCH))
             batch = [self._drawn(each) for each in numbers]
-            answers = self._replay.run(batch, until)
+            answers = self._replay.run(batch, wanted.seconds)
+            if not answers:
+                break  # the time is over
             for each, program, answer in zip(numbers, batch, answers, strict=False):
                 report.outcomes[answer.outcome] += 1
                 self.last = program
@@ -222,7 +223,7 @@ class _Search:
     def reduced(self, program: Program, answer: Answer) -> tuple[Program, Answer]:
         """Return a program that differs in the same way, with as few changes as are needed."""
         kind = self._kind(program, answer)
-        left, until = MOST_REDUCTIONS, time.monotonic() + REDUCTION_SECONDS
+        left, until = MOST_REDUCTIONS, self._replay.seconds + REDUCTION_SECONDS
         position = 0
         while position < len(program.changes) and left > 0:
             left -= 1

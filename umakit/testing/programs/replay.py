@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from umakit.errors import DeviceError
+from umakit.files.processes import Limits, started
+from umakit.files.processor_time import usage_of
 from umakit.testing.programs.accesses import (
     ALL_BITS,
     Access,
@@ -29,9 +30,8 @@ from umakit.testing.programs.accesses import (
 from umakit.testing.programs.facts import Facts
 from umakit.testing.programs.variation import Program
 
-HUNG_SECONDS = 900.0
-"""After which programs that do not answer are ended, and are not compared. A program that works is
-ended after 120 s of the processor's time, as `sim/programs/umakit_programs_replay.c` says."""
+LOOK_SECONDS = 0.2
+"""Between two looks at the processor time of programs that run."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,8 @@ class Replay:
         self._program, self._facts, self._folder = program, facts, folder
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
+        self._stack = contextlib.ExitStack()
+        self._ended = 0.0  # processor time of processes that have ended
 
     def __enter__(self) -> Replay:
         return self
@@ -132,20 +134,29 @@ class Replay:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def run(self, programs: Sequence[Program], end: float = math.inf) -> list[Answer]:
+    @property
+    def seconds(self) -> float:
+        """Processor time that all programs have taken so far."""
+        process = self._process
+        return self._ended + (usage_of(process.pid).seconds if process is not None else 0.0)
+
+    def run(self, programs: Sequence[Program], seconds: float = math.inf) -> list[Answer]:
         """Run programs; return what became of each.
+
+        A program that takes too much processor time, see `sim/programs/umakit_programs_replay.c`,
+        or waits for ever is not compared.
 
         Args:
             programs: the programs.
-            end: value of `time.monotonic` at which no further one is waited for.
+            seconds: value of `seconds` at which no further one is waited for.
 
         Raises:
-            DeviceError: the program that runs them cannot start.
+            BuildError: the program that runs them cannot start.
         """
         answers: list[Answer] = []
-        while len(answers) < len(programs) and time.monotonic() < end:
+        while len(answers) < len(programs) and self.seconds < seconds:
             begun = len(answers)
-            answers += self._some(programs[begun:], end)
+            answers += self._some(programs[begun:], seconds)
         return answers
 
     def _some(self, programs: Sequence[Program], end: float) -> list[Answer]:
@@ -153,34 +164,28 @@ class Replay:
         earlier one had ended the process."""
         before = self._process
         process = self._started()
-        assert process.stdin is not None
         assert process.stdout is not None
         text = [text_of_program(each, n, self._facts) for n, each in enumerate(programs)]
-        limit = min(HUNG_SECONDS, end - time.monotonic())
-        timer = threading.Timer(max(limit, 0.0), process.kill)
-        timer.start()
         # Programs are longer than the buffer of a pipe, and answers are not.
         writing = threading.Thread(target=_send, args=(process, text), daemon=True)
         writing.start()
         answers: list[Answer] = []
-        try:
-            while len(answers) < len(programs):
-                line = process.stdout.readline()
-                if not line:
-                    break
-                answers.append(read_answer(line))
-        finally:
-            timer.cancel()
+        looked, is_over = time.monotonic(), False
+        while len(answers) < len(programs) and not is_over:
+            line = process.stdout.readline()
+            if not line:
+                break
+            answers.append(read_answer(line))
+            if time.monotonic() - looked > LOOK_SECONDS:
+                looked, is_over = time.monotonic(), self.seconds >= end
         if len(answers) == len(programs):
             writing.join()
             return answers
-        code = process.wait()
-        writing.join()
+        code = 0 if is_over else process.wait()
         self._end()
-        if time.monotonic() >= end:
-            return answers
-        if code == 0 and not answers and process is before:
-            return []  # it was still there a moment ago
+        writing.join()
+        if is_over or (code == 0 and not answers and process is before):
+            return answers  # it was still there a moment ago
         if code in (-signal.SIGKILL, -signal.SIGVTALRM):
             answers.append(Answer("long"))
         elif code < 0 or not answers:
@@ -193,25 +198,21 @@ class Replay:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
-        try:
-            with (self._folder / "said").open("w") as said:
-                self._process = subprocess.Popen(
-                    [str(self._program), "replay"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                    stderr=said, cwd=self._folder, text=True,
-                    env={**os.environ, **self._environment},
-                )  # fmt: skip
-        except OSError as error:
-            raise DeviceError(f"cannot run the varied programs: {error.strerror}") from None
+        said = self._stack.enter_context((self._folder / "said").open("w"))
+        self._process, _ = self._stack.enter_context(
+            started(
+                [self._program, "replay"], self._folder, {**os.environ, **self._environment},
+                Limits(None), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+            )
+        )  # fmt: skip
         assert self._process.stdin is not None
         self._process.stdin.write(text_of_setting(self._facts))
         return self._process
 
     def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            with contextlib.suppress(BrokenPipeError):
-                process.communicate()
+        self._ended, self._process = self.seconds, None
+        with contextlib.suppress(BrokenPipeError):
+            self._stack.close()
 
 
 def _send(process: subprocess.Popen[str], text: Sequence[str]) -> None:
