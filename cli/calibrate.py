@@ -239,7 +239,7 @@ def _say_layers(outcome: Outcome) -> None:
 
 
 def _agreement(layers: Sequence[MeasuredLayer]) -> str:
-    """Return how predictions of layers agree with what was measured."""
+    """Return how predictions of layers agree with the measured cycles."""
     off = max(layers, key=lambda each: abs(each.difference_percent))
     exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
     rest = "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"

@@ -54,10 +54,10 @@ with."""
 
 NUMBERS = ("drawn", "ran", "refused", "failed")
 SOMETIMES = ("not_run", "does_not_fit")
-"""Columns of the table; those that it only has if one of their numbers is not 0."""
+"""Columns of the table, and the columns that appear only with a number other than 0."""
 
 INCOMPLETE = 3
-"""Exit code of a check in which nothing is wrong, and that has not tried all that is claimed."""
+"""Exit code of an incomplete check: nothing is wrong, and not all claimed values have run."""
 
 ACCESSES = (
     "  predictions count a cycle for each register access, and the bus of the RTL may take more: "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `uma check` prints about what it has tried, and about what it has not."""
+"""The coverage that `uma check` prints: values that ran, and values that have not run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from umakit.testing.check.cover import Cover, Covered
 
 MOST_LINES = 8
-"""Sentences about what has not been tried that are printed; --json has all."""
+"""Maximum number of printed sentences about values that have not run; --json has all."""
 
 
 def print_coverage(report: CheckReport, values: bool) -> None:
-    """Print what of each pattern has run, and the values that its predicate refuses.
+    """Print the coverage of each pattern, and the values that its predicate refuses.
 
     Args:
         report: the report.
@@ -38,7 +38,7 @@ def print_coverage(report: CheckReport, values: bool) -> None:
 
 
 def print_incomplete(report: CheckReport) -> None:
-    """Print what has not been tried, and how to try it."""
+    """Print the values that have not run, and how to run them."""
     sentences = report.incomplete
     say(f"incomplete: nothing is wrong in what ran, but {sentences[0]}")
     for sentence in sentences[1:MOST_LINES]:

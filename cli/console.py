@@ -53,7 +53,7 @@ def say(text: str, error: bool = False) -> None:
 
 
 def say_notices(notices: Iterable[str], as_json: bool = False) -> None:
-    """Print on standard error what was decided for the user; warnings also beside JSON."""
+    """Print decisions made for the user on standard error; print warnings also with JSON."""
     for notice in notices:
         is_warning = notice.startswith(NOTHING_RUNS)
         if is_warning or not as_json:

@@ -25,7 +25,7 @@ def print_owners(accounting: Accounting, *, with_host: bool = False) -> None:
 
     Args:
         accounting: the figures.
-        with_host: whether it has columns of what the processor spent, which `profile_table` has.
+        with_host: whether to add the columns of processor time, which `profile_table` has.
     """
     found = owner_table(accounting, with_host=with_host)
     if found is None:

@@ -192,7 +192,7 @@ def _table(layers: list[TunedLayer]) -> Any:
 
 
 def origin(layers: list[TunedLayer], backend: str) -> str:
-    """Return where the cycles come from, as a sentence."""
+    """Return a sentence with the source of the cycles."""
     measured = sum(each.record.is_measured for each in layers)
     if measured == len(layers):
         return f"All cycles are measured in the simulator of {backend}"

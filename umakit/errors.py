@@ -110,7 +110,7 @@ NOTHING_RUNS = "nothing runs on "
 
 
 class OffloadError(UmakitError):
-    """Nothing of a network runs on an accelerator, which was required."""
+    """No operator of a network runs on an accelerator, and the user required offload."""
 
     exit_code = 1
 
@@ -148,7 +148,7 @@ class MissingProgramError(BuildError):
 
 
 class TooLargeError(BuildError):
-    """A program does not fit the memory of its device, or what its compiler can address."""
+    """A program does not fit the memory of its device, or the address range of its compiler."""
 
 
 class DeviceError(UmakitError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do where nothing of a network runs on an accelerator.
+"""Advice for a network of which no operator runs on an accelerator.
 
 Advice is tried before it is given: the network is partitioned once more in each way, and the first
 one in which something runs on the accelerator is named.

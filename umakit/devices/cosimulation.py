@@ -85,8 +85,8 @@ class Choice:
         patience: cycles of the RTL after which a command that the model has ended is given up;
             None for those that follow from what the model took.
         window: what a waveform is written of; None for none.
-        watched: number of a layer, and a bus address in a buffer of which a difference in this
-            layer then has the first wrong write; None for none.
+        watched: number of a layer, and a bus address in a buffer of the layer. A difference in this
+            layer then names the first wrong write to the buffer. None watches no buffer.
     """
 
     layers: tuple[int, ...] | None = None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that time the calls of `umakit/device.h`. Imports no TVM.
 
-The functions of the device that answers get other names, and `support/device_times.c` has them: so
-drivers are timed that were compiled elsewhere, too.
+The device's functions get other names, and `support/device_times.c` defines functions with the
+original names. Drivers that were compiled elsewhere are therefore timed too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEVICE = "umakit_simulator.c"
 """Name of the file with the functions of `umakit/device.h`, behind which all simulators answer."""
 
 FUNCTIONS = ("read32", "write32", "map", "unmap", "wait", "barrier")
-"""These functions, without `umakit_device_`."""
+"""Names of these functions, without the prefix `umakit_device_`."""
 
 RENAMED = [f"-Dumakit_device_{name}=umakit_untimed_{name}" for name in FUNCTIONS]
 
@@ -25,7 +25,7 @@ TIMES = SUPPORT / "device_times.c"
 
 
 def calls_device(sources: Sequence[Path]) -> bool:
-    """Whether sources of a program have a device that calls of drivers reach."""
+    """Whether sources of a program include a device that drivers call."""
     return any(source.name == DEVICE for source in sources)
 
 

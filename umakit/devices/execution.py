@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a program on a device until it ends or exceeds a limit.
 
-Programs of this machine and of emulators have limits of processor time. Of what runs on another
-machine nothing is known but that it says something: silence is not an answer, and says nothing
-about the program.
+Programs of this machine and of emulators have limits of processor time. For programs on another
+machine, umakit only knows whether the machine answers. Silence ends the run, and is no result of
+the program.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ LATE_DESIGN = "and the time limit of"
 """In the sentence of a design that did not end its work in time; see `fail_late` of rtl.h."""
 
 GRACE_SECONDS = 5.0
-"""Maximum of the seconds that a program with designs or simulators of backends' own has after their
-time limit, to say what its driver waits for."""
+"""Maximum number of seconds that a program with designs or simulators of backends' own has after
+its time limit to report the call in which its driver waits."""
 
 DESCRIBED = "of [rtl] in accel.toml"
 """In sentences on what contradicts the description of a design; see rtl_bench.h."""
@@ -103,7 +103,8 @@ def default_limit(device: Device, description: Mapping[str, Any], inferences: in
 def idle_limit(description: Mapping[str, Any]) -> float:
     """Return the seconds for which a program of a library may wait without using processor time.
 
-    What watches simulators of backends' own has less: it knows the function that waits.
+    The watchdog of simulators of backends' own has a shorter limit, because the watchdog can name
+    the function that waits.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this machine with limits, which end with all processes that they started.
+"""Programs of this machine with limits, which end together with all processes they started.
 
 A limit counts the processor time that a program and its children have used. A second one is for
 programs that wait for ever: they use no processor time and transfer nothing. What other programs
@@ -24,25 +24,25 @@ from umakit.errors import BuildError, DeviceError
 from umakit.files.processor_time import Usage, usage_of
 
 IDLE_SECONDS = 60.0
-"""Limit for programs that wait if nothing else is said; the default of `[simulator] timeout`."""
+"""Default limit for programs that wait, and the default of `[simulator] timeout`."""
 
 LEAST_LOOK, FIRST_LOOK, MOST_LOOK, GROWTH = 0.005, 0.02, 0.25, 1.4
-"""Seconds between two looks at a program at least, at first and at most, and how they grow."""
+"""Seconds between two looks at a program: minimum, first, maximum, and the factor of growth."""
 
 LOOKS = 8
-"""Looks during the limit for programs that wait, at least."""
+"""Minimum number of looks within the limit for programs that wait."""
 
 LEAST_SECONDS, LEAST_SHARE = 0.03, 0.05
-"""Processor time of a program that waits and looks around now and then is less than their sum:
-seconds, and share of the time that it waits."""
+"""Seconds, and share of the waiting time. A program that waits and polls now and then uses less
+processor time than their sum."""
 
 ENDING_LOOKS = 100
 
 TIME_LIMIT = "did not end within"
-"""In the sentence of a program that took too much processor time."""
+"""Words of the error about a program that used too much processor time."""
 
 HANGS = "hangs: it used no processor time for"
-"""In the sentence of a program that waits for ever."""
+"""Words of the error about a program that waits forever."""
 
 LATE_HINT = "if it is only slow, give it more time with --timeout"
 HANGS_HINT = (
@@ -52,11 +52,11 @@ HANGS_HINT = (
 
 
 class TimeLimitError(DeviceError):
-    """The program exceeded a limit: it used more processor time than it may."""
+    """The program exceeded its limit of processor time."""
 
 
 class HangsError(TimeLimitError):
-    """The program waited for longer than it may."""
+    """The program exceeded its limit of waiting time."""
 
 
 def is_of_limit(sentence: str) -> bool:
@@ -66,7 +66,7 @@ def is_of_limit(sentence: str) -> bool:
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a program may run.
+    """Limits of the time that a program may take.
 
     Attributes:
         processor: seconds of processor time, of it and of all that it started; None for no limit.
@@ -84,16 +84,16 @@ NO_LIMITS = Limits(None, None)
 
 
 class Watch:
-    """Looks at a process that began a session, and ends the session when a limit is exceeded.
+    """Watches the leader of a session, and ends the session when a limit is exceeded.
 
     Args:
         process: the process.
-        limits: what it may use.
+        limits: limits of the process.
 
     Attributes:
-        is_asked: whether somebody waits for it; false while it waits for its next question.
-        is_late: whether it exceeded the limit of processor time.
-        hangs: whether it exceeded the limit for programs that wait.
+        is_asked: whether a caller waits for an answer; false while the process waits for a request.
+        is_late: whether the process exceeded the limit of processor time.
+        hangs: whether the process exceeded the limit for programs that wait.
     """
 
     def __init__(self, process: subprocess.Popen[Any], limits: Limits) -> None:
@@ -106,7 +106,7 @@ class Watch:
             self._thread.start()
 
     def end(self) -> None:
-        """Stop looking."""
+        """Stop watching."""
         self._done.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -179,7 +179,7 @@ def started(
     limits: Limits = NO_LIMITS,
     **streams: Any,
 ) -> Iterator[tuple[subprocess.Popen[Any], Watch]]:
-    """Start a program, and end it and all that it started when the block is left.
+    """Start a program. When the block is left, end the program and all processes it started.
 
     It also ends if this process is killed.
 
@@ -187,7 +187,7 @@ def started(
         command: the command; no shell takes part.
         folder: working directory.
         environment: variables of the environment; default: those of this process.
-        limits: after which it is ended; ask `Watch.check` whether it was.
+        limits: limits of the program; `Watch.check` says whether one was exceeded.
         streams: further arguments of `subprocess.Popen`.
 
     Yields:
@@ -256,7 +256,7 @@ def run_limited(
     what: str = "the program",
     where: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program as `subprocess.run` does until it ends, and end what it leaves behind.
+    """Run a program as `subprocess.run` does, and end the processes that it leaves running.
 
     Args:
         command: the command; no shell takes part.
@@ -292,7 +292,7 @@ def _text(file: IO[bytes]) -> str:
 def beside(
     command: Sequence[str], folder: Path, environment: Mapping[str, str]
 ) -> Iterator[Callable[[], str]]:
-    """Run a command while a block runs, and end it and all that it started when that is left.
+    """Run a command while a block runs. Then end the command and all processes it started.
 
     Args:
         command: the command; no shell takes part.

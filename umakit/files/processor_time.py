@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processes of a session have done: processor time, transfers, and whether they wait."""
+"""Usage by the processes of a session: processor time, transfers, and whether they wait."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ AT_WORK, ENDED = "RDU", "Z"
 
 @dataclass(frozen=True)
 class Usage:
-    """What the processes of a session have done.
+    """Usage by the processes of a session.
 
     Attributes:
-        processes: numbers of those that have not ended.
-        seconds: processor time of the processes, and of those that ended and were waited for.
-        transferred: bytes that they read and wrote.
-        is_at_work: whether one runs or could run.
+        processes: numbers of the processes that have not ended.
+        seconds: processor time of the processes, and of children that they have waited for.
+        transferred: bytes that the processes read and wrote.
+        is_at_work: whether a process runs or could run.
     """
 
     processes: tuple[int, ...] = ()
@@ -41,7 +41,7 @@ def processor_seconds() -> float:
 
 
 def usage_of(session: int) -> Usage:
-    """Return what the processes of a session have done so far.
+    """Return the usage by the processes of a session so far.
 
     Args:
         session: number of the session, which is that of the process that began it.
@@ -56,7 +56,7 @@ def usage_of(session: int) -> Usage:
 
 
 def _of_proc(session: int) -> Iterator[Usage]:
-    """Yield what each process has done, as Linux says it."""
+    """Yield the usage by each process, as reported by Linux."""
     for folder in PROC.iterdir():
         if not folder.name.isdecimal():
             continue
@@ -90,7 +90,7 @@ def _transferred(folder: Path) -> int:
 
 
 def _of_ps(session: int) -> Iterator[Usage]:
-    """Yield what each process has done, as `ps` says it, without transfers."""
+    """Yield the usage by each process, as reported by `ps`, without transfers."""
     command = ["ps", "-A", "-o", "pid=,state=,time="]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
     for line in listed.splitlines():

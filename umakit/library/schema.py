@@ -265,7 +265,7 @@ class OperatorView(Section):
 
 
 class UnusedBackendView(Section):
-    """An accelerator on which nothing runs: why, and what to do about it."""
+    """An accelerator on which nothing runs, with the reason and advice."""
 
     backend: Identifier
     reason: Text

@@ -112,7 +112,7 @@ class Record:
         )
 
     def covers(self, effort: Effort) -> bool:
-        """Whether a search of this effort has no more to find.
+        """Whether a search of this effort would find nothing further.
 
         Records of umakit 0.2.0 lack the measured cycles of the default tiling: what they call the
         best tiling may be worse.

@@ -193,7 +193,7 @@ MEMORY_BUSES: Mapping[str, tuple[Signal, ...]] = {
 
 
 BUS_NAMES = {"axi4-lite": "AXI4-Lite", "apb": "APB", "axi4": "AXI4", "plain": "the plain bus"}
-"""Names of buses in sentences."""
+"""Names of buses in messages."""
 
 
 @dataclass(frozen=True)
@@ -350,7 +350,7 @@ def _port_of(prefix: str, signal: Signal, lower: Mapping[str, str]) -> str | Non
 
 
 def _fits(prefix: str, signals: Sequence[Signal], ports: Mapping[str, Port]) -> bool:
-    """Whether ports with a prefix are all that a bus needs."""
+    """Whether the ports with a prefix include all ports that a bus needs."""
     lower = {name.lower(): name for name in ports}
     names = [(each, _port_of(prefix, each, lower)) for each in signals if not each.is_optional]
     return all(name is not None and ports[name].direction == each.direction for each, name in names)

@@ -79,12 +79,12 @@ class OperatorPlacement:
 
 @dataclass(frozen=True)
 class UnusedBackend:
-    """An accelerator on which nothing of a network runs.
+    """An accelerator on which no operator of a network runs.
 
     Attributes:
-        backend: its target name.
-        reason: what keeps most of the network from it, with the share that is concerned.
-        fix: what to do about it.
+        backend: target name of the accelerator.
+        reason: the most frequent reason of a refusal, with the share of the network.
+        fix: advice.
     """
 
     backend: str
@@ -93,7 +93,7 @@ class UnusedBackend:
 
     @property
     def what(self) -> str:
-        """That nothing runs on it, and why."""
+        """A sentence that nothing runs on the accelerator, with the reason."""
         return f"{NOTHING_RUNS}{self.backend} because of {self.reason}"
 
     def __str__(self) -> str:
@@ -105,7 +105,7 @@ class UnusedBackend:
 
 
 def check_offload(unused: Sequence[UnusedBackend], has_backends: bool) -> None:
-    """Refuse a network of which nothing runs on an accelerator that it was compiled for.
+    """Refuse a network with no operator on one of the accelerators that it is compiled for.
 
     Raises:
         OffloadError: nothing runs on one of them, or there is none.

@@ -143,11 +143,11 @@ def called(backend: Backend, what: str, function: Callable[[], T]) -> T:
 
 
 def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> bool | str:
-    """Return what the predicate of a pattern says about a layer.
+    """Return the answer of a pattern's predicate to a layer.
 
     Args:
         backend: the backend.
-        pattern: its pattern.
+        pattern: a pattern of the backend.
         ask: calls the predicate.
 
     Returns:

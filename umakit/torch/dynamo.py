@@ -134,7 +134,7 @@ def new_graph_breaks() -> tuple[str, ...]:
 
 @contextmanager
 def disabled_by_export() -> Iterator[None]:
-    """Let torch take back what it has noted about a call that began while another thread exported.
+    """Let torch discard its notes on a call that began while another thread exported.
 
     It notes in a variable of the process that Dynamo is disabled in the call, and the end of the
     export, for which the call waits, removes the note (`torch.fx.traceback.annotate`).

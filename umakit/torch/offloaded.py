@@ -248,7 +248,7 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
 @contextmanager
 def guarded(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Iterator[None]:
-    """Tell in one sentence what a network cannot be called with.
+    """Refuse arguments that a network does not accept, with one error.
 
     Raises:
         InputError: an argument is of NumPy, or not as the network was exported for.

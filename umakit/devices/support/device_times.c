@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tells what a driver computes itself from what its device takes: times the calls of
- * umakit/device.h, behind which a simulator answers.
+ * Separates the time of a driver's own code from the time of its device: times the calls of
+ * umakit/device.h, which a simulator answers.
  *
  * A part of programs that umakit builds with a profile, never of a library. The functions of
  * umakit_simulator.c are compiled under other names, umakit_untimed_ in place of umakit_device_.
  *
- * The clock of processor time is slow to read, slower than many a register of a simulator, so that
- * each interval is measured by the system's clock. What other processes ran in meanwhile makes an
- * interval long: then, and at the end of a layer, processor time corrects it.
+ * Reading the clock of processor time takes longer than many register accesses of a simulator. The
+ * system's clock therefore measures each interval. An interval in which other processes ran is
+ * long. Processor time corrects long intervals, and the sum at the end of a layer.
  */
 #if defined(__unix__) || defined(__APPLE__)
 #define HAS_SYSTEM_CLOCK
@@ -45,7 +45,7 @@ void umakit_untimed_barrier(umakit_device *device);
 static uint64_t last[CLOCKS]; /* when the interval began */
 static uint64_t in_calls[CLOCKS];
 static uint64_t outside[CLOCKS];
-static uint64_t reading[CLOCKS]; /* what an interval's end takes, which belongs to nobody */
+static uint64_t reading[CLOCKS]; /* cost of reading the clocks, which is left out */
 static unsigned int depth;       /* a device may call another one */
 static bool is_started;
 
@@ -75,8 +75,8 @@ static void read_clocks(uint64_t now[CLOCKS])
 }
 
 #ifdef HAS_SYSTEM_CLOCK
-/* What has passed on the system's clock and is no processor time, since both were compared last:
- * less than 0 where several threads work. */
+/* Return the system's time less the processor time since the clocks were last compared. The result
+ * is negative if several threads work. */
 static int64_t not_processor_time(uint64_t system)
 {
     const uint64_t processor = umakit_platform_nanoseconds();

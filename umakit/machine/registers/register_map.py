@@ -256,11 +256,11 @@ class RegisterMap(BaseModel):
 
     @property
     def buffer_alignment(self) -> int:
-        """What addresses of buffers are a multiple of, in bytes."""
+        """Bytes of which the address of each buffer is a multiple."""
         return max((each.multiple_of for each in self.buffers()), default=1)
 
     def buffers(self) -> Iterator[Word]:
-        """Yield what a driver writes addresses of buffers to."""
+        """Yield the words to which a driver writes addresses of buffers."""
         words: list[Word] = [*self.registers, *(self.descriptor.word if self.descriptor else [])]
         yield from (each for each in words if each.elements)
 

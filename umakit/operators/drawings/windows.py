@@ -51,7 +51,7 @@ WINDOW: Mapping[str, tuple[Setting, ...]] = {
     "pad_bottom": PADS,
     "pad_right": PADS,
 }
-"""`padding` is `own` for the four sides that the settings below it name, which others ignore."""
+"""`padding` is `own` if the settings of the four sides apply. Other paddings ignore them."""
 
 
 def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
@@ -108,7 +108,7 @@ def window_of(
 def pool_of(
     settings: Settings, image: Tensor, window: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
-    """Return what `window_of` does, of a pool, whose windows all have an element of the image."""
+    """Return `window_of` of a pool. Each of its windows has an element of the image."""
     padding, strides, extents = window_of(settings, image, window, (1, 1))
     if any(pad >= taps for pad, taps in zip(padding, window * 2, strict=True)):
         raise NotDrawable("a window without elements")

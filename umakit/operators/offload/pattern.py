@@ -188,7 +188,7 @@ class OperatorPattern:
         return True if self.predicate is None else self.predicate(layer)
 
     def broken(self, layer: Composite) -> list[str]:
-        """Return why an operator breaks constraints, one reason for each that it breaks."""
+        """Return one reason for each constraint that an operator breaks."""
         return [reason for reason in (check(layer) for check in self.constraints) if reason]
 
     @cached_property

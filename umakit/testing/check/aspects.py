@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check tries of a claim: the aspects of a layer, and the values that each may have.
+"""The aspects of a layer that a check covers, and the values of each aspect.
 
 An aspect is a setting of the operator's drawing, or settings that only mean something together:
 rows and columns of a kernel, of strides and of a dilation, and the four sides of a padding. Its
@@ -25,19 +25,19 @@ from umakit.testing.check.cases import SEED
 from umakit.testing.check.claims import Claim
 
 Value = tuple[Setting, ...]
-"""A value of an aspect: one of each of its settings."""
+"""A value of an aspect: a value of each of the aspect's settings."""
 
 MOST_RESIDUES = 64
-"""The largest size of an array of which every residue is tried; of others, those at both ends."""
+"""Largest size of an array of which every residue is tried. Of larger ones, both ends are."""
 
 FEW_ROWS = 5
-"""Kernels of which all pairs of rows and columns are tried have up to so many."""
+"""Maximum number of rows and columns of the kernels of which all pairs are tried."""
 
 OWN_PADDINGS = (
     *((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), (1, 3, 0, 2)),
     *((1, 1, 1, 1), (0, 0, 1, 1), (1, 1, 0, 0)),
 )
-"""Paddings (top, left, bottom, right): each side has each number, and those of usual kernels."""
+"""Paddings (top, left, bottom, right) in which each side has each number, and usual ones."""
 
 TOGETHER: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel_height", "kernel_width"),
@@ -60,7 +60,7 @@ CHANNELS = frozenset(
     {"channels", "channels_per_group", "filters_per_group", "filters", "groups", "inputs",
      "outputs", "size", "units"}
 )  # fmt: skip
-"""Settings that are numbers of channels, which an array cuts into blocks."""
+"""Settings that are numbers of channels. An array cuts channels into blocks."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Aspect:
     """One aspect of the layers of a claim.
 
     Attributes:
-        name: such as `kernel`.
-        settings: of the drawing, that it consists of.
-        values: that are tried, the simplest first.
+        name: name of the aspect, such as `kernel`.
+        settings: settings of the drawing that form the aspect.
+        values: values to try, the simplest first.
         claimed: values that a constraint of the pattern lists: a layer has to run with each.
         block: size of the array that numbers of channels are cut by; 1 for other aspects.
     """

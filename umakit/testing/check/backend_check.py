@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check of a backend: the layers of a plan, batch by batch, and what was found in them."""
+"""A check of a backend: the layers of a plan, batch by batch, and their failures."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from umakit.testing.registers import RegisterReport, check_registers
 from umakit.text.spelling import closest_or_all
 
 SECONDS = 600.0
-"""Processor time of a check, several times what the usual one takes: a slower or busier machine
-tries the same layers."""
+"""Limit of processor time of a check in seconds. A usual check takes a fraction of the limit, so
+that slower machines run the same layers."""
 
 PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
 """Share of the time for varied programs, and most of them for each layer that may be drawn."""
@@ -123,18 +123,18 @@ def check_backend(
 
 
 class _Run:
-    """What of a plan has run.
+    """The progress of a check through its plan.
 
     Args:
         report: gets the counts and failures.
         plan: the layers.
-        session: with the claims.
+        session: session with the claims.
         seconds: processor time after which no further batch begins.
         tell: called after each batch.
 
     Attributes:
         seconds: processor time of all batches that have ended.
-        right: cases that ran on the accelerator, and in which nothing is wrong.
+        right: cases that ran on the accelerator without a failure.
         is_first: whether the last batch that has ended is the first one.
     """
 
@@ -329,7 +329,7 @@ def check_layer(
 
 
 def _note_refusal(report: CheckReport, pattern: str, refusal: str) -> None:
-    """Count a single layer that its pattern refuses, which is a failure."""
+    """Count a single layer that its pattern refuses as a failure."""
     counts = report.operators[pattern]
     what = f"the layer does not run on the accelerator: {refusal}"
     if counts.ran:

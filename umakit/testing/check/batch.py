@@ -83,7 +83,7 @@ class Member:
 
     @property
     def has_result(self) -> bool:
-        """Whether it ran to its end, or stopped the run."""
+        """Whether the case ran to its end or stopped the run."""
         return self.got is not None or bool(self.stopped)
 
 
@@ -103,7 +103,7 @@ class Batch:
         backends: the accelerators.
         folder: for files.
         program: the library's program.
-        runs: what happened, see `Resumption`.
+        runs: the runs; see `Resumption`.
     """
 
     members: list[Member]

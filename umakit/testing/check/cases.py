@@ -12,7 +12,7 @@ from umakit.operators.drawing import Drawing, Setting
 from umakit.text.spelling import closest_or_all
 
 THEN, FOLLOWED = " then ", " followed by "
-"""Between the layers of a chain; between a case and the one that runs directly behind it."""
+"""Separators of the layers of a chain, and of a case from the case that runs after it."""
 
 SEED = "seed"
 """The setting that weights, scales and inputs are drawn from."""
@@ -82,7 +82,7 @@ class Case:
 
     Attributes:
         layers: in execution order.
-        before: cases that run directly before it, and have nothing to do with it.
+        before: cases that run directly before this case and share no data with it.
     """
 
     layers: tuple[LayerSettings, ...]

@@ -73,7 +73,7 @@ class Claim:
             raise NotDrawable(str(error)) from None
 
     def accepts(self, drawn: Drawn) -> bool | str:
-        """Return what the pattern's constraints and predicate say about a layer.
+        """Return whether the claim accepts a layer, or the reason of a refusal.
 
         Raises:
             BackendError: the predicate raised an exception, or returned neither a bool nor a text.
@@ -93,7 +93,7 @@ class Claim:
         return answer_of(self.backend, self.pattern, lambda: pattern.accepts(layer))
 
     def broken(self, drawn: Drawn) -> int:
-        """Return how many of the pattern's constraints a layer breaks, the predicate left out.
+        """Return how many of the pattern's constraints a layer breaks, without the predicate.
 
         A pattern of TVM has no constraints but its predicate: 0 for each layer.
         """

@@ -2,8 +2,8 @@
 """Layers that cover what a claim accepts: each value of each aspect, then pairs of kinds of values.
 
 The layers of pairs are a covering array, made greedily row by row as AETG makes it (D. M. Cohen,
-S. R. Dalal, M. L. Fredman, G. C. Patton, "The AETG System", 1997), with the claim as the oracle of
-what may be together.
+S. R. Dalal, M. L. Fredman, G. C. Patton, "The AETG System", 1997). The claim is the oracle for
+values that can be combined.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from umakit.testing.check.claims import Claim
 from umakit.testing.check.search import Complete, Refused, Search
 
 PAIR_TRIES = 6
-"""Layers among which one with a pair of kinds is looked for."""
+"""Number of layers in which the search looks for a pair of kinds."""
 
 VALUE_TRIES = 2
-"""Values of each further aspect that are tried in a row."""
+"""Number of values of each further aspect that are tried in a row."""
 
 Pair = tuple[int, str, int, str]
-"""Number of an aspect and kind of its value, twice."""
+"""A pair of kinds: for two aspects, the number of the aspect and the kind of its value."""
 
 
 @dataclass
 class Covered:
-    """What is known of one aspect.
+    """Coverage of one aspect: layers by value.
 
     Attributes:
         aspect: the aspect.
         drawn, ran: number of layers by value.
-        refused: values of which no layer is accepted, with what refuses them.
+        refused: values that no accepted layer has, with the reason of the refusal.
     """
 
     aspect: Aspect
@@ -48,12 +48,12 @@ class Covered:
 
     @property
     def missing(self) -> list[Value]:
-        """Values that an accepted layer has, or may have, and with which none has run."""
+        """Values that accepted layers have or may have, and with which no layer has run."""
         return [v for v in self.aspect.values if not self.ran[v] and v not in self.refused]
 
     @property
     def impossible(self) -> list[Value]:
-        """Values that a constraint lists, and that neither run nor are refused by the predicate."""
+        """Listed values of a constraint that did not run and that the predicate does not refuse."""
         return [
             v
             for v, why in self.refused.items()
@@ -82,7 +82,7 @@ class Covered:
 
 
 class Cover:
-    """The layers of one claim that cover it, and what of it has run.
+    """The layers that cover a claim, and the coverage so far.
 
     Args:
         claim: with a drawing.
@@ -90,7 +90,7 @@ class Cover:
 
     Attributes:
         search: that finds the layers.
-        aspects: what is known of each aspect.
+        aspects: coverage of each aspect.
         singles: number of layers that have every value; None before they are made.
         rows: number of layers that have every pair besides; None before they are made.
         pairs: pairs of kinds that a made layer has.
@@ -109,11 +109,11 @@ class Cover:
 
     @property
     def has_any(self) -> bool:
-        """Whether a layer was found that the claim accepts."""
+        """Whether the search found a layer that the claim accepts."""
         return self.search.first is not None
 
     def each_value(self) -> Iterator[LayerSettings]:
-        """Yield layers until each value is in one, or is refused."""
+        """Yield layers until each value is in a layer or is refused."""
         made: list[set[Value]] = [set() for _ in self.aspects]
         count = 0
         for number, value in self._in_turn():
@@ -132,7 +132,7 @@ class Cover:
         self.singles = count
 
     def _in_turn(self) -> Iterator[tuple[int, Value]]:
-        """Yield the values of all aspects, those of aspects with most values first."""
+        """Yield the values of all aspects. Aspects with the most values come first."""
         order = sorted(range(len(self.aspects)), key=lambda n: -len(self.aspects[n].aspect.values))
         for number in order:
             for value in self.aspects[number].aspect.values:
@@ -167,7 +167,7 @@ class Cover:
     # --- pairs ----------------------------------------------------------------------------------
 
     def each_pair(self) -> Iterator[LayerSettings]:
-        """Yield layers until each pair of kinds of values is in one, or none was found with it."""
+        """Yield layers until each pair of kinds of values is in a layer or no layer was found."""
         kinds = [self._kinds(covered) for covered in self.aspects]
         wanted = [
             (a, first, b, second)
@@ -256,7 +256,7 @@ class Cover:
     # --- what has run ---------------------------------------------------------------------------
 
     def note(self, layer: LayerSettings, *, ran: bool) -> None:
-        """Count a layer of the claim that was drawn; and ran on the accelerator, or did not."""
+        """Count a drawn layer of the claim, which ran on the accelerator or did not."""
         assert self.search.claim.drawing is not None
         complete = layer.complete(self.search.claim.drawing)
         for covered in self.aspects:
@@ -268,7 +268,7 @@ class Cover:
             self.ran_pairs |= self._all_pairs(complete)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is covered, with stable keys."""
+        """Return the coverage with stable keys."""
         return {
             "layers_with_every_value": self.singles,
             "layers_with_every_pair": self.rows,

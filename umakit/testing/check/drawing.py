@@ -2,9 +2,9 @@
 """Random layers at and around what a pattern accepts, and the largest ones.
 
 From a layer that the pattern accepts, each draw changes a few aspects at random, some of them
-often. What is still accepted is the layer that the next draw starts from; what is refused lies
-just outside of the constraints. The largest layers that are accepted are found by bisection of
-each number, from the simplest layer and from others.
+often. The next draw starts from the changed layer if the pattern accepts it. A refused layer lies
+just outside of the constraints. Bisection of each number, from the simplest layer and from others,
+finds the largest accepted layers.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Walk:
     def _with(
         self, layer: Complete, aspect: Aspect, places: tuple[int, ...], number: int
     ) -> Complete | None:
-        """Return an accepted layer that has a number; None if it is refused or takes too long."""
+        """Return an accepted layer with a number; None if refused or with too many operations."""
         wanted = aspect.with_value(_value(aspect, layer, places, number))
         for tried in self._search.fitted({**layer, **wanted}):
             if self._search.accepts(tried, MOST_MACS):
@@ -172,7 +172,7 @@ class Walk:
 
 
 def _numbers(aspect: Aspect) -> Iterator[tuple[int, ...]]:
-    """Yield which settings of an aspect grow: each number alone, and two together."""
+    """Yield the settings of an aspect that grow: each number alone, and two together."""
     first = aspect.values[0]
     if aspect.name == "padding" or not all(isinstance(each, int) and each > 0 for each in first):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Failures that share something: one is reduced and reported for each group."""
+"""Groups of failures with a common value. One failure of each group is reduced and reported."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from umakit.testing.check.cover import Cover
 from umakit.testing.check.report import Failure
 
 MOST_GROUPS = 3
-"""Groups of failures of one pattern that are reported: more have one cause more often than not."""
+"""Maximum number of reported groups of one pattern. Further groups mostly share a cause."""
 
 LEAST_SHARE = 0.9
-"""Share of the layers with a value that fail, from which on the failures share the value."""
+"""Minimum share of failing layers among layers with a value that forms a group."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def groups_of(
 
 
 def _groups(failures: list[Failure], right: Sequence[Case], cover: Cover | None) -> list[Group]:
-    """Return groups: each of the value that most failures share which no group has yet."""
+    """Return groups, each by the value that most of the remaining failures share."""
     found = []
     left = [each for each in failures if each.case is not None]
     without_case = [each for each in failures if each.case is None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From failures in large libraries to cases that show them alone, and as simple as possible."""
+"""Reduction of failures in large libraries to the simplest cases that fail alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from umakit.testing.check.session import Session
 from umakit.testing.check.shrink import shrunk
 
 NEAR, FURTHER = 3, 12
-"""Cases before a failing one that are tried one by one behind which the case fails, and libraries
-in which further ones are looked for."""
+"""Number of preceding cases that are tried one by one before a failing case, and number of
+libraries in which the search for a preceding case continues."""
 
 FAILING = 3
-"""Failures of a group of which the first one that fails alone is reduced."""
+"""Number of failures of a group among which the first that fails alone is reduced."""
 
 Tell = Callable[[str], None]
 
@@ -34,9 +34,9 @@ def reduced(
 
     Args:
         group: the failures.
-        behind: case -> those that ran before it in its library, the nearest one last.
-        session: that runs cases.
-        seconds: for a reduction, see `shrunk`.
+        behind: case -> the cases that ran before it in its library, the nearest one last.
+        session: session that runs cases.
+        seconds: limit of a reduction; see `shrunk`.
         tell: called with each stage.
     """
     for failure in group.failures[:FAILING]:
@@ -52,7 +52,7 @@ def reduced(
 
 
 def fails_alone(session: Session, case: Case) -> Failure | None:
-    """Return what is wrong with a case in a library of its own, with the cases before it."""
+    """Return the failure of a case in a library with only the case and the cases before it."""
     batch = [(each, True) for each in (*case.before, replace(case, before=()))]
     try:
         failures = session.batch_of(batch)[1]

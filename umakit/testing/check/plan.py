@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layers of a check, which depend on the backend and a seed alone.
 
-First come layers that have every value which the claims accept, then the largest ones of each
-number, then pairs of kinds of values and random layers in turn, some of them chains of two.
+The first layers have every value that the claims accept. The largest layers of each number follow.
+Then pairs of kinds of values and random layers alternate. Some random layers are chains of two.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from umakit.testing.check.drawing import Walk
 from umakit.testing.check.sequences import in_sequence
 
 DRAWS = 1000
-"""Layers of a check, unless more are needed for every value and limit."""
+"""Number of layers of a check, unless values and limits need more."""
 
 BATCH, FIRST_BATCH = 100, 20
-"""Cases in one library, and those of the first one, which soon says what is wrong everywhere."""
+"""Cases of a library, and of the first library, which shows general failures early."""
 
 CHAINED = 0.3
 """Share of random layers that become chains of two."""
 
 Drawn = tuple[Case, bool]
-"""A case, and whether the patterns accept its last layer."""
+"""A case, and whether the patterns accept the case's last layer."""
 
 T = TypeVar("T")
 
@@ -39,14 +39,14 @@ class Plan:
     """The layers of a check.
 
     Args:
-        claims: of the backend, by name.
-        names: of the claims to check.
+        claims: claims of the backend, by name.
+        names: names of the claims to check.
         seed: equal seeds draw equal layers.
         draws: number of layers; None for as many as values and limits need, or `least`.
         least: number of layers if `draws` is None.
 
     Attributes:
-        covers: what each claim that can be drawn is covered by, by name.
+        covers: coverage of each claim that can be drawn, by name.
         needed: number of layers for every value and limit; None before they are made.
     """
 
@@ -75,7 +75,7 @@ class Plan:
 
     @property
     def draws(self) -> int:
-        """Number of layers, as far as it is known."""
+        """Number of layers, as far as the number is known."""
         return self._given or max(self._least, self.needed or 0)
 
     def cases(self) -> Iterator[Drawn]:
@@ -135,7 +135,7 @@ class Plan:
 
 
 def in_turn(sources: Iterable[Iterator[T]]) -> Iterator[T]:
-    """Yield an item of each source, then the next one of each, until all have ended."""
+    """Yield items of several sources in turn until all sources have ended."""
     left = list(sources)
     while left:
         for source in list(left):

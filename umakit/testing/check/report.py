@@ -61,7 +61,7 @@ class Counts:
         failed: that failed.
         not_run: that have no result, because others of their library stop the run or do not
             compile.
-        does_not_fit: that are too large for the memory of the device.
+        does_not_fit: number of layers that are too large for the memory of the device.
     """
 
     drawn: int = 0
@@ -121,7 +121,7 @@ class CheckReport:
         cycles: how predicted cycles compare with simulated ones; a difference is no failure.
         registers: how the device's registers compare with their map; None if that was not done.
         programs: what varied programs found; None if none were wanted.
-        covers: what layers have run, by name of the pattern.
+        covers: coverage by the name of the pattern.
         orders: kinds of layers that have run directly behind each other.
         unfinished: why layers of the plan have not run, in a sentence; empty if all have.
         needed: number of layers for every value and limit; 0 if none were drawn.
@@ -142,14 +142,14 @@ class CheckReport:
 
     @property
     def passed(self) -> bool | None:
-        """Whether all that the backend claims is right; None if some of it has not been tried."""
+        """Whether all claims of the backend are right; None if not all claimed values have run."""
         if self.failures:
             return False
         return None if self.incomplete else True
 
     @property
     def incomplete(self) -> list[str]:
-        """What has not been tried, one sentence each."""
+        """One sentence for each part of the check that has not run."""
         found = [self.unfinished] if self.unfinished else []
         for name, cover in self.covers.items():
             for covered in cover.aspects:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of a batch, which go on without a case whose layer stops one.
+"""The runs of a batch, which continue without a case whose layer stops a run.
 
-What has a result does not run again: a further process runs only the layers of cases without one.
+Cases with a result do not run again. A further process runs only the layers of the other cases.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ RESULTS = 0
 """Number of the round that gives results."""
 
 MOST_LATE = 2
-"""Cases of a pattern that may exceed a limit, and runs with faults that may: each takes as long as
-the limit. Further ones do not run."""
+"""Maximum number of cases of a pattern, and of runs with faults, that may exceed a limit. Each of
+them takes as long as the limit. Further ones do not run."""
 
 
 class Resumption:
-    """Runs rounds of a library, and leaves out cases that stop one.
+    """Runs rounds of a library, and leaves out cases that stop a round.
 
     Args:
         program: the library's program.
         inputs: arrays by name of the network's input.
         cases: for each layer the number of its case; None for a layer of no case.
         patterns: for each case the patterns of its layers.
-        rounds: what `planned_rounds` returns. Those with faults run only if no case stops a round
-            without one.
+        rounds: the result of `planned_rounds`. Rounds with faults run only if no case stops a round
+            without faults.
 
     Attributes:
-        runs: what happened, in the order in which it did. Several have the same number if one
+        runs: the runs, in the order in which they ran. Several have the same number if one
             stopped.
     """
 
@@ -111,7 +111,7 @@ class Resumption:
         return cases, [number for number in self._rounds if number >= self._next_fault]
 
     def _note_results(self, run: RoundRun, todo: set[int]) -> None:
-        """Note which cases are done with a round."""
+        """Note the cases that have finished a round."""
         for layer in run.layers if run.number == RESULTS else ():
             self._known |= layer.outputs
         if run.number < FIRST_FAULT:
@@ -119,7 +119,7 @@ class Resumption:
             self._done[run.number] |= {case for case in todo if self._last_layer[case] < end}
 
     def _goes_on_without(self, run: RoundRun) -> bool:
-        """Leave out the case that stopped a run; return whether the others can go on."""
+        """Leave out the case that stopped a run; return whether the other cases can continue."""
         if run.round.follows_error:
             # That its first layer stops says nothing about the others.
             self._rounds[run.number] = replace(run.round, follows_error=False)
@@ -137,7 +137,7 @@ class Resumption:
         return True
 
     def _goes_on_behind_fault(self, run: RoundRun) -> bool:
-        """Go on behind the fault of a run that ended the program; return whether there is more."""
+        """Skip the fault of the run that ended the program; return whether runs remain."""
         self._late_faults += run.is_late
         done = 1 + (run.number - FIRST_FAULT) // ROUNDS_OF_FAULT
         self._next_fault = FIRST_FAULT + done * ROUNDS_OF_FAULT

@@ -67,8 +67,8 @@ LIMIT_HINT = (
 )
 
 LAYER_SECONDS, RTL_FACTOR = 30.0, 4
-"""Processor time that a layer may use at most in one run, and by what it is multiplied on RTL,
-which is a thousand times slower than a simulator in C."""
+"""Maximum processor time of a layer in one run, and the factor of this limit on RTL, which is a
+thousand times slower than a simulator in C."""
 
 LEAST_CYCLES, MOST_TIMES = 1_000_000, 1000
 """Cycles after which a design that does not answer is given up, and how many times what the largest
@@ -167,7 +167,7 @@ class Rounds:
         known: Mapping[str, npt.NDArray[np.uint8]] = MappingProxyType({}),
         timeout: float | None = None,
     ) -> list[RoundRun]:
-        """Run rounds in one process, which ends with one in which a layer without a fault stops.
+        """Run rounds in one process, up to a round without faults in which a layer stops.
 
         Args:
             inputs: arrays by name, of the network's shapes and dtypes.
@@ -427,7 +427,7 @@ def _let_layers_be_left_out(source: Path, prefix: str) -> None:
 
     Args:
         source: the C file, which is changed.
-        prefix: of the library's functions.
+        prefix: prefix of the library's functions.
     """
     text, hook = source.read_text(encoding="utf-8"), f"{prefix}_runs_layer"
     changed = LAYER_CALL.sub(

@@ -96,7 +96,7 @@ class RoundRun:
         meaning: the library's text of the status; empty if that is 0.
         failure: why the simulator cannot go on; empty if it can.
         stopped: how the program ended in it; empty if it did not.
-        is_late: whether it was ended because it exceeded a limit.
+        is_late: whether the run was ended because it exceeded a limit.
     """
 
     number: int
@@ -111,5 +111,5 @@ class RoundRun:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether not all of its layers have run."""
+        """Whether the run ended before all of its layers did."""
         return self.status != 0 or bool(self.failure)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search of layers that a claim accepts: for each value of each aspect, one that has the value."""
+"""Search for layers that a claim accepts, with each value of each aspect."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from umakit.testing.check.cases import SEED, LayerSettings
 from umakit.testing.check.claims import Claim
 
 USUAL_MACS, MOST_MACS = 60_000, 1_500_000
-"""Operations of a usual layer, and of one that is the largest that fits."""
+"""Maximum number of operations of a usual layer, and of a layer at a limit of size."""
 
 TRIES, MORE_TRIES = 24, 400
 """Random layers among which one with a value is looked for; those for a value that a constraint
 lists."""
 
 FIRST_TRIES = 4000
-"""Random layers among which the first one is looked for that a pattern accepts."""
+"""Number of random layers in which the search looks for a first accepted layer."""
 
 DESCENTS = 6
-"""Changes by which a layer that breaks several constraints is brought within them."""
+"""Maximum number of changes that bring a layer within the constraints."""
 
 LISTED_SHARE = 0.8
-"""Share of random values that are among those that a constraint lists, where one lists any."""
+"""Share of random values that are drawn from the values that a constraint lists."""
 
 BASES = 6
-"""Accepted layers that a search starts from, besides the first one."""
+"""Number of accepted layers from which a search starts, besides the first one."""
 
 UNDRAWABLE = 1000
-"""Counts as so many broken constraints."""
+"""Number of broken constraints of a layer that cannot be drawn or is too large."""
 
 IMAGE_OF = {"y": "height", "x": "width"}
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a claim says about a layer.
+    """The answer of a claim to a layer: accepted, or refused with the reason.
 
     Attributes:
-        drawn: the layer; None if there is none of these settings.
+        drawn: the layer; None if no layer can have these settings.
         broken: number of constraints that the layer breaks; 0 if only the predicate refuses it.
         reason: why the layer is refused; empty if it is accepted.
-        by_predicate: whether the predicate of the backend is what refuses the layer.
+        by_predicate: whether the predicate of the backend refuses the layer.
     """
 
     drawn: Drawn | None
@@ -62,7 +62,7 @@ class Answer:
 
 @dataclass
 class Refused:
-    """Why layers with a value are refused.
+    """Reasons for which layers with a value are refused.
 
     Attributes:
         by_predicate: reasons of the backend's predicate, those of the simplest layer first.
@@ -79,7 +79,7 @@ class Refused:
 
     @property
     def reason(self) -> str:
-        """Why the simplest layer was refused, by the predicate if it refused any; may be empty."""
+        """Reason of the refusal of the simplest layer, from the predicate if possible; or empty."""
         return next(iter([*self.by_predicate, *self.others]), "")
 
 
@@ -96,7 +96,7 @@ class Search:
 
     Attributes:
         aspects: of the claim.
-        first: the first layer that was found to be accepted; None if there is none.
+        first: the first accepted layer that the search found; None if there is none.
     """
 
     def __init__(self, claim: Claim, random: np.random.Generator) -> None:
@@ -115,14 +115,14 @@ class Search:
         self.simplest = simplest
 
     def answer(self, settings: Mapping[str, Setting]) -> Answer:
-        """Return what the claim says about a layer of complete settings."""
+        """Return the answer of the claim to a layer of complete settings."""
         key = tuple(settings.values())
         if key not in self._answers:
             self._answers[key] = self._ask(settings)
         return self._answers[key]
 
     def accepts(self, settings: Mapping[str, Setting], macs: int = USUAL_MACS) -> bool:
-        """Whether the claim accepts a layer of at most so many operations."""
+        """Whether the claim accepts a layer, and the layer has at most `macs` operations."""
         answer = self.answer(settings)
         return answer.accepted and answer.drawn is not None and answer.drawn.macs <= macs
 
@@ -140,7 +140,7 @@ class Search:
         return Answer(drawn, broken, said or "a predicate that returns False", not broken)
 
     def find(self, aspect: Aspect, value: Value) -> tuple[Complete | None, Refused]:
-        """Return an accepted layer that has a value, or why those that were tried are refused."""
+        """Return an accepted layer with a value, or the reasons of the refusals."""
         refused = Refused()
         if self.first is None:
             return None, refused
@@ -173,7 +173,7 @@ class Search:
             yield larger
 
     def kept(self, settings: Complete) -> Complete:
-        """Note an accepted layer as one that searches start from."""
+        """Note an accepted layer as a start of later searches."""
         self._bases.append(settings)
         return settings
 
@@ -202,7 +202,7 @@ class Search:
         return None
 
     def _descended(self, start: Complete, free: list[Aspect]) -> Complete | None:
-        """Return an accepted layer that is reached by changes that break fewer constraints each."""
+        """Return an accepted layer, found by changes that each break fewer constraints."""
         at = start
         for _ in range(DESCENTS):
             if self.accepts(at):
@@ -226,7 +226,7 @@ class Search:
         return self._bases[int(self._random.integers(len(self._bases)))]
 
     def some_value(self, aspect: Aspect) -> Value:
-        """Return one of the values of an aspect, at random: most often one that is listed."""
+        """Return a random value of an aspect, mostly one that a constraint lists."""
         values = aspect.values
         if aspect.claimed and self._random.random() < LISTED_SHARE:
             values = tuple(value for value in values if value in aspect.claimed)

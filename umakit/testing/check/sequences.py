@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which layers run: each kind behind each other one, small layers behind large ones.
+"""The order of layers: each kind follows each other kind, and small layers follow large ones.
 
 A driver or a design may keep something of the layer before: a register that is written only when
 its value changes, sums that are not cleared, a mode. Only the order shows it.
@@ -17,10 +17,10 @@ from umakit.testing.check.claims import Claim, layers_of
 
 
 class Kind(NamedTuple):
-    """What the order of layers is about.
+    """Kind of a layer, by which layers are ordered.
 
     Attributes:
-        pattern: of the layer.
+        pattern: pattern of the layer.
         is_large: whether the layer has more operations than most of its pattern in a batch.
     """
 
@@ -32,7 +32,7 @@ Step = tuple[Kind, Kind]
 
 
 class Orders:
-    """Which kinds of layers have run directly behind which."""
+    """Pairs of kinds of layers of which one has run directly after the other."""
 
     def __init__(self) -> None:
         self.done: set[Step] = set()
@@ -46,7 +46,7 @@ class Orders:
 
     @property
     def possible(self) -> int:
-        """Number of orders of two kinds of which layers ran."""
+        """Number of possible orders of two of the kinds that ran."""
         return len(self._kinds) ** 2
 
 

@@ -26,7 +26,7 @@ from umakit.testing.check.claims import claims_of
 from umakit.testing.check.report import Failure
 
 REDUCED_SECONDS = 10.0
-"""Processor time that a layer may use in a run of a reduction, in which most may not end."""
+"""Processor time in seconds that a layer may use in a run of a reduction."""
 
 ALONE = 12
 """Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
@@ -37,12 +37,12 @@ MOST_REFUSED = 3
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of cases.
+    """Results of cases.
 
     Attributes:
-        members: those with results.
-        failures: what is wrong with them, or with others.
-        does_not_fit: those that are too large for the device, each alone.
+        members: cases that have results.
+        failures: failures of these cases and of others.
+        does_not_fit: cases that alone are too large for the device.
     """
 
     members: list[Member] = field(default_factory=list)

@@ -43,7 +43,7 @@ class Outcome:
         does_not_fit: each case that is too large for the device.
         failures: what is wrong.
         cycles: case, predicted and simulated cycles of layers that have both.
-        seconds: processor time that it took, that of compilers and simulators included.
+        seconds: processor time of the batch, including compilers and simulators.
     """
 
     ran: list[tuple[Case, bool]]

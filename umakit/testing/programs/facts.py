@@ -43,11 +43,11 @@ class Facts:
         kept: bits that nothing but a write changes, by offset.
         shown: bits that are compared whenever a device is at rest, by offset.
         uncompared: offsets of registers that change by themselves.
-        busy: offset and mask of what is not 0 while there is work; None if unknown.
+        busy: offset and mask of the bits that are not 0 while there is work; None if unknown.
         counts_work: whether the model's counter of busy cycles grows while there is work.
         may_be_busy: whether the map says what accesses do while an engine works.
         ranges: which numbers drivers send.
-        layers: what is known of each recorded layer.
+        layers: facts of each recorded layer.
     """
 
     registers: Mapping[int, Register]

@@ -38,7 +38,7 @@ MOST_REDUCTIONS = 200
 """Programs that are run to reduce one that differs."""
 
 REDUCTION_SECONDS = 8.0
-"""Processor time in which the first program of a kind is reduced."""
+"""Limit of processor time for the reduction of the first program of a kind."""
 
 MOST_KINDS = 20
 """Kinds of differences, after which no further program is run."""

@@ -31,7 +31,7 @@ from umakit.testing.programs.facts import Facts
 from umakit.testing.programs.variation import Program
 
 LOOK_SECONDS = 0.2
-"""Between two looks at the processor time of programs that run."""
+"""Seconds between two readings of the processor time of running programs."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Replay:
 
     @property
     def seconds(self) -> float:
-        """Processor time that all programs have taken so far."""
+        """Processor time of all programs so far."""
         process = self._process
         return self._ended + (usage_of(process.pid).seconds if process is not None else 0.0)
 

@@ -20,7 +20,7 @@ class Access(NamedTuple):
 
 
 class BusError(int):
-    """What a read that ended in a bus error gives a driver: all ones on a board.
+    """Value of a read that ended in a bus error. On a board, the driver gets all ones.
 
     Attributes:
         response: name of the error, such as `SLVERR`.
@@ -29,7 +29,7 @@ class BusError(int):
     response: str
 
     def __new__(cls, value: int, response: str) -> BusError:
-        """Return what a read gave."""
+        """Return a read value with the error."""
         found = super().__new__(cls, value)
         found.response = response
         return found

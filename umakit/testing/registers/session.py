@@ -38,7 +38,7 @@ class Session:
 
     Args:
         program: the program, built of `check/registers.c.j2`.
-        watch: what looks at it.
+        watch: watch of the process.
         name: of the backend, for messages.
         written: file with what the simulator prints.
 

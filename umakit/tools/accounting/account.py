@@ -99,7 +99,7 @@ def _row(
 def _answering(
     description: Mapping[str, Any], rows: Sequence[Row]
 ) -> tuple[Answering, tuple[str, ...]]:
-    """Return what answers layers on accelerators, and whose simulators are programs."""
+    """Return how layers on accelerators are answered, and accelerators simulated by programs."""
     used = dict.fromkeys(row.where for row in rows if row.owner == "layer")
     sources = description["sources"]
     own: Mapping[str, Mapping[str, Any]] = sources.get("own", {})

@@ -57,7 +57,7 @@ def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTabl
 
     Args:
         accounting: the figures.
-        with_host: whether there are columns of what the processor spent, too.
+        with_host: whether to add columns of processor time or instructions.
 
     Returns:
         None without layers on accelerators.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processor that ran an inference spent: in drivers, in simulators, and in steps on it.
+"""Processor time of an inference on the host: in drivers, in simulators, and in steps on the CPU.
 
-A simulator takes processor time that the product does not spend. What a driver computes itself,
-such as padding, packing or scaling, the product's CPU computes too.
+A simulator takes processor time that the product does not spend. A driver's own computations,
+such as padding, packing or scaling, also take time on the product's CPU.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ Unit = Literal["seconds", "instructions"]
 """Processor time, or the instructions that an emulator counted."""
 
 Answering = Literal["simulator", "driver", "library"]
-"""What answers layers on accelerators: simulators, at least for some; or without any, drivers that
-compute themselves, or the functions of kernel libraries."""
+"""How layers on accelerators are answered: by simulators, at least for some layers; without a
+simulator, by drivers that compute themselves or by the functions of kernel libraries."""
 
 PLACES = 12
-"""Places of seconds that are kept of a difference: those behind it are of its rounding."""
+"""Decimal places of a difference in seconds. Further places are rounding errors."""
 
 Figure = float | int | None
-"""Seconds, or instructions as integers; None if they are not known."""
+"""Seconds, or instructions as integers; None for an unknown figure."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """What the processor spent in an inference, as means.
+    """Mean processor time, or instructions, of an inference.
 
     Attributes:
         rows: the layers and steps.
-        unit: what the figures are; None if nothing was measured.
-        answering: what answers layers on accelerators.
-        programs: accelerators whose simulators are processes of their own, of which nothing is
-            measured but what this process spends on them.
+        unit: unit of the figures; None if nothing was measured.
+        answering: how layers on accelerators are answered.
+        programs: accelerators whose simulators are processes of their own. Only the exchange with
+            these processes is measured.
     """
 
     rows: tuple[Row, ...]
@@ -56,37 +56,37 @@ class Host:
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the drivers' own code is told from the devices that they call."""
+        """Whether the figures separate the drivers' own code from calls of devices."""
         layers = [row for row in self.rows if row.owner == "layer"]
         return bool(layers) and None not in map(self.device, layers)
 
     @property
     def drivers(self) -> Figure:
-        """What layers on accelerators spend outside of calls of their devices."""
+        """Cost of layers on accelerators outside of calls of their devices."""
         return self._sum("layer", self.cpu)
 
     @property
     def devices(self) -> Figure:
-        """What layers on accelerators spend in calls of their devices."""
+        """Cost of layers on accelerators in calls of their devices."""
         return self._sum("layer", self.device)
 
     @property
     def steps(self) -> Figure:
-        """What steps on the CPU spend."""
+        """Cost of steps on the CPU."""
         return self._sum("cpu step", self.whole)
 
     def whole(self, row: Row) -> Figure:
-        """Return what a row spends, in a device or not."""
+        """Return the whole cost of a row, inside and outside of calls of a device."""
         return None if self.unit is None else _whole(row, self.unit)
 
     def device(self, row: Row) -> Figure:
-        """Return what a row spends in calls of a device."""
+        """Return the cost of a row in calls of a device."""
         if self.unit is None:
             return None
         return row.device_seconds if self.unit == "seconds" else row.device_instructions
 
     def cpu(self, row: Row) -> Figure:
-        """Return what a row spends outside of calls of a device."""
+        """Return the cost of a row outside of calls of a device."""
         whole, device = self.whole(row), self.device(row)
         return None if whole is None or device is None else round(whole - device, PLACES)
 
@@ -98,7 +98,7 @@ class Host:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What accelerators leave to the processor, and what only a simulation takes of it."""
+        """Sentences with the cost of the drivers' own code and the cost of the simulators."""
         if not self.is_told_apart:
             return ()
         own, called = self._clause(self.drivers), self._clause(self.devices)
@@ -119,7 +119,7 @@ class Host:
         return f"{self._text(figure)} {unit}"
 
     def _text(self, figure: Figure) -> str:
-        """Return a figure as text, times in microseconds; empty for what is not known."""
+        """Return a figure as text, a time in microseconds; empty if the figure is unknown."""
         if figure is None:
             return ""
         return f"{figure:,}" if self.unit == "instructions" else f"{figure * 1e6:,.1f}"
@@ -128,7 +128,7 @@ class Host:
         """Return the columns of a table by header: a cell for each row, then the total.
 
         Args:
-            rows: what the table has a line of.
+            rows: rows of the table.
         """
         if self.unit is None:
             return {}
@@ -147,11 +147,11 @@ class Host:
         return [*map(self._text, figures), total]
 
     def _called(self, row: Row) -> Figure:
-        """Return what a row spends in calls of a device; None if it calls none."""
+        """Return the cost of a row in calls of a device; None if the row calls no device."""
         return self.device(row) or None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sums by name, null for what is not known."""
+        """Return the sums by name; None for a sum that is unknown."""
         return {
             "unit": self.unit,
             "answering": self.answering,

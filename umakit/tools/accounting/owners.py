@@ -34,7 +34,7 @@ class Accounting:
         cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
         clocks: how the CPU's cycles became those of the accelerators' clock, as a clause; empty
             where there are none, or they are scaled.
-        answering: what answers layers on accelerators.
+        answering: how layers on accelerators are answered.
         programs: accelerators whose simulators are processes of their own.
     """
 
@@ -49,7 +49,7 @@ class Accounting:
 
     @property
     def host(self) -> Host:
-        """What the processor that ran the inference spent."""
+        """Processor time, or instructions, of the inference on the host."""
         return Host.of(self.rows, self.answering, self.programs)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What belongs to one owner of cycles. All cycles are integers, and each is in one part only."""
+"""Figures of one owner of cycles. Cycles are integers, and each cycle is in one part only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Literal
 from umakit.text.identities import LayerIdentity
 
 Owner = Literal["layer", "cpu step", "between layers"]
-"""What cycles belong to: a layer on an accelerator, a step on the CPU, or the run function, which
-calls one after the other."""
+"""Owners of cycles: a layer on an accelerator, a step on the CPU, or the run function, which
+calls layers and steps in turn."""
 
 Source = Literal["measured", "scaled", "counted", "predicted", "unknown"]
 """Where cycles come from: a simulator's clock, host time times `--cpu-clock`, instructions that an
@@ -29,7 +29,7 @@ class Parts:
             `load + store` when both are; `copies` where it is not known which.
         registers: no engine is at work, and the driver accesses registers. Only of umakit's
             simulators, on which an access takes a cycle.
-        idle: no engine is at work, nor is it known what the device waits for.
+        idle: no engine is at work, and the reason is unknown.
         undivided: the states of the engines are not known, only the clock is.
     """
 
@@ -82,14 +82,14 @@ class Parts:
 
 @dataclass(frozen=True)
 class Row:
-    """What belongs to one owner in an inference; None for figures that are not known.
+    """Figures of one owner in an inference; None for unknown figures.
 
     Attributes:
-        owner: what it is.
+        owner: kind of the owner.
         name: name of the layer, as in all tables.
         where: `cpu` or the backend.
-        identity: what the layer is in terms of the model; None between layers.
-        kind: what a step on the CPU does: its operators such as `quantize`, or `copy` or `layout
+        identity: operators of the model in the layer; None between layers.
+        kind: work of a step on the CPU: its operators such as `quantize`, or `copy` or `layout
             change`; empty for others.
         macs: multiply-accumulates.
         clock_cycles: cycles of the accelerators' clocks that passed in it, the sum of `parts`; on
@@ -134,14 +134,14 @@ class Row:
 
     @property
     def cycles(self) -> int | None:
-        """All cycles that belong to it; None for a step on the CPU whose cycles are not known."""
+        """All cycles of the row; None for a step on the CPU whose cycles are unknown."""
         if self.owner == "cpu step":
             return None if self.cpu_cycles is None else self.cpu_cycles + (self.clock_cycles or 0)
         return self.clock_cycles
 
     @property
     def source(self) -> Source:
-        """Where its cycles come from."""
+        """Source of the row's cycles."""
         if self.cycles is None:
             return "unknown"
         return self.cpu_source if self.owner == "cpu step" else "measured"

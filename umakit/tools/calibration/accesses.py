@@ -19,7 +19,7 @@ from umakit.tools.calibration.whole import off_by, predicted_layers
 NONE = DriverCosts(begin=0, configure=0, configure_add=0, transfer=0, job=0, check=0, finish=0)
 
 LEAST = {"transfer": 1, "job": 1}
-"""Smallest figures that `[machine.driver]` takes, where that is not 0."""
+"""Smallest figures that `[machine.driver]` accepts, if not 0."""
 
 MOST_LAYERS = 60
 """Maximum number of layers that are compared, those with the most commands."""
@@ -77,7 +77,7 @@ def driver_note(planner: TilePlanner, layers: Sequence[MeasuredTiles]) -> str:
 
 
 def _candidates(driver: DriverCosts, more: Mapping[str, int]) -> Iterator[DriverCosts]:
-    """Yield drivers with some accesses more: of a sum of figures, one of them changes."""
+    """Yield drivers with some accesses more. Of a sum of figures, one figure changes."""
     once = next(each for name, each in more.items() if name.startswith("begin"))
     others = {name: each for name, each in more.items() if not name.startswith("begin")}
     changed = {name.partition(" ")[0]: each for name, each in others.items()}

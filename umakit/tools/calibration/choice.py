@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which measured costs are used: those that hold on commands that were held out, and that are no
-worse there than the costs that were used before."""
+"""The choice of measured costs. A formula is used if it holds on commands that were held out and is
+no worse on these commands than the costs before."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from umakit.machine.calibration import (
 from umakit.tools.calibration.measure import Timed
 
 MOST_PERCENT = 5.0
-"""A formula that is further off on a command that was held out does not hold."""
+"""Largest deviation, on commands that were held out, of a formula that holds."""
 
 Costs = JobCosts | CopyCosts
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A formula, and the commands that it was not fitted to.
+    """A formula, and the commands that were held out of its fit.
 
     Attributes:
         costs: the formula, with how it agrees with these commands.
@@ -43,14 +43,14 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is used for some commands: what was measured now, or the costs before.
+    """The costs in use for some commands: the measured formula, or the costs before.
 
     Attributes:
         measured: the formula that was measured now.
         before: the costs that were used before for the same commands: those of an earlier
             calibration, or the described ones.
-        before_evidence: how these agree with the commands that were held out.
-        reason: why the measured formula is not used; empty if it is.
+        before_evidence: how the costs before agree with the commands that were held out.
+        reason: why the measured formula is not used; empty if the formula is used.
         is_scattered: as of `Fitted`.
     """
 
@@ -62,17 +62,17 @@ class Choice:
 
     @property
     def used(self) -> tuple[Costs, ...]:
-        """The costs that are used."""
+        """The costs in use."""
         return self.before if self.reason else (self.measured,)
 
     @property
     def evidence(self) -> Evidence:
-        """How the costs that are used agree with the commands that were held out."""
+        """How the costs in use agree with the commands that were held out."""
         return self.before_evidence if self.reason else self.measured.evidence
 
     @property
     def source(self) -> str:
-        """Where the costs that are used are from: `measured`, `earlier` or `described`."""
+        """Source of the costs in use: `measured`, `earlier` or `described`."""
         if not self.reason:
             return "measured"
         is_described = all(each.busy == each.tail == AS_DESCRIBED for each in self.before)
@@ -80,7 +80,7 @@ class Choice:
 
 
 def deviation(cost: Cost, command: Timed) -> float:
-    """Return how far the cycles of a command are off, as a part of what was measured."""
+    """Return the deviation of a command's cycles, relative to the measured cycles."""
     off, cycles = abs(cost.busy - command.busy), command.busy
     if command.tail is not None:
         off, cycles = off + abs(cost.tail - command.tail), cycles + command.tail
@@ -88,7 +88,7 @@ def deviation(cost: Cost, command: Timed) -> float:
 
 
 def is_no_worse(deviations: Sequence[float], before: Sequence[float]) -> bool:
-    """Whether neither the largest of some deviations nor their mean is above that of others."""
+    """Whether the largest deviation and the mean deviation are no larger than those of others."""
     tolerance = 1 + 1e-9
     return not deviations or (
         max(deviations) <= max(before) * tolerance
@@ -99,15 +99,15 @@ def is_no_worse(deviations: Sequence[float], before: Sequence[float]) -> bool:
 def choices_of(
     fitted: Iterable[Fitted], measured: TileMachine, before: TileMachine, *, use_inexact: bool
 ) -> list[Choice]:
-    """Return what is used for the commands of each formula.
+    """Return the costs in use for the commands of each formula.
 
     Commands of each tensor, and jobs with and without a sum, are compared on their own.
 
     Args:
         fitted: the measured formulas.
-        measured: the machine whose commands cost what these say.
+        measured: the machine with the costs of the measured formulas.
         before: the machine with the costs that were used before.
-        use_inexact: whether a formula is used that does not hold, unless the costs before are
+        use_inexact: whether to use a formula that does not hold, unless the costs before are
             better.
     """
     return [
@@ -138,7 +138,7 @@ def _sums_of(costs: JobCosts) -> tuple[bool, ...]:
 
 
 def part_of(command: Timed) -> str | bool:
-    """Return what tells commands of a formula apart: the tensor, or whether a job adds one."""
+    """Return the group of a command within a formula: the tensor, or whether a job adds one."""
     sizes = command.sizes
     return sizes.tensor if isinstance(sizes, Copy) else sizes.layer.adds
 
@@ -146,7 +146,7 @@ def part_of(command: Timed) -> str | bool:
 def _reason(
     held_out: Sequence[Timed], measured: TileMachine, before: TileMachine, *, use_inexact: bool
 ) -> str:
-    """Return why a measured formula is not used; empty if it is."""
+    """Return why a measured formula is not used; empty if the formula is used."""
     if not held_out:
         return "" if use_inexact else "no command was left to be held out"
     new, old = _deviations(measured, held_out), _deviations(before, held_out)
@@ -162,7 +162,7 @@ def _deviations(machine: TileMachine, commands: Iterable[Timed]) -> list[float]:
 
 
 def cost_of(machine: TileMachine, command: Timed) -> Cost:
-    """Return what a command costs on a machine."""
+    """Return the cost of a command on a machine."""
     sizes = command.sizes
     return machine.copy(sizes) if isinstance(sizes, Copy) else machine.job(sizes)
 
@@ -229,7 +229,7 @@ def without_worse(
     """Return the choices without formulas that make whole layers' predictions worse.
 
     Args:
-        choices: what is used.
+        choices: the costs in use.
         deviations: returns by how much predictions of whole layers are off with some choices.
         before: by how much they were off before.
     """

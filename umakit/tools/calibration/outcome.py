@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a calibration found, what is used of it, and what to do about the rest."""
+"""The outcome of a calibration: formulas, the costs in use, and advice for inexact costs."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ NOT_A_COST = (
     "for room in a queue before it writes the registers of a command takes longer than predicted "
     "(docs/your-cost-model.md)"
 )
-"""Where to look if the costs of commands are right, and the cycles of layers are not."""
+"""Advice if the costs of commands are right and the cycles of layers are not."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A calibration, and what was left out.
+    """A calibration with its choices and notes.
 
     Attributes:
-        calibration: the costs that are used.
+        calibration: the costs in use.
         layers: number of layers that were measured.
-        notes: what was not measured and why, a sentence each.
-        choices: what was measured, and whether it is used.
+        notes: one sentence for each part that was not measured, with the reason.
+        choices: measured formulas, and whether each is used.
         before: the layers of the calibration as they were predicted before.
         tiles: number of layers that were asked for of each kind.
     """
@@ -49,22 +49,22 @@ class Outcome:
 
     @property
     def exact(self) -> int:
-        """The number of these that are predicted to the cycle by the costs that are used."""
+        """The number of held-out commands that the costs in use predict to the cycle."""
         return sum(each.evidence.exact for each in self.choices)
 
     @property
     def worst_percent(self) -> float:
-        """The largest deviation on these, in percent, of the costs that are used."""
+        """The largest deviation of the costs in use on held-out commands, in percent."""
         return max((each.evidence.worst_percent for each in self.choices), default=0.0)
 
     @property
     def holds(self) -> bool:
-        """Whether all costs that are used hold on the commands that were held out."""
+        """Whether all costs in use hold on the commands that were held out."""
         return self.worst_percent <= MOST_PERCENT
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What to do about costs that are off, or about whole layers that are, a sentence each."""
+        """Advice for inexact costs or inexact whole layers, one sentence each."""
         inexact = [each for each in self.choices if each.evidence.worst_percent > MOST_PERCENT]
         if inexact:
             return tuple(hint_of(each, self.tiles) for each in inexact)
@@ -102,7 +102,7 @@ class Outcome:
 
 
 def hint_of(choice: Choice, tiles: int) -> str:
-    """Return what is known about costs in use that do not hold, and what to do."""
+    """Return the facts about costs in use that do not hold, with advice."""
     name, evidence = choice.measured.name, choice.measured.evidence
     off = f"off by up to {choice.evidence.worst_percent:.1f} % on commands that were held out"
     if not choice.reason:

@@ -77,7 +77,7 @@ def predictions(
 def predicted_layers(
     planner: TilePlanner, layers: Sequence[MeasuredTiles]
 ) -> tuple[MeasuredLayer, ...]:
-    """Return measured layers with what a planner predicts for them."""
+    """Return measured layers with the predictions of a planner."""
     return tuple(
         MeasuredLayer(
             words_of(each.tiles.layer), each.clock_cycles, prediction_of(planner, each.tiles).cycles
@@ -88,5 +88,5 @@ def predicted_layers(
 
 
 def off_by(layers: Sequence[MeasuredLayer]) -> list[float]:
-    """Return by how much the predictions of layers are off, as parts of their cycles."""
+    """Return the deviations of the predictions of layers, relative to measured cycles."""
     return [abs(each.difference_percent) / 100 for each in layers]

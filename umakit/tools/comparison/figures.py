@@ -216,15 +216,15 @@ FIGURES: tuple[Figure, ...] = (
     Figure("static", "B", _size(lambda size: size.static_bytes), UNSIZED, same=_compiler),
     Figure("stack", "B", _size(lambda size: size.stack_bytes), UNSIZED, same=_compiler),
 )  # fmt: skip
-"""All figures, in the order of tables, but for times."""
+"""All figures except times, in the order of tables."""
 
 TIMES: tuple[Figure, ...] = (
     Figure("driver time", "ns", _summed(_on_accelerators(_driver_time)), UNTIMED),
     Figure("simulator time", "ns", _summed(_on_accelerators(_device_time)), UNTIMED),
     Figure("cpu time", "ns", _summed(_on_cpu(_time)), UNTIMED),
 )
-"""Times of the processor that ran the networks. They depend on the machine and on what else runs
-on it, so that they are shown, and nothing is limited by them or differs because they do."""
+"""Times of the processor that ran the networks. Times depend on the machine and its load. They are
+shown, but no limit and no difference depends on them."""
 
 WAIT = "wait "
 """What the name of a wait for an engine begins with, as `wait load`."""

@@ -249,7 +249,7 @@ class Report:
         return next((row for row in rows if row.owner == "between layers"), None)
 
     def as_text(self) -> str:
-        """Return it as the text of a file that `read_report` reads.
+        """Return the report as the text of a file that `read_report` reads.
 
         Times are left out: they differ in each run, and no limit is on a time.
         """

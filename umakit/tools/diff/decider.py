@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NumPy says where umakit's kernels and a runtime disagree, or where there is no runtime.
+"""NumPy as the judge where umakit's kernels and a runtime disagree, or without a runtime.
 
-NumPy computes an operator in float64, as the model file says. A runtime's integers are umakit's
-too, bit by bit, and differ from NumPy's by the runtime's rounding: so NumPy decides against a
-runtime only where that is off by more than rounding explains, and umakit is not.
+NumPy computes an operator in float64, as the model file says. The integers of umakit equal those of
+a runtime, bit by bit, and differ from NumPy's by the runtime's rounding. NumPy therefore decides
+against a runtime only if rounding explains the result of umakit and not that of the runtime.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Decider(Protocol):
     """A model file that NumPy computes operator by operator."""
 
     def expected(self, tensor: Any, known: Mapping[Any, Array]) -> Expected:
-        """Return what a tensor is according to the file.
+        """Return the expected values of a tensor according to the file.
 
         Args:
             tensor: the tensor, as the file calls it.
-            known: values of tensors to start from, inputs of the network among them.
+            known: values of tensors to start from, including the inputs of the network.
 
         Raises:
             NotDecided: NumPy does not know an operator before the tensor.
@@ -68,10 +68,10 @@ def decided(
     """Return the right values of a tensor, and whether they are not all those of the runtime.
 
     Args:
-        own: what umakit's kernel computed.
-        theirs: what the runtime computed from the same inputs; None if there is no runtime.
-        expected: what NumPy says.
-        tolerance: what counts as agreement.
+        own: values by umakit's kernel.
+        theirs: values by the runtime from the same inputs; None without a runtime.
+        expected: the values by NumPy.
+        tolerance: the largest deviation that counts as agreement.
     """
     is_own = _is_right(own, expected, tolerance)
     nearest = expected.nearest(own.dtype)
@@ -97,6 +97,6 @@ def _is_right(values: Array, expected: Expected, tolerance: Tolerance) -> Array:
 
 
 def in_range(numbers: Array, dtype: Any, slack: float, *, is_exact: bool = True) -> Expected:
-    """Return what is expected of integers of a dtype, which saturate."""
+    """Return expected values for integers of a dtype, which saturate."""
     limits = np.iinfo(dtype)
     return Expected(np.clip(numbers, limits.min, limits.max), slack, is_exact)

@@ -21,7 +21,7 @@ QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 HALF = 0.505
 """Distance from the real number within which an integer is rounded correctly."""
 TIMES = 4.0
-"""Further distance: as many times what float32 in the place of float64 changes."""
+"""Further distance: a multiple of the difference between float32 and float64 results."""
 MOST = 1.0
 """Largest distance."""
 
@@ -43,7 +43,7 @@ class OnnxDecider:
         self._opsets = {item.domain: item.version for item in proto.opset_import}
 
     def expected(self, tensor: str, known: Mapping[str, Array]) -> Expected:
-        """Return what a tensor is, as `Decider.expected` says."""
+        """Return the expected values of a tensor, as `Decider.expected` describes."""
         node = self._producers.get(tensor)
         if node is None:
             raise NotDecided(tensor)
@@ -63,7 +63,7 @@ class OnnxDecider:
     def _values_before(
         self, node: onnx.NodeProto, known: Mapping[str, Array], dtype: Any
     ) -> dict[str, Array]:
-        """Return values by name, the inputs of a node among them; real numbers have a dtype."""
+        """Return values by name, including the inputs of a node. Real numbers have a dtype."""
         values = {name: array for name, array in known.items() if name not in node.output}
         self._compute_before(node, values, dtype)
         return values

@@ -68,7 +68,7 @@ class TfliteDecider:
         }
 
     def expected(self, tensor: int, known: Mapping[int, Array]) -> Expected:
-        """Return what a tensor is, as `Decider.expected` says; its operator's inputs are known."""
+        """Return the expected values of a tensor from the known inputs of its operator."""
         operator = self._producers.get(tensor)
         if operator is None or operator.code not in OPERATORS:
             raise NotDecided(operator.code if operator else str(tensor))
@@ -114,7 +114,7 @@ class TfliteDecider:
 
 
 def _real(item: TfliteTensor, array: Any, operator: TfliteOperator) -> Array:
-    """Return what an operand stands for."""
+    """Return the real values of an operand."""
     if item.dtype == "float32":
         return np.asarray(array, np.float64)
     if not item.scales.size:

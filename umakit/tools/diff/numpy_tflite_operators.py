@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 ACTIVATIONS = {0: (-np.inf, np.inf), 1: (0.0, np.inf), 2: (-1.0, 1.0), 3: (0.0, 6.0)}
 """Bounds by `ActivationFunctionType`."""
 SAME = 0
-"""Of `Padding`."""
+"""Value of `Padding`."""
 
 
 def _activated(call: Any, numbers: Array) -> Array:
@@ -43,7 +43,7 @@ def _steps(call: Any) -> tuple[int, int]:
 
 
 def _part(call: Any, padded: Array, place: Sequence[int], spread: Sequence[int]) -> Array:
-    """Return what one place of the window sees, for every place of the result."""
+    """Return the input elements under one position of the window, for each result element."""
     rows, columns = (
         slice(at * far, at * far + (count - 1) * step + 1, step)
         for at, far, count, step in zip(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes of runtimes: native code that crashes ends its own process and not the comparison."""
+"""Processes of runtimes. A crash of native code ends its own process, not the comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORKER = Path(__file__).with_name("worker.py")
 
 
 class RuntimeStopped(Exception):
-    """A runtime has no result; the text, which follows the runtime's name, says why."""
+    """A runtime has no result. The text has the reason and follows the runtime's name."""
 
 
 class RuntimeProcess:
@@ -26,7 +26,7 @@ class RuntimeProcess:
 
     Args:
         kind: a name of `umakit.tools.diff.worker.RUNTIMES`.
-        arguments: what the runtime is created with.
+        arguments: arguments with which the runtime is created.
 
     Raises:
         RuntimeStopped: the runtime refuses the model, or its process ended.
@@ -43,7 +43,7 @@ class RuntimeProcess:
             raise
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Return what a method of the runtime returns.
+        """Call a method of the runtime in its process, and return the result.
 
         Raises:
             RuntimeStopped: the runtime refused the call, or its process ended.

@@ -69,15 +69,15 @@ class Runtime(Protocol):
         """
 
     def close(self) -> None:
-        """End its process."""
+        """End the process of the reference."""
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What references know of a model file.
+    """A model file as references use it.
 
     Attributes:
-        decider: NumPy, which decides where others disagree.
+        decider: NumPy, which decides where umakit and a runtime disagree.
         tensors: the file's tensor of each value of the imported network.
         inputs: the file's tensor of each input of the network, by name.
     """

@@ -94,12 +94,12 @@ class Blame:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """An operator that a runtime computes otherwise than umakit's kernels and NumPy.
+    """An operator of which a runtime's result differs from umakit's kernels and NumPy.
 
     Attributes:
         operator: the operator.
         reference: the runtime, a name of `REFERENCES`.
-        difference: difference of the runtime's result from that which NumPy decided for.
+        difference: difference between the runtime's result and the right one by NumPy.
     """
 
     operator: OperatorPlacement
@@ -125,7 +125,7 @@ class DiffResult:
         inputs: inputs of the last inference.
         notices: notices for the user, one sentence each.
         nodes: nodes of the model file, by name of the operator that replaces several nodes.
-        disagreements: operators that a runtime computes otherwise than the model file says.
+        disagreements: operators that a runtime computes differently from the model file.
     """
 
     name: str

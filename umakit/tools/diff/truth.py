@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference values of an inference, and who computed each of them."""
+"""The reference values of an inference, and the reference that computed each value."""
 
 from __future__ import annotations
 
@@ -143,10 +143,10 @@ class Reference:
         )
 
     def _external(self, inputs: Mapping[str, Array]) -> tuple[ReferenceRun, str]:
-        """Return what the runtime computed, and why it has no result.
+        """Return the results of the runtime, or the reason why there are none.
 
         Raises:
-            InputError: the user demanded the runtime, and it has no result.
+            InputError: the user demanded the runtime, and the runtime has no result.
         """
         runtime = self._selection.runtime
         if runtime is None:
@@ -165,7 +165,7 @@ class Reference:
         external: Mapping[Value, Array],
         inputs: Mapping[str, Array],
     ) -> tuple[dict[Value, Array], list[tuple[Value, Disagreement]]]:
-        """Return right values where the runtime is wrong by NumPy, and what it has instead.
+        """Return right values for operators that the runtime gets wrong, and the disagreements.
 
         Args:
             own: values of umakit's kernels, computed from the runtime's.
@@ -193,7 +193,7 @@ class Reference:
     def _without_runtime(
         self, own: Mapping[Value, Array], inputs: Mapping[str, Array]
     ) -> dict[Value, Array]:
-        """Return values that NumPy knows, each computed from those of umakit's kernels."""
+        """Return values that NumPy knows, each computed from values of umakit's kernels."""
         file = self._selection.file
         if file is None:
             return {}
@@ -215,7 +215,7 @@ class Reference:
     def _agree_behind(
         self, file: ModelFile, value: Value, own: Mapping[Value, Array], known: Mapping[Any, Array]
     ) -> bool:
-        """Whether a value of real numbers is rewritten: all that is computed from it agrees."""
+        """Whether a real value is rewritten: all values that are computed from it agree."""
         rows = self._next(value[0], {row for row, _ in file.tensors})
         results = [each for each in file.tensors if each[0] in rows and each in own]
         found = [self._by_numpy(file, each, own[each], None, known) for each in results]
@@ -236,7 +236,7 @@ class Reference:
         theirs: Array | None,
         known: Mapping[Any, Array],
     ) -> tuple[Array, bool] | None:
-        """Return what `decided` returns; None where NumPy does not know the operator."""
+        """Return the result of `decided`; None if NumPy does not know the operator."""
         try:
             expected = file.decider.expected(file.tensors[value], known)
             return decided(own, theirs, expected, self._tolerance)

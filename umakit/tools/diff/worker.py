@@ -84,12 +84,12 @@ class MicroInterpreter:
         return [np.array(self._interpreter.get_output(number)) for number in range(count)]
 
     def tensors(self, numbers: Sequence[int]) -> list[Any]:
-        """Return tensors with these numbers as they are now."""
+        """Return the current values of the tensors with these numbers."""
         read = self._interpreter.GetTensor
         return [np.array(read(number, 0)["tensor_data"]) for number in numbers]
 
     def reset(self) -> None:
-        """Set states to those before the first inference."""
+        """Reset states to their values before the first inference."""
         self._interpreter.reset()
 
 

@@ -68,7 +68,7 @@ def file_checks(backend: Backend) -> list[Check]:
 
 
 def _mend_of_file(backend: Backend, name: str) -> str:
-    """Return what to do about a file of the driver that is not there."""
+    """Return advice for a missing file of the driver."""
     registered = (*backend.driver.sources, *backend.driver.headers)
     others = [path.relative_to(backend.folder).as_posix()
               for path in backend.folder.rglob(f"*{Path(name).suffix}")]  # fmt: skip

@@ -188,7 +188,7 @@ def _package_mend(device: Device) -> str:
 
 
 def _compiler_mend(variable: str, packages: Sequence[str]) -> str:
-    """Return what to do about a compiler of the host that does not work."""
+    """Return advice for a compiler of the host that does not work."""
     if os.environ.get(variable):
         return f"let {variable} be a compiler that works, or unset it"
     return f"on Debian: apt-get install {' '.join(packages)}"

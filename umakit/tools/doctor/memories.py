@@ -16,7 +16,7 @@ from umakit.tools.doctor.probes import Probes
 MEMORIES = "memories"
 
 OFFSET = 'address = "offset" and reachable_by = ["accelerator"]'
-"""What makes a memory a scratchpad."""
+"""Settings that make a memory a scratchpad."""
 
 
 def memory_checks(backend: Backend, probes: Probes) -> list[Check]:

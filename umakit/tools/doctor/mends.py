@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to do about an error of a C compiler."""
+"""Advice for an error of a C compiler."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ UNKNOWN_NAME = re.compile(r"(?:function|identifier)? ?['`\u2018](\w+)['\u2019] u
                           r" ['`\u2018](\w+)['\u2019]")  # fmt: skip
 UNKNOWN_TYPE = re.compile(rf"unknown type name {QUOTED}")
 DIFFERS = re.compile(rf"(?:conflicting types for|redefinition of|declaration of) {QUOTED}")
-"""Messages about a name that another declaration says otherwise."""
+"""Messages about a name with two declarations that differ."""
 
 OTHER_PLACE = re.compile(
     r"^(.+?):(\d+)(?::\d+)?: note: .*(?:previous|declared here|originally defined)", re.MULTILINE
 )
-"""Form of the line with which gcc and clang name the other declaration."""
+"""Form of the line in which gcc and clang name the other declaration."""
 
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
@@ -38,7 +38,7 @@ C_HEADERS = {
 
 
 def mend_of(messages: str, staged: StagedDriver) -> str:
-    """Return what to do about the first error that a compiler printed."""
+    """Return advice for the first error that a compiler printed."""
     error = first_error(messages)
     message, file = error.message, posixpath.normpath(error.file)
     missing = MISSING_FILE.search(message)
@@ -67,7 +67,7 @@ def _place(file: str, line: int, staged: StagedDriver) -> str:
 
 
 def _mend_of_two(name: str, file: str, other: str, line: int, staged: StagedDriver) -> str:
-    """Return what to do about two declarations of one name that differ."""
+    """Return advice for two declarations of one name that differ."""
     place = _place(other, line, staged)
     if other not in staged.places:
         return f"rename {name}: {place} declares it, too"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver's files as they lie in a library."""
+"""A driver's files in the layout of a library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umakit.registration.backend import Backend
 
 @dataclass
 class StagedDriver:
-    """A driver's files as they are in a library.
+    """A driver's files in the layout of a library.
 
     Attributes:
         backend: whose driver it is.

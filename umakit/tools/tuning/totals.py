@@ -30,12 +30,12 @@ class Total:
     bound: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the total with stable keys."""
         return asdict(self)
 
 
 def kind_of(record: Record) -> str:
-    """Return what the cycles of a record are."""
+    """Return the kind of a record's cycles: measured or predicted."""
     return MEASURED if record.is_measured else PREDICTED
 
 
