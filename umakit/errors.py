@@ -11,7 +11,7 @@
     |   `-- TargetAttributeError     a target attribute of a wrong type, or a name taken
     |-- ScaffoldError            `uma new` cannot write what was asked for
     |   `-- RegisterMapError     a register map that is not sound
-    |-- OffloadError             nothing runs on an accelerator, which was required (exit code 1)
+    |-- OffloadError             no operator runs on an accelerator, despite --require-offload
     |-- LoweringError            an operator or a TIR construct that cannot become C
     |-- MemoryPlanError          a memory plan that breaks its own promises
     |-- RecordsError             tuning records, saved reports and budgets that cannot be read

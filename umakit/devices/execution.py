@@ -203,7 +203,7 @@ def _execute_own(
         device.announce(command, words)
         try:
             return run_limited(command, folder, environment, limits, what=what, where=device.name)
-        except HangsError:  # so does what waits for a board
+        except HangsError:  # a program that waits for a board is idle too
             raise SilenceError(
                 f"{what} {TIME_LIMIT} {limits.idle:g} s", where=device.name, fix=LATE_HINT
             ) from None

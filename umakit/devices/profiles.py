@@ -59,8 +59,8 @@ class LayerProfile:
             meaningful times.
         instructions: instructions that the processor executed, including those of the simulator;
             None on devices that do not count them.
-        device_seconds, device_instructions: those of them in calls of `umakit/device.h`, which the
-            simulator takes; None if they are not told apart.
+        device_seconds, device_instructions: the part of them in calls of `umakit/device.h`, which
+            the simulator takes; None if the part is not measured.
         commands: commands of the device in the first inference; empty unless recorded.
         commands_left_out: number of commands that were not recorded.
         predicted_cycles: cycles of the device's clock that the backend's cost model predicted when

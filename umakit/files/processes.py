@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of this machine with limits, which end together with all processes they started.
 
-A limit counts the processor time that a program and its children have used. A second one is for
-programs that wait for ever: they use no processor time and transfer nothing. What other programs
-of the machine do changes neither: a program that waits for a processor is not idle.
+The first limit counts the processor time of a program and its children. The second limit counts
+idle time, in which a program uses no processor time and transfers nothing. Other programs of the
+machine change neither limit: a program that waits for a processor is not idle.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ class Watch:
         """Raise the error of a process that exceeded a limit; return otherwise.
 
         Args:
-            what: what it is, in words.
+            what: name of the process in the error.
             where: place of the error.
 
         Raises:
-            TimeLimitError: it exceeded the limit of processor time.
-            HangsError: it exceeded the limit for programs that wait.
+            TimeLimitError: the process exceeded the limit of processor time.
+            HangsError: the process exceeded the limit for programs that wait.
         """
         limits = self._limits
         if self.is_late:
@@ -140,10 +140,10 @@ class Watch:
         last = time.monotonic()
         while not self._done.wait(pause):
             now = time.monotonic()
-            # What a machine that was suspended missed is not the program's.
+            # Time for which the machine was suspended does not count.
             passed, last = min(now - last, 2 * pause), now
             found = usage_of(self._process.pid)
-            used = max(used, found.seconds)  # without what processes took that others waited for
+            used = max(used, found.seconds)  # may lack the time of ended processes
             grown = self._size()
             if grown != size:
                 size, begun = grown, used
@@ -191,7 +191,7 @@ def started(
         streams: further arguments of `subprocess.Popen`.
 
     Yields:
-        The process, in a session of its own, and what looks at it.
+        The process, in a session of its own, and its watch.
 
     Raises:
         BuildError: it cannot be started.
@@ -262,15 +262,15 @@ def run_limited(
         command: the command; no shell takes part.
         folder: working directory.
         environment: variables of the environment; default: those of this process.
-        limits: what it may use.
-        what, where: what it is in words, and the place of an error.
+        limits: limits of the program.
+        what, where: name of the program in an error, and the place of the error.
 
     Raises:
-        BuildError: it cannot be started.
-        TimeLimitError: it exceeded the limit of processor time.
-        HangsError: it exceeded the limit for programs that wait.
+        BuildError: the program cannot be started.
+        TimeLimitError: the program exceeded the limit of processor time.
+        HangsError: the program exceeded the limit for programs that wait.
     """
-    # Files, because what a program leaves behind keeps a pipe open.
+    # Files, because processes that a program leaves running keep a pipe open.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
         with started(
             command, folder, environment, limits,

@@ -14,8 +14,7 @@ PROC = Path("/proc")
 TICKS = os.sysconf("SC_CLK_TCK")
 
 AT_WORK, ENDED = "RDU", "Z"
-"""States of processes that run or could run, or that a disk keeps waiting; and of those that ended.
-"""
+"""States of processes that run, could run or wait for a disk, and of processes that have ended."""
 
 
 @dataclass(frozen=True)

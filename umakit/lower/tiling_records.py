@@ -114,8 +114,8 @@ class Record:
     def covers(self, effort: Effort) -> bool:
         """Whether a search of this effort would find nothing further.
 
-        Records of umakit 0.2.0 lack the measured cycles of the default tiling: what they call the
-        best tiling may be worse.
+        Records of umakit 0.2.0 lack the measured cycles of the default tiling. The best tiling of
+        such a record may be worse than the default.
         """
         lacks_default = self.simulated is not None and self.default_simulated is None
         return self.effort.covers(effort) and not lacks_default

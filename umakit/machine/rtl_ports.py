@@ -359,11 +359,11 @@ def _fits(prefix: str, signals: Sequence[Signal], ports: Mapping[str, Port]) -> 
 def _other_bus(
     key: str, bus: str, prefix: str, ports: Mapping[str, Port]
 ) -> tuple[str, str] | None:
-    """Return the bus that ports are of, and their prefix; None if they are of none.
+    """Return the bus of the ports, and their prefix; None if the ports are of no known bus.
 
     Args:
         key: `registers` or `memory`.
-        bus, prefix: those of the description, which the ports do not fit.
+        bus, prefix: bus and prefix of the description, which the ports do not fit.
         ports: ports of the top by name.
     """
     for name, signals in (REGISTER_BUSES if key == "registers" else MEMORY_BUSES).items():

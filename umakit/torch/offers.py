@@ -350,7 +350,7 @@ def values_at(
 
     class Recorder(torch.fx.Interpreter):  # type: ignore[misc]
         def fetch_attr(self, target: str) -> Any:
-            # Operators may write what they read, also those whose schema does not say it.
+            # Operators may write to their inputs, even if their schema does not say so.
             if target not in own:
                 own[target] = copied(super().fetch_attr(target))
             return own[target]

@@ -224,7 +224,7 @@ void umakit_device_times(uint64_t *times)
         times[clock] = outside[clock] + in_calls[clock];
         times[CLOCKS + clock] = in_calls[clock];
     }
-    read_clocks(last); /* what this function took belongs to nobody */
+    read_clocks(last); /* leaves out the time of this function */
 }
 
 /* ---- The functions of device.h ---- */

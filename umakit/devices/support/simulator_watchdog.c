@@ -101,8 +101,9 @@ static int64_t used_microseconds(void)
 }
 
 /*
- * Counts the processor time of a call, and looks during which it used none: neither depends on
- * what else the machine does, and a program that is stopped for a while does not use up its limit.
+ * Counts the processor time of a call, and the looks between which the call used none. Neither
+ * count depends on the load of the machine. A program that is stopped for a while does not use up
+ * its limit.
  */
 static void *watch(void *nothing)
 {

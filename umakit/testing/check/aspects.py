@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The aspects of a layer that a check covers, and the values of each aspect.
 
-An aspect is a setting of the operator's drawing, or settings that only mean something together:
-rows and columns of a kernel, of strides and of a dilation, and the four sides of a padding. Its
-values are those of the drawing, of the pattern's constraints with their neighbours, and, for
-numbers of channels, every residue of the array's sizes.
+An aspect is a setting of the operator's drawing, or a group of settings: rows and columns of a
+kernel, of strides and of a dilation, and the four sides of a padding. The values of an aspect are
+the values of the drawing, and the values of the pattern's constraints with their neighbours.
+Numbers of channels also have every residue of the array's sizes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Value = tuple[Setting, ...]
 """A value of an aspect: a value of each of the aspect's settings."""
 
 MOST_RESIDUES = 64
-"""Largest size of an array of which every residue is tried. Of larger ones, both ends are."""
+"""Largest array size of which all residues are tried. Larger sizes try both ends."""
 
 FEW_ROWS = 5
 """Maximum number of rows and columns of the kernels of which all pairs are tried."""

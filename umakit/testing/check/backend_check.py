@@ -59,8 +59,8 @@ def check_backend(
     """Compare the registers of a backend's device with their map, draw layers, and check these.
 
     The layers have each value that the backend's patterns accept, and depend on the seed alone.
-    Registers are those of simulated devices with a map, if `operators` is empty. On RTL, varied
-    programs then run beside the C model for a part of the time.
+    If `operators` is empty, the registers of simulated devices with a map are compared. On RTL,
+    varied programs then run on the C model and the RTL for a part of the time.
 
     Args:
         backend: the backend.

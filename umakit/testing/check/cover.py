@@ -85,11 +85,11 @@ class Cover:
     """The layers that cover a claim, and the coverage so far.
 
     Args:
-        claim: with a drawing.
+        claim: claim with a drawing.
         random: source of random numbers.
 
     Attributes:
-        search: that finds the layers.
+        search: search that finds the layers.
         aspects: coverage of each aspect.
         singles: number of layers that have every value; None before they are made.
         rows: number of layers that have every pair besides; None before they are made.
@@ -253,7 +253,7 @@ class Cover:
     def _note_pairs(self, row: Complete) -> None:
         self.pairs |= self._all_pairs(row)
 
-    # --- what has run ---------------------------------------------------------------------------
+    # --- layers that have run --------------------------------------------------------------------
 
     def note(self, layer: LayerSettings, *, ran: bool) -> None:
         """Count a drawn layer of the claim, which ran on the accelerator or did not."""

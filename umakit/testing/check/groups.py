@@ -37,12 +37,12 @@ def groups_of(
 ) -> list[Group]:
     """Return the failures of each pattern in groups.
 
-    A chain with a layer of a pattern that fails alone is left out: its other layer reads what is
-    wrong.
+    A chain with a layer of a pattern that fails alone is left out, because the chain's other layer
+    reads the wrong result.
 
     Args:
-        failures: of a check.
-        right: cases in which nothing is wrong.
+        failures: failures of a check.
+        right: cases without a failure.
         covers: by name of the pattern.
     """
     alone = {each.pattern for each in failures if not _is_chain(each)}

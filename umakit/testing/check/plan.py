@@ -84,7 +84,7 @@ class Plan:
         for drawn in itertools.chain(self._values(), self._limits()):
             count += 1
             if self._given is None or count <= self._given:
-                yield drawn  # else it is only found out which values no layer has
+                yield drawn  # else the loop only finds the values that no layer has
         self.needed = count
         if count < self.draws:
             yield from itertools.islice(self._more(), self.draws - count)

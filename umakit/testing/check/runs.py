@@ -88,9 +88,9 @@ class RoundRun:
     """One run.
 
     Attributes:
-        number: position of its round, see `planned_rounds`.
-        round: what was special in it.
-        layers: those that began, in order; of those that were left out there is nothing.
+        number: position of the run's round, see `planned_rounds`.
+        round: data, faults and other settings of the run.
+        layers: layers that began, in order, without those that were left out.
         completed: number of layers that returned without a status, or were left out.
         status: what the run returned; None if the program ended in it.
         meaning: the library's text of the status; empty if that is 0.

@@ -17,8 +17,8 @@ USUAL_MACS, MOST_MACS = 60_000, 1_500_000
 """Maximum number of operations of a usual layer, and of a layer at a limit of size."""
 
 TRIES, MORE_TRIES = 24, 400
-"""Random layers among which one with a value is looked for; those for a value that a constraint
-lists."""
+"""Number of random layers in which the search looks for a value, and the number for a value that a
+constraint lists."""
 
 FIRST_TRIES = 4000
 """Number of random layers in which the search looks for a first accepted layer."""
@@ -65,8 +65,8 @@ class Refused:
     """Reasons for which layers with a value are refused.
 
     Attributes:
-        by_predicate: reasons of the backend's predicate, those of the simplest layer first.
-        others: other reasons: of constraints.
+        by_predicate: reasons of the backend's predicate. Those of the simplest layer come first.
+        others: reasons of constraints.
     """
 
     by_predicate: list[str] = field(default_factory=list)
@@ -91,7 +91,7 @@ class Search:
     """Finds layers that a claim accepts.
 
     Args:
-        claim: with a drawing.
+        claim: claim with a drawing.
         random: source of random numbers.
 
     Attributes:

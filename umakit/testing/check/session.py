@@ -136,11 +136,11 @@ class Session:
         return {str(failure.case): failure for failure in found if failure.case is not None}
 
     def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> Found:
-        """Return the members of a batch and what is wrong with them.
+        """Return the members and the failures of a batch.
 
-        Cases that are too large for the device together run in several batches. Of cases
-        that the compiler refuses together, halves are tried until those are found that it refuses
-        alone, `MOST_REFUSED` at most.
+        Cases that together are too large for the device run in several batches. If the compiler
+        refuses cases together, halves are tried to find the cases that the compiler refuses alone,
+        `MOST_REFUSED` at most.
 
         Args:
             cases: with what the patterns say about their last layers.

@@ -4,7 +4,7 @@
 ::
 
     rows.py      Row, Parts     the figures of an owner, as `--json` prints them
-    owners.py    Accounting     those of all owners
+    owners.py    Accounting     the figures of all owners
     host.py      Host           processor time: of drivers, of their devices, of steps on the CPU
     columns.py   owner_table    the same as a table of texts
     waits.py     waits_of       what the engines that compute wait for, by commands

@@ -92,23 +92,24 @@ class Row:
         kind: work of a step on the CPU: its operators such as `quantize`, or `copy` or `layout
             change`; empty for others.
         macs: multiply-accumulates.
-        clock_cycles: cycles of the accelerators' clocks that passed in it, the sum of `parts`; on
-            the CPU those that passed meanwhile, mostly 0.
+        clock_cycles: cycles of the accelerators' clocks in the row, the sum of `parts`; for a step
+            on the CPU the cycles that passed meanwhile, mostly 0.
         parts: these cycles by the state of the engines.
-        cpu_cycles: of a step on the CPU, without `clock_cycles`: its host time times `--cpu-clock`,
-            else its counted instructions times the cycles of one, else as the costs of the CPU's
-            description predict; None without any of them.
-        cpu_source: where `cpu_cycles` come from.
+        cpu_cycles: cycles of a step on the CPU, without `clock_cycles`: host time times
+            `--cpu-clock`, else counted instructions times the cycles of an instruction, else the
+            prediction from the CPU's description; None without any of them.
+        cpu_source: source of `cpu_cycles`.
         register_reads, register_writes: accesses of the driver to registers, also while engines
             are at work.
         moved_bytes: bytes that the accelerator moved over the bus.
-        read_bytes, written_bytes: of a step on the CPU, sizes of the tensors that it reads,
-            constants among them, and writes; else None.
-        seconds: processor time of the machine that ran it, that of a simulator included.
-        instructions: of an emulated CPU, likewise.
-        device_seconds, device_instructions: those of them in calls of `umakit/device.h`, which the
-            simulator takes; None if they are not told apart.
-        predicted_instructions: of a step on the CPU, by the costs of its description.
+        read_bytes, written_bytes: sizes of the tensors that a step on the CPU reads, including
+            constants, and writes; None for other rows.
+        seconds: processor time of the machine that ran the row, including a simulator.
+        instructions: instructions of an emulated CPU, including a simulator.
+        device_seconds, device_instructions: the part of them in calls of `umakit/device.h`, which
+            the simulator takes; None if the part is not measured.
+        predicted_instructions: instructions of a step on the CPU, by the costs of the CPU's
+            description.
     """
 
     owner: Owner

@@ -7,10 +7,10 @@
     measure.py    measure         their commands, by the backend's driver
     fit.py        fitted          a formula of measured cycles
     costs.py      costs_of        formulas of all commands
-    choice.py     choices_of      which of them are used
-    whole.py      measured_layers layers that are compared with them
+    choice.py     choices_of      the formulas in use
+    whole.py      measured_layers layers that are compared with the formulas
     accesses.py   driver_note     register accesses of the driver that are described wrongly
-    outcome.py    Outcome         what is used, and what to do about the rest
+    outcome.py    Outcome         the costs in use, and advice for inexact ones
     calibrate.py  calibrate       all of it
     (machine/calibration.py: the file; machine/calibrated.py: the machine that costs what was
     measured)

@@ -252,9 +252,9 @@ WHOLE = "with them predictions of whole layers are worse than before"
 def costs_in_use(
     choices: Sequence[Choice], earlier: Calibration | None
 ) -> tuple[tuple[JobCosts, ...], tuple[CopyCosts, ...]]:
-    """Return the costs of jobs and of copies that are used.
+    """Return the costs of jobs and of copies that are in use.
 
-    Those of an earlier calibration for what was not measured now stay.
+    An earlier calibration keeps its costs for commands that were not measured now.
     """
     jobs, copies = split(costs for each in choices for costs in each.used)
     if earlier is not None:

@@ -60,8 +60,8 @@ class Row:
         clock_cycles: measured cycles of the accelerators' clocks.
         moved_bytes: bytes on the bus.
         read_bytes, written_bytes: of a step on the CPU.
-        seconds, instructions: of the processor that ran it, those of a simulator included.
-        device_seconds, device_instructions: those of them in calls of the device.
+        seconds, instructions: time or instructions of the processor, including a simulator.
+        device_seconds, device_instructions: the part of them in calls of the device.
     """
 
     owner: Literal["layer", "cpu step", "between layers"]

@@ -446,9 +446,9 @@ def _begin(result: CosimResult, difference: CosimDifference) -> int:
 def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
     """Return the first and the last cycle of the waveform of a difference.
 
-    That of wrong memory ends behind the first wrong write, that of a failure where the RTL failed,
-    others where the difference was seen. That of a missing interrupt goes to where the RTL was
-    given up, as far as that is near enough, so that it shows where the design hangs.
+    The waveform of wrong memory ends after the first wrong write, that of a failure where the RTL
+    failed, and others where the difference was seen. The waveform of a missing interrupt extends to
+    the cycle in which the co-simulation gave up, if near enough, to show where the design hangs.
 
     Args:
         facts: of the difference.

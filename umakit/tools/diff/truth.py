@@ -69,7 +69,7 @@ class Reference:
         every: the network with all values as outputs.
         selection: the independent runtime and NumPy, if they take part.
         folder: folder in which the library of the kernels is written and built.
-        tolerance: what umakit's own kernels may differ by from the runtime.
+        tolerance: largest deviation of umakit's own kernels from the runtime.
         backends: backends whose C functions the kernels may call to round.
     """
 

@@ -99,7 +99,7 @@ RUNTIMES = {"onnxruntime": OnnxSession, "tflite-micro": MicroInterpreter}
 def main() -> None:
     """Answer requests, (method, arguments), until the input ends; the first creates the runtime."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a runtime prints is no answer
+    os.dup2(2, 1)  # a runtime's own output is not an answer
     runtime: Any = None
     answer: tuple[bool, Any]
     while True:

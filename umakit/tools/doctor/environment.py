@@ -144,7 +144,7 @@ def device_check(device: Device) -> Check:
             platform_files = [] if device is HOST else device.platform_sources(RUNTIME)
             compile_c([source, *platform_files], program, device.program_flags(), device)
             ended = execute(device, program, [], folder, SECONDS)
-    except UmakitError as error:  # what it says is to be done is about programs of users
+    except UmakitError as error:  # the error's own advice is about programs of users
         return failed(name, error.what, where=error.where, mend=_package_mend(device))
     if ended.returncode:
         message = f"a first program that {compiler[0]} compiled ends with {ended.returncode}"

@@ -114,7 +114,7 @@ def _examine(backend: Backend, device: Device, compiles: bool, tell: Progress) -
     design = design_checks(backend)
     if backend.configuration.is_only_rtl:
         return _examine_driver(backend, device, design, compiles, tell)
-    # What is wrong with the design keeps no network from the simulator.
+    # An error of the design does not keep a network from the simulator.
     return [*design, *_examine_driver(backend, device, [], compiles, tell)]
 
 

@@ -21,8 +21,8 @@ class StagedDriver:
     """A driver's files in the layout of a library.
 
     Attributes:
-        backend: whose driver it is.
-        device: the device that it is compiled for.
+        backend: the backend of the driver.
+        device: the device that the driver is compiled for.
         folder: where `src` is; messages of compilers name paths that start there.
         places: the user's files by path in `folder`.
         objects: objects of the sources that could be compiled, by path in `folder`.

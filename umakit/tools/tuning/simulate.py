@@ -48,9 +48,9 @@ def simulated_cycles(backend: UMABackend, layer: Layer, tiling: Tiling) -> int |
 
 
 def drawn_inputs(views: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return random int8 values for the inputs of a network, the same ones every time.
+    """Return random int8 values for the inputs of a network, the same values every time.
 
-    Cycles of some accelerators depend on values, such as of those that skip zeros.
+    The cycles of some accelerators depend on values, for example if the accelerator skips zeros.
 
     Args:
         views: `inputs` of the library's metadata.
