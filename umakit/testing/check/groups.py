@@ -12,9 +12,6 @@ from umakit.testing.check.cases import Case
 from umakit.testing.check.cover import Cover
 from umakit.testing.check.report import Failure
 
-MOST_GROUPS = 3
-"""Groups of failures of one pattern that are reported: more have one cause more often than not."""
-
 LEAST_SHARE = 0.9
 """Share of the layers with a value that fail, from which on the failures share the value."""
 
@@ -54,7 +51,7 @@ def groups_of(
     found = []
     for pattern, wrong in own.items():
         passed = [case for case in right if case.pattern == pattern]
-        found += _groups(wrong, passed, covers.get(pattern))[:MOST_GROUPS]
+        found += _groups(wrong, passed, covers.get(pattern))
     return found
 
 
