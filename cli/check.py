@@ -53,6 +53,8 @@ every value ran; 2 for a mistake of the call, of accel.toml, or of a file that n
 with."""
 
 NUMBERS = ("drawn", "ran", "refused", "failed")
+SOMETIMES = ("not_run", "does_not_fit")
+"""Columns of the table; those that it only has if one of their numbers is not 0."""
 
 INCOMPLETE = 3
 """Exit code of a check in which nothing is wrong, and that has not tried all that is claimed."""
@@ -259,8 +261,8 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
     if report.passed and report.covers:
         ran = sum(counts.ran for counts in report.operators.values())
         say(
-            f"{report.backend} computes right what its patterns accept: {ran:,} layers with every "
-            f"value (seed {report.seed})."
+            f"{report.backend} computes right what its patterns accept "
+            f"({ran:,} layers, every value, seed {report.seed})."
         )
     elif report.passed and layers_too:
         say(f"{report.backend} computes this right.")
@@ -297,8 +299,12 @@ def _print_cycles(report: CheckReport, words: str) -> None:
 
 
 def _table(report: CheckReport) -> Any:
-    table = new_table("operator", *NUMBERS, right=NUMBERS)
+    more = tuple(
+        name for name in SOMETIMES if any(getattr(each, name) for each in report.operators.values())
+    )
+    columns = (*NUMBERS, *more)
+    titles = tuple(name.replace("_", " ") for name in columns)
+    table = new_table("operator", *titles, right=titles)
     for name, counts in report.operators.items():
-        numbers = (counts.drawn, counts.ran, counts.refused, counts.failed)
-        table.add_row(name, *(str(number) for number in numbers))
+        table.add_row(name, *(str(getattr(counts, each)) for each in columns))
     return table

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from umakit.cli.console import say
@@ -30,12 +29,12 @@ def print_coverage(report: CheckReport, values: bool) -> None:
         for covered in cover.aspects:
             if values:
                 say(f"  {covered.aspect.name}: {_counts(covered)}")
-            for reason, texts in _refused(covered).items():
-                few = ", ".join(texts)
-                say(f"  refused by the predicate: {covered.aspect.name} {few}: {reason}")
+            if covered.by_predicate:
+                say(f"  {_refused(covered)}")
     if report.covers and report.orders.possible:
         done, possible = len(report.orders.done), report.orders.possible
-        say(f"layers of {done} of {possible} kinds of orders ran directly behind each other")
+        pairs = f"{done} of {possible} pairs of kinds of layers"
+        say(f"orders: {pairs} ran one directly behind the other")
 
 
 def print_incomplete(report: CheckReport) -> None:
@@ -68,15 +67,8 @@ def _counts(covered: Covered) -> str:
     )
 
 
-def _refused(covered: Covered) -> dict[str, list[str]]:
-    """Return values by the reason for which the predicate refuses them.
-
-    Reasons that name the value are one: the first stands for all.
-    """
-    found: dict[str, list[str]] = defaultdict(list)
-    by_form: dict[str, str] = {}
-    for value, reason in covered.by_predicate.items():
-        text = covered.aspect.text(value)
-        form = reason.replace(text, "")
-        found[by_form.setdefault(form, reason)].append(text)
-    return found
+def _refused(covered: Covered) -> str:
+    """Return the values of an aspect that the predicate refuses, with the reason of the first."""
+    texts = "; ".join(covered.aspect.text(value) for value in covered.by_predicate)
+    reason = next(iter(covered.by_predicate.values()))
+    return f"refused by the predicate: {covered.aspect.name} {texts} ({reason})"

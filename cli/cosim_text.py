@@ -126,7 +126,7 @@ def wave_sentence(difference: CosimDifference) -> str:
         f"Wrote {difference.wave}: waveform of cycles {first:,} to {last:,}; the last command "
         f"begins in cycle {facts['first_cycle']:,}, and the RTL was given up in cycle {gave_up:,}"
     )
-    return f"{text}, which is too late for the file" if gave_up > last else text
+    return f"{text}, which is too late for the file" if (gave_up or 0) > last else text
 
 
 def verdict(result: CosimResult) -> list[str]:

@@ -300,6 +300,7 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
         stages: those to run.
     """
     from umakit.devices import designs
+    from umakit.errors import AcceleratorConfigError
 
     os.environ["UMAKIT_COSIM_CATCH_UP"] = str(CATCH_UP)
     usual = verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator.SPEED, verilator._make
@@ -321,7 +322,10 @@ def run_one(fault: RtlFault, seconds: float, stages: Sequence[str]) -> None:
             chosen = usual if is_long else quick
             verilator.CXX_FLAGS, designs.HARNESS_FLAGS, verilator.SPEED, verilator._make = chosen
             print(json.dumps({"stage": stage}), flush=True)
-            how = runs[stage]()
+            try:
+                how = runs[stage]()
+            except AcceleratorConfigError as error:  # the design contradicts its description
+                how = error.what
             print(json.dumps({"stage": stage, "how": how}), flush=True)
             if how:
                 return

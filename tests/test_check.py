@@ -173,4 +173,4 @@ def test_the_page_prints_what_the_commands_print(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     update = bool(request.config.getoption("--update-golden"))
-    assert type_along(ROOT / "docs" / "check.md", tmp_path, update=update) == 6
+    assert type_along(ROOT / "docs" / "check.md", tmp_path, update=update) == 7

@@ -105,9 +105,9 @@ def test_a_backend_that_claims_every_operator_passes(tmp_path: Path) -> None:
         walk = Walk(claim, random)
         found = (each for each in iter(walk.draw, None) if each[1])
         cases.append((Case((next(found)[0],)), True))
-    members, failures = session.failures_of(cases)
-    assert not failures
-    assert [str(each.case) for each in members if not each.ran] == []
+    found = session.failures_of(cases)
+    assert not found.failures
+    assert [str(each.case) for each in found.members if not each.ran] == []
 
 
 def test_a_pattern_of_the_user_is_drawn_as_he_says(tmp_path: Path) -> None:

@@ -62,8 +62,23 @@ class Covered:
 
     @property
     def by_predicate(self) -> dict[Value, str]:
-        """Values that only the predicate of the backend refuses, with the most frequent reason."""
-        return {v: why.reason for v, why in self.refused.items() if why.by_predicate}
+        """Values that only the predicate of the backend refuses, with a reason: one that names the
+        aspect, if there is one."""
+        found = {}
+        for value, why in self.refused.items():
+            named = [each for each in why.by_predicate if self.aspect.name in each]
+            if why.by_predicate:
+                found[value] = (named or why.by_predicate)[0]
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Return how many layers ran with each value, with stable keys."""
+        text, values = self.aspect.text, self.aspect.values
+        return {
+            "ran": {text(value): self.ran[value] for value in values if self.ran[value]},
+            "refused": {text(value): why.reason for value, why in self.refused.items()},
+            "missing": [text(value) for value in self.missing],
+        }
 
 
 class Cover:
@@ -259,18 +274,5 @@ class Cover:
             "layers_with_every_pair": self.rows,
             "pairs": len(self.ran_pairs),
             "pairs_without_a_layer": self.unreached,
-            "aspects": {
-                covered.aspect.name: {
-                    "ran": {
-                        covered.aspect.text(v): covered.ran[v]
-                        for v in covered.aspect.values
-                        if covered.ran[v]
-                    },
-                    "refused": {
-                        covered.aspect.text(v): why.reason for v, why in covered.refused.items()
-                    },
-                    "missing": [covered.aspect.text(v) for v in covered.missing],
-                }
-                for covered in self.aspects
-            },
+            "aspects": {covered.aspect.name: covered.as_json() for covered in self.aspects},
         }

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -66,25 +65,22 @@ class Refused:
     """Why layers with a value are refused.
 
     Attributes:
-        by_predicate: reasons of the backend's predicate, by number of layers.
-        others: other reasons: constraints, or that there is no such layer.
+        by_predicate: reasons of the backend's predicate, those of the simplest layer first.
+        others: other reasons: of constraints.
     """
 
-    by_predicate: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
+    by_predicate: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
     def note(self, answer: Answer) -> None:
         """Count an answer that refuses a layer."""
         if answer.drawn is not None:
-            (self.by_predicate if answer.by_predicate else self.others)[answer.reason] += 1
+            (self.by_predicate if answer.by_predicate else self.others).append(answer.reason)
 
     @property
     def reason(self) -> str:
-        """The most frequent reason, of the predicate if it has refused any; may be empty."""
-        for counter in (self.by_predicate, self.others):
-            if counter:
-                return counter.most_common(1)[0][0]
-        return ""
+        """Why the simplest layer was refused, by the predicate if it refused any; may be empty."""
+        return next(iter([*self.by_predicate, *self.others]), "")
 
 
 Complete = dict[str, Setting]
