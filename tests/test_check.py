@@ -91,6 +91,13 @@ def test_a_wrong_case_is_refused_by_name(case: str, reason: str) -> None:
     assert check_layer(backend, case).passed
 
 
+def test_a_single_layer_that_is_refused_did_not_run() -> None:
+    report = check_layer(find_backend(STRAWBERRY), "qconv2d stride_y=3 seed=1")
+    (counts,) = report.operators.values()
+    assert (counts.drawn, counts.ran, counts.refused, counts.failed) == (1, 0, 1, 0)
+    assert "does not run on the accelerator: stride 3x1" in report.failures[0].what
+
+
 def test_a_pattern_that_accepts_nothing_is_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -504,7 +504,8 @@ static void test_wrong_byte(void)
     expect_kind("memory");
     /* Each part: 4 writes, the 4th at cycle 1 + 79 x part + 3, and the writing of STATUS. */
     CHECK(has("\"access\": 15, \"command\": 3, \"tile\": 2, \"address\": 536870949, \"byte\": 37, "
-              "\"buffer_bytes\": 128, \"bytes_differing\": 1, \"expected\": 4, \"found\": 20, "
+              "\"buffer_bytes\": 128, \"bytes_differing\": 1, \"pointers\": [8], "
+              "\"expected\": 4, \"found\": 20, "
               "\"last_writes\": [[8, 536870928], [12, 16], [16, 1], [20, 2], [4, "));
     CHECK(has("\"first_cycle\": 170, \"last_cycle\": 249, \"resets\": 0"));
 }

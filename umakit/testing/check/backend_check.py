@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from umakit.testing.check.batch import member_of, network_of
 from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.claims import Claim, refusal_of
-from umakit.testing.check.groups import groups_of
+from umakit.testing.check.groups import Group, groups_of
 from umakit.testing.check.isolation import Tell, reduced
 from umakit.testing.check.plan import DRAWS, Plan
 from umakit.testing.check.report import CheckReport, Counts, Failure
@@ -39,6 +40,9 @@ that slower machines run the same layers."""
 
 PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
 """Share of the time for varied programs, and most of them for each layer that may be drawn."""
+
+MOST_GROUPS = 3
+"""Groups of failures of one pattern that are reduced: more often have one cause."""
 
 LEAST_SECONDS = 20.0
 """Time for reducing failures that are found late."""
@@ -105,8 +109,12 @@ def check_backend(
                     report.add_programs(_programs(session, chosen, folder, wanted, tell))
         report.needed = plan.needed or 0
         groups = groups_of(report.failures, run.right, plan.covers)
-        each = max(LEAST_SECONDS, seconds - run.seconds) / max(1, len(groups))
-        report.failures = [reduced(group, run.behind, session, each, tell) for group in groups]
+        _reduce(
+            report,
+            groups,
+            lambda group, seconds: reduced(group, run.behind, session, seconds, tell),
+            max(LEAST_SECONDS, seconds - run.seconds),
+        )
         if run.right and not report.failures:
             tell("next to another accelerator")
             beside = folder / "beside"
@@ -368,6 +376,35 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
     report.failures += outcome.failures
     for case, predicted, simulated in outcome.cycles:
         report.cycles.add(case, predicted, simulated)
+
+
+def _reduce(
+    report: CheckReport,
+    groups: Sequence[Group],
+    reduce: Callable[[Group, float], Failure],
+    seconds: float,
+) -> None:
+    """Replace failures by a reduced one of each group, `MOST_GROUPS` of a pattern at most.
+
+    A chain of which a single layer fails, too, is a failure of that layer's pattern.
+
+    Args:
+        report: gets the failures and their numbers.
+        groups: of all failures.
+        reduce: group, processor time -> failure.
+        seconds: processor time for all.
+    """
+    for counts in report.operators.values():
+        counts.failed = 0
+    report.failures = []
+    done: Counter[str] = Counter()
+    for group in groups:
+        failure = group.failures[0]
+        if done[failure.pattern] < MOST_GROUPS:
+            done[failure.pattern] += 1
+            failure = reduce(group, seconds / min(len(groups), MOST_GROUPS))
+            report.failures.append(failure)
+        report.operators.setdefault(failure.pattern, Counts()).failed += len(group.failures)
 
 
 def _add_what_never_ran(report: CheckReport) -> None:

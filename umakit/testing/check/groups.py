@@ -12,9 +12,6 @@ from umakit.testing.check.cases import Case
 from umakit.testing.check.cover import Cover
 from umakit.testing.check.report import Failure
 
-MOST_GROUPS = 3
-"""Maximum number of reported groups of one pattern. Further groups mostly share a cause."""
-
 LEAST_SHARE = 0.9
 """Minimum share of failing layers among layers with a value that forms a group."""
 
@@ -54,7 +51,7 @@ def groups_of(
     found = []
     for pattern, wrong in own.items():
         passed = [case for case in right if case.pattern == pattern]
-        found += _groups(wrong, passed, covers.get(pattern))[:MOST_GROUPS]
+        found += _groups(wrong, passed, covers.get(pattern))
     return found
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,8 +26,9 @@ FIRST_TRIES = 4000
 DESCENTS = 6
 """Maximum number of changes that bring a layer within the constraints."""
 
-LISTED_SHARE = 0.8
-"""Share of random values that are drawn from the values that a constraint lists."""
+LIKELY_SHARE = 0.8
+"""Share of random values that no search has found to be refused, and that a constraint lists if a
+constraint lists any."""
 
 BASES = 6
 """Number of accepted layers from which a search starts, besides the first one."""
@@ -105,6 +106,7 @@ class Search:
         self.aspects = aspects_of(claim)
         self._answers: dict[tuple[Setting, ...], Answer] = {}
         self._bases: list[Complete] = []
+        self._refused: dict[str, set[Value]] = {}
         simplest = {name: values[0] for name, values in self._drawing.settings.items()}
         listed = dict(simplest)
         for aspect in self.aspects:
@@ -156,7 +158,10 @@ class Search:
             if found is not None:
                 return self.kept(found), refused
         tries = MORE_TRIES if value in aspect.claimed else TRIES
-        return self._drawn(start, aspect, tries, refused), refused
+        found = self._drawn(start, aspect, tries, refused)
+        if found is None:
+            self._refused.setdefault(aspect.name, set()).add(value)
+        return found, refused
 
     def fitted(self, settings: Complete) -> Iterator[Complete]:
         """Yield a layer, and where a window is larger than its image, with an image as large."""
@@ -226,10 +231,12 @@ class Search:
         return self._bases[int(self._random.integers(len(self._bases)))]
 
     def some_value(self, aspect: Aspect) -> Value:
-        """Return a random value of an aspect, mostly one that a constraint lists."""
-        values = aspect.values
-        if aspect.claimed and self._random.random() < LISTED_SHARE:
-            values = tuple(value for value in values if value in aspect.claimed)
+        """Return a random value of an aspect, mostly one that layers may have."""
+        values: Sequence[Value] = aspect.values
+        if self._random.random() < LIKELY_SHARE:
+            refused = self._refused.get(aspect.name, set())
+            likely = [v for v in values if v in (aspect.claimed or values) and v not in refused]
+            values = likely or values
         return values[int(self._random.integers(len(values)))]
 
     def layer(self, settings: Mapping[str, Setting]) -> LayerSettings:
