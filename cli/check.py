@@ -89,8 +89,8 @@ DrawsOption = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Layers to draw, of all operators; default: 1000, or more if values need them. With "
-        "too few, the check is incomplete.",
+        help="Layers to draw, of all operators; default: 1000, or more if values need them; with "
+        "--rtl and --device as many as values need. With too few, the check is incomplete.",
         show_default=False,
     ),
 ]

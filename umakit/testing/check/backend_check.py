@@ -55,7 +55,7 @@ def check_backend(
     seed: int = 0,
     operators: Sequence[str] = (),
     draws: int | None = None,
-    least_draws: int = DRAWS,
+    least_draws: int | None = None,
     device: str = HOST.name,
     jobs: int = 1,
     tell: Tell = lambda sentence: None,
@@ -74,7 +74,8 @@ def check_backend(
         operators: names of the patterns to check; default: all.
         draws: number of layers of all patterns together; too few leave the check incomplete.
             Default: `least_draws`, or more if these are too few for every value.
-        least_draws: number of layers if `draws` is None.
+        least_draws: number of layers if `draws` is None. Default: `plan.DRAWS`; on RTL, boards and
+            emulators, which are slow, the number that values and limits need.
         device: name of the device that libraries run on.
         jobs: number of processes that build and run layers. Above 1, they load the backend from
             its folder, and a script has to call this below `if __name__ == "__main__"`.
@@ -95,6 +96,8 @@ def check_backend(
         session = Session(backend, folder, device)
         chosen = _chosen(session.claims, operators)
         report.operators = {name: Counts() for name in chosen}
+        if least_draws is None:
+            least_draws = DRAWS if machine.is_host and not machine.runs_rtl else 0
         plan = Plan(session.claims, chosen, seed, draws, least_draws)
         report.covers = plan.covers
         run = _Run(report, plan, session, seconds, tell)
@@ -104,7 +107,7 @@ def check_backend(
                 if machine.runs_rtl and not operators and run.is_first and not report.failures:
                     left = max(0.0, seconds - run.seconds)
                     share = min(left, seconds * PROGRAMS_SHARE)
-                    most = plan.draws * PROGRAMS_PER_DRAW
+                    most = (plan.draws or DRAWS) * PROGRAMS_PER_DRAW
                     wanted = Wanted(seed, max(seconds * PROGRAMS_SHARE / 2, share), most)
                     report.add_programs(_programs(session, chosen, folder, wanted, tell))
         report.needed = plan.needed or 0
@@ -184,7 +187,8 @@ class _Run:
         self.right += [each for each in ran if str(each) in accepted and str(each) not in wrong]
         own = [case for case, _ in cases]
         self._failed_in |= dict.fromkeys(wrong, own)
-        self._tell(f"{self._done} of {self._plan.draws} layers")
+        of_all = f" of {self._plan.draws}" if self._plan.draws > self._done else ""
+        self._tell(f"{self._done}{of_all} layers")
 
     def behind(self, case: Case) -> list[Case]:
         """Return the cases that ran before a failing one in its library."""
