@@ -10,7 +10,6 @@ as the rounding and the zero points, is drawn from the values that the pattern a
 from __future__ import annotations
 
 import itertools
-import math
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +98,7 @@ def first_difference(folder: Path) -> tuple[int, str]:
     """
     count = 0
     with tempfile.TemporaryDirectory() as temporary:
-        session = Session(find_backend(str(folder)), Path(temporary), end=math.inf)
+        session = Session(find_backend(str(folder)), Path(temporary))
         for claim in session.claims.values():
             layers = small_layers(claim)
             while cases := list(itertools.islice(layers, TOGETHER)):
