@@ -27,6 +27,9 @@ PAIR_TRIES = 6
 VALUE_TRIES = 2
 """Number of values of each further aspect that are tried in a row."""
 
+LARGER = (9, 17, 33)
+"""Rows and columns of images in which a stride or a dilation may have an effect."""
+
 Pair = tuple[int, str, int, str]
 """A pair of kinds: for two aspects, the number of the aspect and the kind of its value."""
 
@@ -106,6 +109,7 @@ class Cover:
         self.pairs: set[Pair] = set()
         self.unreached = 0
         self.ran_pairs: set[Pair] = set()
+        self._without_effect: set[tuple[int, Value]] = set()
 
     @property
     def has_any(self) -> bool:
@@ -123,13 +127,67 @@ class Cover:
             if found is None:
                 self.aspects[number].refused[value] = refused
                 continue
-            row = self._completed(found, number, made)
-            for covered, values in zip(self.aspects, made, strict=True):
-                values.add(covered.aspect.of(row))
-            self._note_pairs(row)
             count += 1
-            yield self.search.layer(row)
+            yield self._row_of(found, number, made)
+        for number, covered in enumerate(self.aspects):
+            for value in list(covered.refused):
+                # Layers that were found later may accept the value.
+                found = None if value in made[number] else self.search.again(covered.aspect, value)
+                if found is not None or value in made[number]:
+                    del covered.refused[value]
+                if found is not None:
+                    count += 1
+                    yield self._row_of(found, number, made)
         self.singles = count
+
+    def _row_of(self, found: Complete, number: int, made: list[set[Value]]) -> LayerSettings:
+        """Return a layer with the value of one aspect and further new values, and note them."""
+        aspect = self.aspects[number].aspect
+        seen = self._with_effect(found, number)
+        if seen is None:
+            self._without_effect.add((number, aspect.of(found)))
+        row = self._completed(seen or found, number, made)
+        for place, values in enumerate(made):
+            if self._counts(place, row):
+                values.add(self.aspects[place].aspect.of(row))
+        self._note_pairs(row)
+        return self.search.layer(row)
+
+    def _with_effect(self, row: Complete, number: int) -> Complete | None:
+        """Return a layer in which the value of an aspect changes the result; None if none is found.
+
+        A dilation does nothing to a kernel of one row, and a stride nothing to one row of results.
+        """
+        aspect = self.aspects[number].aspect
+        if self._counts(number, row):
+            return row
+        windows = [each.aspect for each in self.aspects if each.aspect.name in ("kernel", "window")]
+        kernels = [each.with_value(value) for each in windows for value in each.values]
+        for size in LARGER:
+            for kernel in ({}, *kernels):
+                tried = {**row, **kernel, "height": size, "width": size}
+                if self.search.accepts(tried) and self._counts(number, tried):
+                    assert aspect.of(tried) == aspect.of(row)
+                    return tried
+        return None
+
+    def _counts(self, number: int, row: Complete) -> bool:
+        """Whether the value of an aspect has an effect in a layer, or in none that was found."""
+        aspect = self.aspects[number].aspect
+        value = aspect.of(row)
+        if aspect.name not in ("dilation", "stride") or (number, value) in self._without_effect:
+            return True
+        if aspect.name == "dilation":
+            kind = "kernel" if "kernel_height" in row else "window"
+            extents = [int(row[f"{kind}_height"]), int(row[f"{kind}_width"])]
+        else:
+            drawn = self.search.answer(row).drawn
+            if drawn is None or len(drawn.result.shape) != 4:
+                return True
+            extents = [drawn.result.shape[drawn.result.layout.index(axis)] for axis in "HW"]
+        return all(
+            int(step) == 1 or extent > 1 for step, extent in zip(value, extents, strict=True)
+        )
 
     def _in_turn(self) -> Iterator[tuple[int, Value]]:
         """Yield the values of all aspects. Aspects with the most values come first."""
@@ -145,7 +203,9 @@ class Cover:
         """
         for number in self._random.permutation(len(self.aspects)):
             aspect, refused = self.aspects[number].aspect, self.aspects[number].refused
-            if number == fixed or aspect.of(row) not in made[number]:
+            if number == fixed or (
+                aspect.of(row) not in made[number] and self._counts(number, row)
+            ):
                 continue
             new = [
                 each for each in aspect.values if each not in made[number] and each not in refused
@@ -160,7 +220,8 @@ class Cover:
         kept = self.aspects[fixed].aspect
         for value in values:
             for tried in self.search.fitted({**row, **aspect.with_value(value)}):
-                if self.search.accepts(tried) and kept.of(tried) == kept.of(row):
+                same = kept.of(tried) == kept.of(row) and self._counts(fixed, tried)
+                if same and self.search.accepts(tried):
                     return tried
         return row
 
@@ -259,8 +320,10 @@ class Cover:
         """Count a drawn layer of the claim, which ran on the accelerator or did not."""
         assert self.search.claim.drawing is not None
         complete = layer.complete(self.search.claim.drawing)
-        for covered in self.aspects:
+        for number, covered in enumerate(self.aspects):
             value = covered.aspect.of(complete)
+            if not self._counts(number, complete):
+                continue
             (covered.ran if ran else covered.drawn)[value] += 1
             if ran:
                 covered.refused.pop(value, None)  # found by another search

@@ -26,6 +26,15 @@ FIRST_TRIES = 4000
 DESCENTS = 6
 """Maximum number of changes that bring a layer within the constraints."""
 
+FORMS = frozenset(
+    {"kernel", "window", "stride", "dilation", "padding", "layout", "batch", "groups", "axes",
+     "channels_per_group", "dtype", "rounding", "scales", "broadcast"}
+)  # fmt: skip
+"""Aspects that predicates couple with others: `same` padding with kernels, groups with channels."""
+
+MOST_BESIDE = 16
+"""Values of each of these aspects that are tried with a value that is refused."""
+
 LIKELY_SHARE = 0.8
 """Share of random values that no search has found to be refused, and that a constraint lists if a
 constraint lists any."""
@@ -153,6 +162,9 @@ class Search:
                     return self.kept(tried), refused
                 refused.note(self.answer(tried))
         start = {**self.first, **wanted}
+        found = self._beside(start, aspect, refused)
+        if found is not None:
+            return self.kept(found), refused
         if value in aspect.claimed:
             found = self._descended(start, [each for each in self.aspects if each is not aspect])
             if found is not None:
@@ -162,6 +174,27 @@ class Search:
         if found is None:
             self._refused.setdefault(aspect.name, set()).add(value)
         return found, refused
+
+    def again(self, aspect: Aspect, value: Value) -> Complete | None:
+        """Return an accepted layer with a value, starting from all layers found so far."""
+        for base in list(self._bases):
+            for tried in self.fitted({**base, **aspect.with_value(value)}):
+                if self.accepts(tried):
+                    self._refused.get(aspect.name, set()).discard(value)
+                    return self.kept(tried)
+        return None
+
+    def _beside(self, start: Complete, fixed: Aspect, refused: Refused) -> Complete | None:
+        """Return an accepted layer that differs from a layer in one other aspect of its form."""
+        for aspect in self.aspects:
+            if aspect is fixed or aspect.name not in FORMS:
+                continue
+            for value in aspect.values[:MOST_BESIDE]:
+                for tried in self.fitted({**start, **aspect.with_value(value)}):
+                    if self.accepts(tried):
+                        return tried
+                    refused.note(self.answer(tried))
+        return None
 
     def fitted(self, settings: Complete) -> Iterator[Complete]:
         """Yield a layer, and where a window is larger than its image, with an image as large."""
