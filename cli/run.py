@@ -190,7 +190,7 @@ def run(
         )
         unused = unused_backends(given.library)
         description = description_for(given.library, find_device(device), given.cpu)
-    say_notices([*given.notices, *map(str, unused)], as_json)
+    say_notices([*given.notices, *map(str, unused)])
     figures = _Figures()
     if profile:
         names = [each.backend for each in designs]

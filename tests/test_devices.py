@@ -558,7 +558,7 @@ def test_instructions_are_never_called_cycles_or_time(
     report = json.loads(capsys.readouterr().out)
     assert list(report) == [
         "outputs", "mean_instructions", "runs", "layers", "totals", "accounting", "inferences",
-        "events", "wave", "cpu",
+        "events", "wave", "cpu", "unused_backends",
     ]  # fmt: skip
     assert report["runs"] == 2
     pool = next(layer for layer in report["layers"] if layer["name"] == "pool1")

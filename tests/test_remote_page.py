@@ -13,6 +13,7 @@ from rpc_server import rpc_server
 from ssh_server import ssh_server
 
 from umakit.devices.ssh_client import OPTIONS_VARIABLE
+from umakit.files.processes import TIME_LIMIT
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "remote.md"
@@ -48,7 +49,8 @@ def test_the_page_names_the_sentences() -> None:
     assert len(rows) >= 15
     folder = ROOT / "umakit" / "devices"
     code = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
-    plain = re.sub(r'"\s*f?"', "", code).replace("by {_signal(number)}", "by signal")
+    plain = re.sub(r'"\s*f?"', "", code).replace("by {signal_text(number)}", "by signal")
+    plain = plain.replace("{TIME_LIMIT}", TIME_LIMIT)
     for row in rows:
         start = re.split(r",|:| \d| cortex| AArch64| 11", row)[0]
         assert start in plain or start.split(" is for")[0] in plain, row

@@ -47,18 +47,21 @@ static void note_write(umakit_host *host, const void *memory, size_t bytes)
 {
     const struct umakit_simulator_watch *const watch = &host->watch;
     const uintptr_t first = (uintptr_t)watch->memory;
-    struct umakit_own_counters counters;
     size_t i;
 
     if (watch->cycles == NULL) {
         return;
     }
-    umakit_simulator_measure(host, &counters);
-    for (i = 0u; i < bytes && counters.clock != UMAKIT_UNKNOWN; ++i) {
+    for (i = 0u; i < bytes; ++i) {
         if ((uintptr_t)memory + i - first < watch->bytes) {
-            watch->cycles[(uintptr_t)memory + i - first] = counters.clock + 1u;
+            watch->cycles[(uintptr_t)memory + i - first] = watch->cycle + 1u;
         }
     }
+}
+
+void umakit_host_cycle(umakit_host *host, uint64_t cycle)
+{
+    host->watch.cycle = cycle;
 }
 
 int umakit_host_write(umakit_host *host, uint32_t address, size_t bytes, const void *from)

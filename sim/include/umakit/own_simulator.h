@@ -147,6 +147,10 @@ void umakit_host_access(umakit_host *host, const struct umakit_memory_access *ac
 void umakit_host_bus_error(umakit_host *host, uint32_t offset, bool is_write,
                            const char *response);
 
+/* The writes that follow are in this cycle of the simulator's clock. Co-simulation then names the
+ * cycle of a wrong write. */
+void umakit_host_cycle(umakit_host *host, uint64_t cycle);
+
 /* The simulator itself cannot go on: say why in one sentence without a full stop, of at
  * most 511 bytes. The first one counts. From then on registers read as all ones, waits
  * fail with UMAKIT_DEVICE_ERROR, the table's functions are not called any more, and `uma run`

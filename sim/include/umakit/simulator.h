@@ -177,7 +177,8 @@ struct umakit_simulator_bus_errors {
 struct umakit_simulator_watch {
     const unsigned char *memory;
     size_t bytes;
-    uint64_t *cycles; /* of each byte: 1 more than the clock when it was written last; 0: it never was */
+    uint64_t *cycles; /* of each byte: 1 more than the cycle of its last write; 0: it never was */
+    uint64_t cycle; /* of the next write, as `umakit_host_cycle` says */
 };
 
 struct umakit_device {

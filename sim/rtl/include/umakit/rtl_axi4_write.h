@@ -209,8 +209,7 @@ private:
         if (collected_ != 0) {
             status = collected_at_ > UINT32_MAX
                          ? int(UMAKIT_OUT_OF_RANGE)
-                         : umakit_host_write(bench_.host, std::uint32_t(collected_at_), collected_,
-                                             collection_);
+                         : bench_.write(std::uint32_t(collected_at_), collected_, collection_);
         }
         if (status != UMAKIT_OK && response_ != SLVERR) {
             response_ = status == UMAKIT_BUS_ERROR ? SLVERR : DECERR;

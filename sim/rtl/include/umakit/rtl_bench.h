@@ -4,13 +4,15 @@
 #define UMAKIT_RTL_BENCH_H
 
 #include <cstdarg>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
 
 #include "umakit/own_simulator.h"
 
-/* Libraries of earlier versions of umakit do not have it. */
+/* Libraries of earlier versions of umakit do not have these. */
+extern "C" __attribute__((weak)) void umakit_host_cycle(umakit_host *host, std::uint64_t cycle);
 extern "C" __attribute__((weak)) void umakit_host_bus_error(umakit_host *host,
                                                             std::uint32_t offset, bool is_write,
                                                             const char *response);
@@ -72,6 +74,15 @@ struct Bench {
                       static_cast<unsigned long long>(cycle));
         umakit_host_fail(host, whole);
         has_failed = true;
+    }
+
+    /* Write bytes to the memory of the host; returns an enum umakit_status. */
+    int write(std::uint32_t address, std::size_t bytes, const void *from)
+    {
+        if (umakit_host_cycle != nullptr) {
+            umakit_host_cycle(host, cycle);
+        }
+        return umakit_host_write(host, address, bytes, from);
     }
 
     /* An access to a register ends in a bus error. */

@@ -145,8 +145,8 @@ private:
 
     bool store(std::uint64_t address, unsigned bytes, const std::uint8_t *data)
     {
-        return address <= UINT32_MAX && umakit_host_write(bench_.host, std::uint32_t(address),
-                                                          bytes, data) == UMAKIT_OK;
+        return address <= UINT32_MAX &&
+               bench_.write(std::uint32_t(address), bytes, data) == UMAKIT_OK;
     }
 
     int load(std::uint64_t address, unsigned bytes, std::uint8_t *to)
