@@ -63,7 +63,7 @@ def test_tests_of_cpus_are_the_same_and_pass(name: str) -> None:
     words = OF_CPUS if SOAK else ["--quick", *OF_CPUS]
     lines = pytest_lines("-v", "-rs", *words, features=MASKS[name])
     outcomes = dict(re.findall(r"^(\S+::.*?) (PASSED|SKIPPED)", "\n".join(lines), re.MULTILINE))
-    assert list(outcomes) == collected(None, *words) and len(outcomes) > 50
+    assert list(outcomes) == collected(None, *words) and len(outcomes) > 40
     reasons = [line for line in lines if line.startswith("SKIPPED [")]
     assert [line for line in reasons if not SKIPPED.search(line)] == []
     assert list(outcomes.values()).count("PASSED") > 0.9 * len(outcomes)
@@ -94,7 +94,6 @@ ALLOWED = {
     "tests/test_compiled_files.py": "a linker for x86-64 refuses what others may take",
     "tests/test_remote_ssh.py": "this machine is the one that answers",
     "tests/misra.py": "how many files are checked at once",
-    "tests/planted_bugs.py": "how many bugs are looked for at once",
     "tests/rtl/compare_chocolate.py": "prints how long it took, and where",
     "umakit/machine/cpu.py": "what `native` is",
     "umakit/pipeline.py": "says that the network cannot be run here",
