@@ -41,7 +41,8 @@ OF_CPUS = sorted(
 def pytest_lines(*words: str, features: set[str] | None = None) -> list[str]:
     """What pytest prints in a process that sees some of the machine's features, or all."""
     environment = {name: value for name, value in os.environ.items() if name != "UMAKIT_EXAMPLES"}
-    environment.pop(MASK, None)
+    for name in (MASK, "PYTEST_ADDOPTS"):  # -v would print trees instead of names
+        environment.pop(name, None)
     if features is not None:
         environment[MASK] = " ".join(sorted(features))
     line = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:xdist", *words]
