@@ -26,6 +26,9 @@ DRAWS = 1000
 BATCH, FIRST_BATCH = 100, 20
 """Cases of a library, and of the first library, which shows general failures early."""
 
+PAIRS = 3
+"""Layers with further pairs for each random layer, until no pairs are left."""
+
 CHAINED = 0.3
 """Share of random layers that become chains of two."""
 
@@ -112,8 +115,7 @@ class Plan:
             return
         pairs = in_turn([cover.each_pair() for cover in self._of_claims()])
         for name in itertools.cycle(self._walks):
-            pair = next(pairs, None)
-            if pair is not None:
+            for pair in itertools.islice(pairs, PAIRS):
                 yield Case((pair,)), True
             yield self._drawn(name)
 
