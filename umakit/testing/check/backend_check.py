@@ -180,9 +180,9 @@ class _Run:
         accepted = {str(case) for case, is_accepted in cases if is_accepted}
         _count(report, cases, outcome)
         ran = [case for case, on_accelerator in outcome.ran if on_accelerator]
-        for case, on_accelerator in outcome.ran:
+        for case in ran:
             for layer in case.layers:
-                self._plan.covers[layer.pattern].note(layer, ran=on_accelerator)
+                self._plan.covers[layer.pattern].note(layer)
         report.orders.note(ran, claims)
         self.right += [each for each in ran if str(each) in accepted and str(each) not in wrong]
         own = [case for case, _ in cases]

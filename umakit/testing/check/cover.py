@@ -40,12 +40,11 @@ class Covered:
 
     Attributes:
         aspect: the aspect.
-        drawn, ran: number of layers by value.
+        ran: number of layers that ran, by value.
         refused: values that no accepted layer has, with the reason of the refusal.
     """
 
     aspect: Aspect
-    drawn: Counter[Value] = field(default_factory=Counter)
     ran: Counter[Value] = field(default_factory=Counter)
     refused: dict[Value, Refused] = field(default_factory=dict)
 
@@ -316,19 +315,17 @@ class Cover:
 
     # --- layers that have run --------------------------------------------------------------------
 
-    def note(self, layer: LayerSettings, *, ran: bool) -> None:
-        """Count a drawn layer of the claim, which ran on the accelerator or did not."""
+    def note(self, layer: LayerSettings) -> None:
+        """Count a layer of the claim that ran on the accelerator."""
         assert self.search.claim.drawing is not None
         complete = layer.complete(self.search.claim.drawing)
         for number, covered in enumerate(self.aspects):
             value = covered.aspect.of(complete)
             if not self._counts(number, complete):
                 continue
-            (covered.ran if ran else covered.drawn)[value] += 1
-            if ran:
-                covered.refused.pop(value, None)  # found by another search
-        if ran:
-            self.ran_pairs |= self._all_pairs(complete)
+            covered.ran[value] += 1
+            covered.refused.pop(value, None)  # found by another search
+        self.ran_pairs |= self._all_pairs(complete)
 
     def as_json(self) -> dict[str, Any]:
         """Return the coverage with stable keys."""
