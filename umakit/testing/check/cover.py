@@ -51,7 +51,12 @@ class Covered:
     @property
     def missing(self) -> list[Value]:
         """Values that accepted layers have or may have, and with which no layer has run."""
-        return [v for v in self.aspect.values if not self.ran[v] and v not in self.refused]
+        return [value for value in self.accepted if not self.ran[value]]
+
+    @property
+    def accepted(self) -> list[Value]:
+        """Values that accepted layers have or may have."""
+        return [value for value in self.aspect.values if value not in self.refused]
 
     @property
     def impossible(self) -> list[Value]:
@@ -252,9 +257,8 @@ class Cover:
     def _kinds(self, covered: Covered) -> dict[str, list[Value]]:
         """Return the values of an aspect that layers have, by kind."""
         found: dict[str, list[Value]] = {}
-        for value in covered.aspect.values:
-            if value not in covered.refused:
-                found.setdefault(covered.aspect.kind_of(value), []).append(value)
+        for value in covered.accepted:
+            found.setdefault(covered.aspect.kind_of(value), []).append(value)
         return found
 
     def _with_pair(self, pair: Pair, kinds: list[dict[str, list[Value]]]) -> Complete | None:
