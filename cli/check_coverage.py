@@ -54,11 +54,12 @@ def _summary(cover: Cover) -> str:
     known = sum(len(covered.accepted) for covered in cover.aspects)
     missing = sum(len(covered.missing) for covered in cover.aspects)
     of = f"{known - missing} of {known}" if missing else f"all {known}"
-    pairs = f"{len(cover.ran_pairs):,} pairs of kinds of values"
-    array = f", of which {cover.rows} layers are a covering array" if cover.rows is not None else ""
+    found, rows = cover.pairs, cover.pairs.rows
+    pairs = f"{len(found.ran):,} pairs of kinds of values ran"
+    array = "" if rows is None else f", of which {rows} layers are a covering array"
     has_all = cover.singles is not None and not missing
     every = f" in its first {cover.singles} layers" if has_all else ""
-    return f"{of} values of {len(cover.aspects)} aspects ran{every}; {pairs} ran{array}"
+    return f"{of} values of {len(cover.aspects)} aspects ran{every}; {pairs}{array}"
 
 
 def _counts(covered: Covered) -> str:
