@@ -148,10 +148,9 @@ class Search:
             return Answer(None, UNDRAWABLE, str(reason) or "there is no such layer")
         if drawn.macs > MOST_MACS:
             return Answer(drawn, UNDRAWABLE, "more operations than a check takes time for")
-        said = self.claim.accepts(drawn)
+        said, broken = self.claim.judged(drawn)
         if said is True:
             return Answer(drawn)
-        broken = self.claim.broken(drawn)
         return Answer(drawn, broken, said or "a predicate that returns False", not broken)
 
     def find(self, aspect: Aspect, value: Value) -> tuple[Complete | None, Refused]:
