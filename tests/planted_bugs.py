@@ -283,6 +283,7 @@ def main(arguments: Sequence[str]) -> int:
         bug for bug in all_bugs(*given.lists.split(","))
         if all(word in f"{bug.list} {bug.name}" for word in given.words)
     ]  # fmt: skip
+    bugs.sort(key=lambda bug: bool(bug.equivalent))  # all small layers of these take long
     before = json.loads(given.again.read_text()) if given.again else []
     known = {each["bug"]: Outcome(**each) for each in before if each["result"] == FOUND}
     for backend in dict.fromkeys(bug.backend for bug in bugs):
