@@ -277,7 +277,8 @@ def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | N
     def sign(data: te.Tensor) -> te.Tensor:
         def element(*place: tvm_api.Expr) -> tvm_api.Expr:
             x = data[place]
-            return tirx.Select(x > zero, one, tirx.Select(x < zero, -one, x))
+            sign = tirx.Select(x > zero, one, tirx.Select(x < zero, -one, zero))
+            return tirx.Select(tirx.isnan(x), x, sign)
 
         return te.compute(data.shape, element, name="sign")
 

@@ -14,6 +14,7 @@ from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
+from umakit.frontend.onnx.element_types import check_input_types
 from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
 from umakit.frontend.onnx.refusals import not_supported
@@ -78,6 +79,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
         for node in graph.node:
             try:
+                check_input_types(node, self._inputs_of(node), self.opset, str(self._path))
                 if node.op_type == "DequantizeLinear":
                     self._dequantized.add(node.output[0])
                 if self._conditional:
