@@ -44,18 +44,13 @@ def run_harness(*options: str) -> str:
 
 
 def test_a_sample_is_still_right() -> None:
-    """Another one for each commit; `make soak` runs all."""
+    """Another one for each commit; `make soak-dtypes` runs all."""
     revision = subprocess.run(
         ["git", "-C", str(HARNESS.parent), "rev-parse", "HEAD"], capture_output=True, text=True,
         check=False,
     ).stdout  # fmt: skip
     table = run_harness("--sample", "2", "--seed", str(int(revision[:8] or "0", 16)))
     assert all(name in table for name in FRONTENDS)
-
-
-@pytest.mark.soak
-def test_every_operator_with_every_dtype_is_right_or_refused() -> None:
-    print(run_harness())
 
 
 def test_the_baseline_has_all_frontends() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from umakit.frontend.onnx.refusals import not_supported
 from umakit.frontend.onnx.shapes import inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
+from umakit.text.identities import SourceOperator
 
 onnx_frontend = tvm_api.onnx_frontend()
 Importer: Any = onnx_frontend.ONNXGraphImporter
@@ -35,9 +37,10 @@ class NamingImporter(Importer):  # type: ignore[misc]
 
     _nodes: dict[str, Any]
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sources: Mapping[str, SourceOperator]) -> None:
         super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
         self._path = path
+        self._sources = sources
         self._node_of_result: dict[str, str] = {}
         self._dequantized: set[str] = set()
         self._sizes: set[str] = set()
@@ -79,7 +82,10 @@ class NamingImporter(Importer):  # type: ignore[misc]
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
         for node in graph.node:
             try:
-                check_input_types(node, self._inputs_of(node), self.opset, str(self._path))
+                source = self._sources.get(node.name)
+                # Nodes that others were rewritten as take more types than those of a file.
+                if source is not None and source.kind == node.op_type:
+                    check_input_types(node, self._inputs_of(node), self.opset, str(self._path))
                 if node.op_type == "DequantizeLinear":
                     self._dequantized.add(node.output[0])
                 if self._conditional:
