@@ -353,7 +353,10 @@ def drawn_inputs(operator: str, dtype: str, shapes: Sequence[Sequence[int]]) -> 
     if re.search(r"asin|acos$|atanh", operator) and "float" in dtype:
         arrays = [array / 6 for array in arrays]
     if least:
-        arrays = [np.abs(array) + np.asarray(dtype != "bool", dtype) for array in arrays]
+        arrays = [
+            np.ones_like(array) if dtype == "bool" else np.abs(array) + np.asarray(1, dtype)
+            for array in arrays
+        ]
     return arrays
 
 

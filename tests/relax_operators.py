@@ -196,7 +196,7 @@ TABLE: dict[str, Entry] = {
     "triu": (lambda x: op.triu(x), np.triu, ((3, 4),)),
     "where": (lambda x, y: op.where(op.greater(x, y), x, y), np.maximum, TWO),
     "topk": (
-        lambda x: op.topk(x, 2, -1, ret_type="values"), lambda x: -np.sort(-x)[:, :2], ((2, 7),),
+        lambda x: op.topk(x, 2, -1, ret_type="values"), lambda x: np.sort(x)[:, :-3:-1], ((2, 7),),
     ),
     "sort": (lambda x: op.sort(x, -1), lambda x: np.sort(x), ((2, 7),)),
     "argsort": (

@@ -50,7 +50,20 @@ def float_rules() -> dict[str, Rule]:
         "divide": _with_zero("divide", (0,)),
     }
     found = {f"relax.{name}": _for(f"relax.{name}", rule, FLOATS) for name, rule in rules.items()}
-    return {**found, "relax.mean": _for("relax.mean", _integer_mean, INTEGERS)}
+    integers: dict[str, Rule] = {
+        "mean": _integer_mean,
+        "variance": _left_alone,
+        "std": _left_alone,
+        "logical_xor": _left_alone,
+    }
+    return found | {
+        f"relax.{name}": _for(f"relax.{name}", rule, INTEGERS) for name, rule in integers.items()
+    }
+
+
+def _left_alone(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+    """Leave a call that TVM would lower to another function; lowering then refuses the call."""
+    return call
 
 
 def _for(operator: str, rule: Rule, dtypes: Collection[str]) -> Rule:
