@@ -408,7 +408,9 @@ def torch_cases() -> Iterator[Case]:
     for operator, (function, shapes) in TABLE.items():
         for dtype in DTYPES:
             if dtype not in ("uint16", "uint32", "uint64"):
-                yield Case("torch", operator, dtype, _torch_maker(operator, dtype, function, shapes))
+                yield Case(
+                    "torch", operator, dtype, _torch_maker(operator, dtype, function, shapes)
+                )
 
 
 def _torch_maker(

@@ -98,16 +98,17 @@ TABLE: dict[str, Entry] = {
     **{name: (getattr(op, name), function, ONE) for name, function in UNARY.items()},
     **{name: (getattr(op, name), function, TWO) for name, function in BINARY.items()},
     **{
-        name: (lambda x, f=getattr(op, name): f(x, axis=[1]), lambda x, f=function: f(x), ONE)
+        name: (lambda x, name=name: getattr(op, name)(x, axis=[1]), function, ONE)
         for name, function in {
             "sum": lambda x: x.sum(1, dtype=x.dtype),
             "prod": lambda x: x.prod(1, dtype=x.dtype),
-            "max": lambda x: x.max(1), "min": lambda x: x.min(1),
+            "max": lambda x: x.max(1),
+            "min": lambda x: x.min(1),
             "mean": truncated(lambda x: x.mean(1)),
             "variance": truncated(lambda x: x.var(1)),
             "std": truncated(lambda x: x.std(1)),
         }.items()
-    },  # fmt: skip
+    },
     "mean of all": (lambda x: op.mean(x), truncated(np.mean), ONE),
     "median": (lambda x: op.median(x, axis=[1]), lambda x: np.median(x, 1), ONE),
     "argmax": (lambda x: op.argmax(x, axis=1), lambda x: x.argmax(1), ONE),
@@ -133,74 +134,95 @@ TABLE: dict[str, Entry] = {
     "nn.softmax": (lambda x: op.nn.softmax(x, -1), softmax, ONE),
     "nn.log_softmax": (lambda x: op.nn.log_softmax(x, -1), lambda x: np.log(softmax(x)), ONE),
     "nn.max_pool2d": (
-        lambda x: op.nn.max_pool2d(x, (2, 2), (2, 2)), lambda x: windows(x, np.max), IMAGE,
+        lambda x: op.nn.max_pool2d(x, (2, 2), (2, 2)),
+        lambda x: windows(x, np.max),
+        IMAGE,
     ),
     "nn.avg_pool2d": (
         lambda x: op.nn.avg_pool2d(x, (2, 2), (2, 2)),
-        truncated(lambda x: windows(x, np.mean)), IMAGE,
+        truncated(lambda x: windows(x, np.mean)),
+        IMAGE,
     ),
     "nn.avg_pool1d": (
         lambda x: op.nn.avg_pool1d(x, (2,), (2,)),
-        truncated(lambda x: x.reshape(1, 2, 3, 2).mean(3)), ((1, 2, 6),),
+        truncated(lambda x: x.reshape(1, 2, 3, 2).mean(3)),
+        ((1, 2, 6),),
     ),
     "nn.avg_pool3d": (
         lambda x: op.nn.avg_pool3d(x, (2, 2, 2), (2, 2, 2)),
-        truncated(lambda x: x.reshape(1, 2, 2, 2, 2, 2, 1, 2).mean((3, 5, 7))), ((1, 2, 4, 4, 2),),
+        truncated(lambda x: x.reshape(1, 2, 2, 2, 2, 2, 1, 2).mean((3, 5, 7))),
+        ((1, 2, 4, 4, 2),),
     ),
     "nn.adaptive_avg_pool2d": (
         lambda x: op.nn.adaptive_avg_pool2d(x, (1, 1)),
-        truncated(lambda x: x.mean((2, 3), keepdims=True)), IMAGE,
+        truncated(lambda x: x.mean((2, 3), keepdims=True)),
+        IMAGE,
     ),
     "nn.conv2d": (op.nn.conv2d, convolved, ((1, 2, 5, 5), (3, 2, 3, 3))),
     "nn.layer_norm": (
         lambda x, g, b: op.nn.layer_norm(x, g, b, axes=[-1]),
-        lambda x, g, b: (x - x.mean(-1, keepdims=True))
-        / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * g + b,
+        lambda x, g, b: (
+            (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * g + b
+        ),
         ((2, 3, 4), (4,), (4,)),
     ),
     "nn.batch_flatten": (op.nn.batch_flatten, lambda x: x.reshape(2, 12), ONE),
     "nn.pad": (
         lambda x: op.nn.pad(x, (0, 0, 0, 0, 1, 2)),
-        lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2))), ONE,
+        lambda x: np.pad(x, ((0, 0), (0, 0), (1, 2))),
+        ONE,
     ),
     "matmul": (op.matmul, np.matmul, ((2, 3, 4), (2, 4, 5))),
     "einsum": (
         lambda x, y: op.einsum([x, y], "ij,jk->ki"),
-        lambda x, y: np.einsum("ij,jk->ki", x, y), ((3, 4), (4, 5)),
+        lambda x, y: np.einsum("ij,jk->ki", x, y),
+        ((3, 4), (4, 5)),
     ),
-    "concat": (lambda x, y: op.concat([x, y], 1), lambda x, y: np.concatenate([x, y], 1),
-               ((2, 3), (2, 4))),
-    "stack": (lambda x, y: op.stack([x, y], 1), lambda x, y: np.stack([x, y], 1),
-              ((2, 3), (2, 3))),
+    "concat": (
+        lambda x, y: op.concat([x, y], 1),
+        lambda x, y: np.concatenate([x, y], 1),
+        ((2, 3), (2, 4)),
+    ),
+    "stack": (lambda x, y: op.stack([x, y], 1), lambda x, y: np.stack([x, y], 1), ((2, 3), (2, 3))),
     "split": (lambda x: op.split(x, 2, 1), lambda x: np.split(x, 2, 1), ((2, 4),)),
     "permute_dims": (
-        lambda x: op.permute_dims(x, [2, 0, 1]), lambda x: x.transpose(2, 0, 1), ONE,
+        lambda x: op.permute_dims(x, [2, 0, 1]),
+        lambda x: x.transpose(2, 0, 1),
+        ONE,
     ),
     "reshape": (lambda x: op.reshape(x, (4, 6)), lambda x: x.reshape(4, 6), ONE),
     "expand_dims": (lambda x: op.expand_dims(x, 1), lambda x: x[:, None], ONE),
     "squeeze": (lambda x: op.squeeze(x, [1]), lambda x: x[:, 0], ((2, 1, 3),)),
     "broadcast_to": (
-        lambda x: op.broadcast_to(x, (2, 3)), lambda x: np.broadcast_to(x, (2, 3)), ((1, 3),),
+        lambda x: op.broadcast_to(x, (2, 3)),
+        lambda x: np.broadcast_to(x, (2, 3)),
+        ((1, 3),),
     ),
     "tile": (lambda x: op.tile(x, (2, 1)), lambda x: np.tile(x, (2, 1)), ((2, 3),)),
     "repeat": (lambda x: op.repeat(x, 2, 1), lambda x: np.repeat(x, 2, 1), ((2, 3),)),
     "flip": (lambda x: op.flip(x, 1), lambda x: x[:, ::-1], ONE),
     "strided_slice": (
-        lambda x: op.strided_slice(x, [1], [1], [3], [1]), lambda x: x[:, 1:3], ONE,
+        lambda x: op.strided_slice(x, [1], [1], [3], [1]),
+        lambda x: x[:, 1:3],
+        ONE,
     ),
     "take": (
-        lambda x: op.take(x, relax.const(np.array([2, 0], "int64")), 1), lambda x: x[:, [2, 0]],
+        lambda x: op.take(x, relax.const(np.array([2, 0], "int64")), 1),
+        lambda x: x[:, [2, 0]],
         ONE,
     ),
     "tril": (lambda x: op.tril(x), np.tril, ((3, 4),)),
     "triu": (lambda x: op.triu(x), np.triu, ((3, 4),)),
     "where": (lambda x, y: op.where(op.greater(x, y), x, y), np.maximum, TWO),
     "topk": (
-        lambda x: op.topk(x, 2, -1, ret_type="values"), lambda x: np.sort(x)[:, :-3:-1], ((2, 7),),
+        lambda x: op.topk(x, 2, -1, ret_type="values"),
+        lambda x: np.sort(x)[:, :-3:-1],
+        ((2, 7),),
     ),
     "sort": (lambda x: op.sort(x, -1), lambda x: np.sort(x), ((2, 7),)),
     "argsort": (
-        lambda x: op.argsort(x, -1, dtype="int32"), lambda x: np.argsort(x, kind="stable"),
+        lambda x: op.argsort(x, -1, dtype="int32"),
+        lambda x: np.argsort(x, kind="stable"),
         ((2, 7),),
     ),
     "zeros_like": (lambda x: op.add(x, op.zeros_like(x)), lambda x: x, ONE),
@@ -209,5 +231,5 @@ TABLE: dict[str, Entry] = {
         f"astype {to}": (lambda x, to=to: op.astype(x, to), lambda x, to=to: x.astype(to), ONE)
         for to in ("float32", "float64", "int8", "int32", "int64", "bool")
     },
-}  # fmt: skip
+}
 """(Relax, NumPy, shapes of operands) by name; NumPy's results are converted to Relax's dtypes."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sample of the operators with all dtypes, and files whose numbers were wrong in version 0.2.0."""
+"""A sample of the operators with all dtypes, and files whose numbers were wrong in 0.2.0."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_baseline_has_all_frontends() -> None:
 def test_the_sweep_sees_other_values_and_accesses_out_of_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    build, numpy, shapes = TABLE["add"]
+    build, _, shapes = TABLE["add"]
     module, _ = module_of(build, "int32", shapes)
     inputs = [np.ones((1, *shape), "int32") for shape in shapes]
     right = [[np.full(shapes[0], 2, "int32")]]
@@ -117,7 +117,7 @@ def test_the_mean_of_int8_has_wide_sums(tmp_path: Path) -> None:
         ("avgpool_int_overflow/avgpool_int8.onnx", "operator AveragePool of node 'g'"),
         ("avgpool_int_overflow/r_avgpool32.json", "nn.avg_pool2d is not supported for int32"),
         ("avgpool_int_overflow/r_avgpool8.json", "nn.avg_pool2d is not supported for int8"),
-        ("int8_conv_wraps/conv_int8.onnx", "operator Conv of node 'conv' has the input X of type int8"),
+        ("int8_conv_wraps/conv_int8.onnx", "operator Conv of node 'conv' has the input X"),
         ("int8_conv_wraps/matmul_int8.onnx", "operator MatMul of node 'g' has the input A"),
         ("int8_conv_wraps/bad_ReduceSum_i8.onnx", "operator ReduceSum of node 'g'"),
     ],
@@ -149,7 +149,7 @@ def test_a_cast_mends_a_type_that_an_operator_does_not_take(tmp_path: Path) -> N
             opsets = [helper.make_opsetid("", 17)]
             onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
             if not mended:
-                with pytest.raises(UmakitError, match="product' has the input . of type int") as e:
+                with pytest.raises(UmakitError, match="'product' has the input") as e:
                     compile_model(path, [], tmp_path / "library")
                 assert "Cast" in e.value.fix
         x = np.arange(6, dtype=np.int8).reshape(2, 3)

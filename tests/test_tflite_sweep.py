@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of TensorFlow Lite Micro's operators with all dtypes, which `dtype_sweep` compiles and runs."""
+"""All of TensorFlow Lite Micro's operators with all dtypes, which `dtype_sweep` runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
-from tflite_cases import INFERENCES, Case, Tensor, assert_equals_micro, file_of, of, oracle
+from tflite_cases import INFERENCES, Case, Tensor, of
 
-from umakit.errors import ModelError
-from umakit.frontend import import_model
 from umakit.operators.tflite import CONVERSIONS
-from umakit.quantized import quantize_to_integers
 
 DTYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 SCALED = {"int8": 3, "uint8": 130, "int16": 0}

@@ -44,7 +44,7 @@ TABLE: dict[str, Entry] = {
     **{name: (getattr(torch, name), TWO) for name in BINARY},
     **{name: (function, ONE) for name, function in OF_ONE.items()},
     **{
-        name: (lambda x, f=getattr(torch, name): f(x, dim=1), ONE)
+        name: (lambda x, name=name: getattr(torch, name)(x, dim=1), ONE)
         for name in "sum mean prod amax amin argmax argmin cumsum softmax log_softmax".split()
     },
     "sum_all": (torch.sum, ONE),

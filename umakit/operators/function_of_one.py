@@ -66,7 +66,9 @@ def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_ap
         step_bits=lines.step_bits,
         correction_bits=lines.correction_bits,
     )
-    return parameters.call([function.source.integers, tvm_api.relax.const(lines.table)], result.span)
+    return parameters.call(
+        [function.source.integers, tvm_api.relax.const(lines.table)], result.span
+    )
 
 
 register(

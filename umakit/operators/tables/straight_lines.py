@@ -79,9 +79,9 @@ def _values(results: Array, step_bits: int, bits: int) -> Array | None:
         begin, end = (starts - below[one])[:, None], (ends - below[other])[:, None]
         off = segments - ((begin * (length - rest) + end * rest) >> step_bits)
         is_integer = (begin >= limits.min) & (end >= limits.min) & (end <= limits.max)
-        fits[:, one, other] = (
-            is_integer & (off >= least) & (off < least + (1 << bits))
-        ).all(axis=1)
+        fits[:, one, other] = (is_integer & (off >= least) & (off < least + (1 << bits))).all(
+            axis=1
+        )
     if not fits.any(axis=(1, 2)).all():
         return None
     # Each value belongs to two lines: from the last one back, which choices have one behind them.
@@ -101,7 +101,9 @@ def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
     width = 8 * np.dtype(dtype).itemsize
     if bits == 0:
         return np.zeros(0, dtype)
-    fields = (corrections & ((1 << bits) - 1)).reshape(-1, width // bits) << np.arange(0, width, bits)
+    fields = (corrections & ((1 << bits) - 1)).reshape(-1, width // bits) << np.arange(
+        0, width, bits
+    )
     return fields.sum(axis=1).astype(f"uint{width}").view(dtype)
 
 
