@@ -58,8 +58,8 @@ def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_ap
     distances = all_integers(source.dtype) - source.zero_point
     straight = distances * (float(source.scale) / float(target.scale)) + target.zero_point
     if np.abs(np.clip(straight, *clip) - table.astype(np.int64)).max() <= HALF_AN_LSB:
-        parameters = change_of_scale(there, function.source, Arithmetic.EVEN)
-        return parameters.call([function.source.integers], result.span)
+        change = change_of_scale(there, function.source, Arithmetic.EVEN)
+        return change.call([function.source.integers], result.span)
     lines = interpolation_table(table)
     parameters = Interpolation(
         **there.common(Arithmetic.EVEN),
