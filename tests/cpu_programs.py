@@ -49,6 +49,8 @@ MAIN = """
 
 int main(int argc, char **argv)
 {{
+    int has_run = 0;
+
     if (argc != 3 || !umakit_platform_open(argv[1], argv[2])) {{
         return 2;
     }}
@@ -57,8 +59,9 @@ int main(int argc, char **argv)
         if (tvmgen_net_run_unpacked({arguments}) != 0 || !({write})) {{
             return 3;
         }}
+        has_run = 1;
     }}
-    return umakit_platform_close() ? 0 : 1;
+    return has_run && umakit_platform_close() ? 0 : 1;
 }}
 """
 
@@ -77,7 +80,8 @@ def main_of(library: Path) -> str:
             f"static unsigned char {name}[{max(1, size)}] ALIGNED;"
             for name, size in (sizes | stored).items()
         ),
-        read=" && ".join(f"umakit_platform_read({name}, {size})" for name, size in sizes.items()),
+        read=" && ".join(f"umakit_platform_read({name}, {size})" for name, size in sizes.items())
+        or "!has_run",
         poison="\n".join(f"        memset({name}, 0xFF, sizeof {name});" for name in stored),
         arguments=", ".join(f"(void *){name}" for name in every),
         write=" && ".join(f"umakit_platform_write({n}, {stored[n]})" for n in written),
@@ -126,7 +130,7 @@ def run_on_garbage(
     (folder / "in").write_bytes(
         b"".join(
             np.ascontiguousarray(rows[i]).tobytes()
-            for i in range(len(next(iter(inputs.values()))))
+            for i in range(len(next(iter(inputs.values()), ())))
             for rows in inputs.values()
         )
     )
