@@ -40,8 +40,8 @@ def size_notes(sizes: LibrarySize) -> list[str]:
     lost = [layer.name for layer in sizes.layers if layer.kernel and not layer.text_bytes]
     if lost:
         lines.append(
-            f"no code of their own: {', '.join(lost)}; the compiler removed the kernel or put it into "
-            "its caller, whose code is in run functions"
+            f"no code of their own: {', '.join(lost)}; the compiler removed the kernel or put it "
+            "into its caller, whose code is in run functions"
         )
     others = []
     if sizes.read_only_bytes:

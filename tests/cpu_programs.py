@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of a network for any CPU that umakit describes: what runs them, and in memory of garbage."""
+"""Programs of a network for any CPU that umakit describes, which run in memory of garbage."""
 
 from __future__ import annotations
 

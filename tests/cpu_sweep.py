@@ -3,13 +3,13 @@
 
     python tests/cpu_sweep.py                              every operator for every CPU, in hours
     python tests/cpu_sweep.py --sample 20 --seed 7         20 networks, each for one CPU
-    python tests/cpu_sweep.py onnx:Pad:float32 --cpus cortex-m4 --seed 3    some of them again
+    python tests/cpu_sweep.py onnx:Pad qdq:Conv:int8 --cpus cortex-m4 --seed 3    some of them again
 
 A network of an ONNX operator (`onnx_drawing`) has other operators before and behind it; operators
 of quantized ONNX files and of TensorFlow Lite (`diff_sweep`) stand side by side in one file. Its C
 must compile with gcc and clang without a warning of `warnings.txt`, and runs where the CPU is
 (`cpu_programs`), in memory of garbage. Results equal those of ONNX Runtime without optimizations,
-ONNX's reference evaluator or TensorFlow Lite Micro, and integers are those of `generic`, bit by bit.
+ONNX's reference evaluator or TensorFlow Lite Micro; integers are those of `generic`, bit by bit.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from cpu_programs import run_on_garbage
 from cpus_here import need
 from diff_sweep import INFERENCES, ONNX, ONNX_DTYPES, TFLITE, Drawing, draw_one
 from onnx import numpy_helper
-from onnx_chains import OLDEST, STEPS, chained, type_of
+from onnx_chains import OLDEST, STEPS, chained
 from onnx_drawing import MAKERS, Draw
 from onnx_node_tests import isolated
 from onnx_sweep import build, expectations, is_newest, load_tests_of_operators
 from strict import WARNINGS
-from test_tflite_sweep import CASES, SCALED, candidates
+from test_tflite_sweep import SCALED, candidates
 from tflite_cases import Case, file_of, oracle
 
 from umakit.devices import find_device
@@ -58,7 +58,7 @@ TOGETHER = 8
 """Operators of quantized files side by side in one network."""
 
 NEW, ATTEMPTS = 8, 32
-"""Networks of an operator that are drawn until one can be compared: first of a new opset, of any."""
+"""Networks of an operator that are drawn until one can be compared, the first of new opsets."""
 
 TRIES = 6
 """Seeds of an operator that are tried until umakit does not refuse its network."""
@@ -75,8 +75,8 @@ class Network:
         steps: by which an output may differ from them, of outputs that are multiples of one.
         keys: of its operators, which the sweep is about.
         around: names of the steps of `onnx_chains` that were drawn.
-        certain: whether a runtime knows the operator: ONNX's evaluator alone computes some operators
-            of older opsets as the newest one defines them.
+        certain: whether a runtime knows the operator: ONNX's evaluator alone computes some
+            operators of older opsets as the newest one defines them.
     """
 
     content: bytes
@@ -241,7 +241,7 @@ def warnings_of(library: Path, cpu: str, folder: Path, options: Sequence[str] = 
 
 
 def differences(network: Network, found: Mapping[str, Array], generic: Mapping[str, Array]) -> str:
-    """How outputs differ from those of all other runtimes or from `generic`; empty if they do not."""
+    """How outputs differ from all other runtimes' or from `generic`; empty if they do not."""
     said: list[str] = []
     for expected in network.expected:
         wrong = [
@@ -310,9 +310,7 @@ def check(keys: Sequence[Key], seed: int, cpus: Sequence[str]) -> Result:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             try:
-                found = run_on_garbage(
-                    network.content, network.suffix, network.inputs, cpu, folder
-                )
+                found = run_on_garbage(network.content, network.suffix, network.inputs, cpu, folder)
             except DeviceError as error:
                 result.by_cpu[cpu] = f"{error}"
                 continue
@@ -418,9 +416,7 @@ def split_of_refused(
     ]
 
 
-def sweep(
-    jobs: Sequence[tuple[Sequence[Key], int, Sequence[str]]], processes: int
-) -> Coverage:
+def sweep(jobs: Sequence[tuple[Sequence[Key], int, Sequence[str]]], processes: int) -> Coverage:
     """Try networks, each in a process of its own.
 
     Args:
@@ -431,7 +427,7 @@ def sweep(
 
     def job(keys: Sequence[Key], seed: int, cpus: Sequence[str]) -> Callable[[Connection], None]:
         def run(answer: Connection) -> None:
-            with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
+            with Path(os.devnull).open("w") as null, contextlib.redirect_stdout(null):
                 os.dup2(null.fileno(), 1)
                 os.dup2(null.fileno(), 2)
                 answer.send(split_of_refused(keys, seed, cpus))
@@ -454,7 +450,9 @@ def sweep(
     return coverage
 
 
-def sample(count: int, seed: int, cpus: Sequence[str]) -> Iterator[tuple[list[Key], int, list[str]]]:
+def sample(
+    count: int, seed: int, cpus: Sequence[str]
+) -> Iterator[tuple[list[Key], int, list[str]]]:
     """Networks of drawn operators, each for one CPU, in turns of the CPUs."""
     random = np.random.default_rng(seed)
     keys = all_keys()
@@ -487,7 +485,7 @@ def rotating_seed() -> int:
 def main(arguments: Sequence[str]) -> int:
     """Print coverage and what was wrong; the exit code is 1 if anything was."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("keys", nargs="*", help="FORMAT:OPERATOR:DTYPE, default: all")
+    parser.add_argument("keys", nargs="*", help="FORMAT:OPERATOR[:DTYPE], default: all")
     parser.add_argument("--cpus", nargs="*", choices=cpu_names(), default=[*cpu_names()])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--sample", type=int, help="so many networks, each for one CPU")
@@ -514,11 +512,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _matches(key: Key, word: str) -> bool:
-    form, _, rest = word.partition(":")
-    operator, _, dtype = rest.partition(":")
-    return key[:2] == (form, operator) and dtype in ("", key[2], *(["any"] if dtype else [])) or (
-        key[:2] == (form, operator) and key[2] == "any"
-    )
+    return f"{':'.join(key)}:".startswith(f"{word}:")
 
 
 if __name__ == "__main__":

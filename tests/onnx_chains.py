@@ -186,9 +186,7 @@ def softmax(chain: Chain) -> None:
 
 def product(chain: Chain) -> None:
     columns = chain.integer(1, 20)
-    chain.then(
-        "MatMul", chain.reals(chain.shape[-1], columns), shape=[*chain.shape[:-1], columns]
-    )
+    chain.then("MatMul", chain.reals(chain.shape[-1], columns), shape=[*chain.shape[:-1], columns])
 
 
 def batch_norm(chain: Chain) -> None:
@@ -201,7 +199,8 @@ def convolution(chain: Chain) -> None:
     groups = 1 if chain.integer(0, 2) else chain.shape[1]
     filters = chain.shape[1] if groups > 1 else chain.integer(1, 20)
     kernel = [chain.integer(1, 3) for _ in chain.shape[2:]]
-    shape = [chain.shape[0], filters, *(n + 3 - k for n, k in zip(chain.shape[2:], kernel))]
+    sizes = [n + 3 - k for n, k in zip(chain.shape[2:], kernel, strict=True)]
+    shape = [chain.shape[0], filters, *sizes]
     weights = chain.reals(filters, chain.shape[1] // groups, *kernel)
     chain.then("Conv", weights, shape=shape, pads=[1] * 2 * len(kernel), group=groups)
 
@@ -209,8 +208,8 @@ def convolution(chain: Chain) -> None:
 def pool(operator: str) -> Step:
     def step(chain: Chain) -> None:
         kernel = [min(n, chain.integer(1, 3)) for n in chain.shape[2:]]
-        shape = [*chain.shape[:2], *(n - k + 1 for n, k in zip(chain.shape[2:], kernel))]
-        chain.then(operator, shape=shape, kernel_shape=kernel)
+        sizes = [n - k + 1 for n, k in zip(chain.shape[2:], kernel, strict=True)]
+        chain.then(operator, shape=[*chain.shape[:2], *sizes], kernel_shape=kernel)
 
     return step
 

@@ -22,9 +22,7 @@ CPUS = [name for name in cpu_names() if find_cpu(name).dot_products]
 
 def assert_exact(network: Network, cpu: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = run_on_garbage(
-            network.content, network.suffix, network.inputs, cpu, Path(folder)
-        )
+        found = run_on_garbage(network.content, network.suffix, network.inputs, cpu, Path(folder))
         source = next(Path(folder).rglob("tvmgen_net.c")).read_text(encoding="utf-8")
     if network.has_dense:  # of convolutions some have no such kernel
         assert f"umakit_{find_cpu(cpu).dot_products}_products(" in source

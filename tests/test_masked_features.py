@@ -33,7 +33,11 @@ SKIPPED = re.compile(r"this machine has no [a-z0-9_, ]+, and QEMU does not emula
 OF_CPUS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in HERE.glob("test_*.py")
-    if re.search(r"^from (cpus_here|cpu_libraries) import", path.read_text("utf-8"), re.MULTILINE)
+    if re.search(
+        r"^from (cpus_here|cpu_libraries|cpu_programs) import",
+        path.read_text("utf-8"),
+        re.MULTILINE,
+    )
     and path != Path(__file__)
 )
 

@@ -82,11 +82,12 @@ class CallGraph:
                 self.sites += [(edge["place"], callee)] if edge["place"] else []
 
     def unite(self, keys: Collection[str]) -> None:
-        """Let functions with the same code have the frame and the calls of the one that has them."""
+        """Give functions with the same code the frame and the calls of the one that has them."""
         known = next((key for key in keys if key in self.frames), None)
         if known is not None:
-            for each in (self.frames, self.calls, self.files):
-                each.update(dict.fromkeys(keys, each[known]))  # type: ignore[attr-defined]
+            self.frames.update(dict.fromkeys(keys, self.frames[known]))
+            self.calls.update(dict.fromkeys(keys, self.calls[known]))
+            self.files.update(dict.fromkeys(keys, self.files[known]))
 
     def called_as(self, function: str, text: str) -> str | None:
         """Return the key of the function that the compiler calls where C calls another one.
