@@ -60,6 +60,9 @@ TOGETHER = 8
 NEW, ATTEMPTS = 8, 32
 """Networks of an operator that are drawn until one can be compared, the first of new opsets."""
 
+WIDE = (8, 1, 16)
+"""Factors of the last sizes of shapes: vectors have 4, 8 or 16 numbers."""
+
 TRIES = 6
 """Seeds of an operator that are tried until umakit does not refuse its network."""
 
@@ -126,7 +129,7 @@ def onnx_network(operator: str, seed: int) -> Network | str:
     """A network of one operator between others."""
     reason = "nothing was drawn"
     for attempt in range(ATTEMPTS):
-        draw = Draw(operator, seed * ATTEMPTS + attempt)
+        draw = Draw(operator, seed * ATTEMPTS + attempt, WIDE[(seed + attempt) % len(WIDE)])
         if draw.opset < OLDEST and attempt < NEW:
             continue
         try:
@@ -437,7 +440,8 @@ def sweep(jobs: Sequence[tuple[Sequence[Key], int, Sequence[str]]], processes: i
         return run
 
     described = [((tuple(keys), seed), job(keys, seed, cpus)) for keys, seed, cpus in jobs]
-    for (keys, seed), results in isolated(described, processes, seconds=1800):
+    results: Any
+    for number, ((keys, seed), results) in enumerate(isolated(described, processes, 1800), 1):
         if results[0] == "traceback":
             named = " ".join(":".join(key) for key in keys)
             coverage.complaints.append(f"{named} --seed {seed}: {results[1]}")
@@ -447,6 +451,8 @@ def sweep(jobs: Sequence[tuple[Sequence[Key], int, Sequence[str]]], processes: i
             coverage.add(part, result)
         for text in coverage.complaints[before:]:
             print(text, file=sys.stderr, flush=True)
+        if number % 25 == 0:
+            print(f"{number} of {len(jobs)} networks", file=sys.stderr, flush=True)
     return coverage
 
 

@@ -152,6 +152,7 @@ def gather(chain: Chain) -> None:
 
 def tile(chain: Chain) -> None:
     times = [chain.integer(1, 2) for _ in chain.shape]
+    times[-1] *= 8 if chain.shape[-1] < 8 else 1
     shape = [n * m for n, m in zip(chain.shape, times, strict=True)]
     chain.then("Tile", chain.constant(times, "int64"), shape=shape)
 

@@ -364,7 +364,7 @@ class ExpressionPrinter:
         text = float_literal(float(node.value), dtype(node))
         if not math.isfinite(node.value):
             self.headers.add(MATH_HEADER)
-        return text, UNARY if text.startswith("-") else PRIMARY
+        return text, UNARY if text.startswith(("-", "(")) else PRIMARY
 
     def _print_Var(self, node: tvm_api.Var) -> tuple[str, int]:
         if node in self._values:
