@@ -93,7 +93,7 @@ def _values(results: Array, step_bits: int, bits: int) -> Array | None:
     chosen = [int(open_to[0].argmax())]
     for place in range(len(segments)):
         chosen.append(int((fits[place, chosen[-1]] & open_to[place + 1]).argmax()))
-    return np.append(starts, behind) - below[chosen]
+    return np.asarray(np.append(starts, behind) - below[chosen])
 
 
 def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
