@@ -46,6 +46,7 @@ import onnx
 import onnx_sweep
 from comparisons import SANITIZED
 from onnx_drawing import DTYPES, MAKERS, NEWEST, Array, Draw
+from onnx import helper
 from onnx_node_tests import Mismatch, as_child, isolated
 from strict import WARNINGS
 
@@ -171,8 +172,9 @@ def run_sanitized(network: Network, folder: Path) -> list[list[Array]] | str:
     sizes = [array[0].nbytes for array in arrays] + output_sizes
     arguments = ["in", "out", str(runs), str(len(arrays)), *map(str, sizes)]
     done = subprocess.run(
-        ["./program", *arguments], capture_output=True, text=True, check=False, cwd=folder
-    )
+        ["./program", *arguments], capture_output=True, text=True, check=False, cwd=folder,
+        env={"ASAN_OPTIONS": "detect_leaks=0"},
+    )  # fmt: skip
     if done.returncode == STOPPED:
         return "the library returned a status"
     if done.returncode:
@@ -298,10 +300,22 @@ def _onnx_maker(
             return None
         if not is_typed or not given:
             return None
-        expected = onnx_sweep.expectations(model, given)
+
+        @functools.cache
+        def expected() -> Iterator[list[Array]]:
+            found = list(onnx_sweep.expectations(model, given))
+            # The reference evaluator alone computes some operators of older opsets as new ones.
+            return iter(found if len(found) > 1 or onnx_sweep.is_newest(model) else [])
 
         def oracle() -> list[list[Array]]:
-            return [[np.asarray(value) for value in next(expected)]]
+            values = [np.asarray(value) for value in next(expected())]
+            for value, output in zip(values, model.graph.output, strict=True):
+                tensor = output.type.tensor_type
+                sizes = tuple(size.dim_value for size in tensor.shape.dim)
+                # An oracle that contradicts ONNX's inference of types and shapes is none.
+                assert value.dtype == helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+                assert value.shape == sizes
+            return [values]
 
         arrays = [array[None] for array in given.values()]
         return Network(model.SerializeToString(), arrays, [oracle, oracle], "onnx")
