@@ -60,7 +60,7 @@ def lower_cpu_operators(
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
         own |= repeated_channels.rule_for(cpu, own)
-        module = joined_reshapes(module)  # which the layout of vectors leaves behind
+    module = joined_reshapes(module)  # which changes of layout leave behind
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     calls = {str(b.var.name): b.value for b in _bindings(module)}

@@ -87,7 +87,6 @@ BY_TVM: Mapping[str, Decision] = {
     "Reshape": Decision("allowzero", only={"shape": (ABSENT,)}),
     "Selu": Decision("alpha gamma"),
     "SequenceEmpty": Decision(ignored={"dtype": "what is inserted says it"}),
-    "Shrink": Decision("bias lambd"),
     "Squeeze": Decision("axes"),
     "Transpose": Decision("perm"),
     "Trilu": Decision("upper"),

@@ -104,7 +104,7 @@ def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
     fields = (corrections & ((1 << bits) - 1)).reshape(-1, width // bits) << np.arange(
         0, width, bits
     )
-    return fields.sum(axis=1).astype(f"uint{width}").view(dtype)
+    return np.asarray(fields.sum(axis=1).astype(f"uint{width}").view(dtype))
 
 
 def interpolated(values: Array, step_bits: int) -> Array:
