@@ -86,7 +86,7 @@ int main(int count, char **arguments)
     return fclose(in) + fclose(out);
 }
 """
-COMPILER = ("cc", *SANITIZED, "-std=c99", "-pipe")
+COMPILER = ("cc", *SANITIZED, "-std=c99", "-O0", "-pipe")
 STOPPED = 100
 """Exit code where the library returned a status."""
 
