@@ -45,6 +45,7 @@ import numpy as np
 import onnx
 import onnx_sweep
 from comparisons import SANITIZED
+from onnx import helper
 from onnx_drawing import DTYPES, MAKERS, NEWEST, Array, Draw
 from onnx_node_tests import Mismatch, as_child, isolated
 from strict import WARNINGS
@@ -85,7 +86,7 @@ int main(int count, char **arguments)
     return fclose(in) + fclose(out);
 }
 """
-COMPILER = ("cc", *SANITIZED, "-std=c99", "-pipe")
+COMPILER = ("cc", *SANITIZED, "-std=c99", "-O0", "-pipe")
 STOPPED = 100
 """Exit code where the library returned a status."""
 
@@ -99,12 +100,15 @@ class Network:
         inputs: by position, one more dimension in front for inferences.
         oracles: functions that return the outputs, by inference.
         suffix: of the file.
+        is_doubtful: whether a single oracle that differs is none: ONNX's reference evaluator
+            computes some operators of older opsets as the newest one defines them.
     """
 
     source: Any
     inputs: Sequence[Array]
     oracles: Sequence[Callable[[], list[list[Array]]]]
     suffix: str = ""
+    is_doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,8 +175,9 @@ def run_sanitized(network: Network, folder: Path) -> list[list[Array]] | str:
     sizes = [array[0].nbytes for array in arrays] + output_sizes
     arguments = ["in", "out", str(runs), str(len(arrays)), *map(str, sizes)]
     done = subprocess.run(
-        ["./program", *arguments], capture_output=True, text=True, check=False, cwd=folder
-    )
+        ["./program", *arguments], capture_output=True, text=True, check=False, cwd=folder,
+        env={"ASAN_OPTIONS": "detect_leaks=0"},
+    )  # fmt: skip
     if done.returncode == STOPPED:
         return "the library returned a status"
     if done.returncode:
@@ -225,8 +230,8 @@ def check(case: Case) -> tuple[str, str]:
         if not difference:
             return "right", ""
         differences.append(difference)
-    if not differences:
-        return "no oracle", ""
+    if not differences or (network.is_doubtful and len(differences) == 1):
+        return "no oracle", "".join(differences)
     return "wrong", differences[0]
 
 
@@ -298,13 +303,22 @@ def _onnx_maker(
             return None
         if not is_typed or not given:
             return None
+
         expected = onnx_sweep.expectations(model, given)
 
         def oracle() -> list[list[Array]]:
-            return [[np.asarray(value) for value in next(expected)]]
+            values = [np.asarray(value) for value in next(expected)]
+            for value, output in zip(values, model.graph.output, strict=True):
+                tensor = output.type.tensor_type
+                sizes = tuple(size.dim_value for size in tensor.shape.dim)
+                # An oracle that contradicts ONNX's inference of types and shapes is none.
+                assert value.dtype == helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+                assert value.shape == sizes
+            return [values]
 
         arrays = [array[None] for array in given.values()]
-        return Network(model.SerializeToString(), arrays, [oracle, oracle], "onnx")
+        is_newest = onnx_sweep.is_newest(model)
+        return Network(model.SerializeToString(), arrays, [oracle, oracle], "onnx", not is_newest)
 
     return make
 
@@ -403,8 +417,10 @@ def _as(values: Any, dtype: str) -> Array:
 
 def torch_cases() -> Iterator[Case]:
     """The functions of `torch_operators.TABLE`."""
+    import torch
     from torch_operators import TABLE
 
+    torch.set_num_threads(1)
     for operator, (function, shapes) in TABLE.items():
         for dtype in DTYPES:
             if dtype not in ("uint16", "uint32", "uint64"):
@@ -457,6 +473,10 @@ def sweep(
         return lambda answer: as_child(lambda: check(case), answer, resource.RLIM_INFINITY)
 
     main_object()
+    # What every case imports is imported once, before processes start.
+    right = baseline() if BASELINE.is_file() else set()
+    for case in {case.frontend: case for case in cases if case.key in right}.values():
+        check(case)
     order = ("traceback", "wrong", "right", "no oracle", "refused", "not taken")
     found: dict[tuple[str, str, str], tuple[str, str]] = {}
     jobs = ((case.key, job(case)) for case in cases)

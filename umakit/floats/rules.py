@@ -11,7 +11,7 @@ A maximum or minimum stays a node of TIR here: the printer of C gives it its mea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,12 @@ INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16,
 
 
 def float_rules() -> dict[str, Rule]:
-    """Return the rules by operator; calls on integers keep TVM's rules, means excepted."""
+    """Return the rules by operator; most calls on integers keep TVM's rules."""
     rules: dict[str, Rule] = {
         "max": _reduction(_maximum_of),
         "min": _reduction(_minimum_of),
-        "argmax": _place_of(lambda value, best: value > best, -math.inf),
-        "argmin": _place_of(lambda value, best: value < best, math.inf),
+        "argmax": _place_of(lambda value, best: value > best),
+        "argmin": _place_of(lambda value, best: value < best),
         "nn.max_pool1d": _max_pool,
         "nn.max_pool2d": _max_pool,
         "nn.max_pool3d": _max_pool,
@@ -49,15 +49,17 @@ def float_rules() -> dict[str, Rule]:
         "multiply": _with_zero("multiply", (0, 1)),
         "divide": _with_zero("divide", (0,)),
     }
-    found = {f"relax.{name}": _for(f"relax.{name}", rule, FLOATS) for name, rule in rules.items()}
     integers: dict[str, Rule] = {
+        "argmax": _place_of(lambda value, best: value > best),
+        "argmin": _place_of(lambda value, best: value < best),
         "mean": _integer_mean,
         "variance": _left_alone,
         "std": _left_alone,
         "logical_xor": _left_alone,
     }
-    return found | {
-        f"relax.{name}": _for(f"relax.{name}", rule, INTEGERS) for name, rule in integers.items()
+    return {
+        f"relax.{name}": _for(f"relax.{name}", rules.get(name), integers.get(name))
+        for name in rules | integers
     }
 
 
@@ -66,13 +68,16 @@ def _left_alone(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
     return call
 
 
-def _for(operator: str, rule: Rule, dtypes: Collection[str]) -> Rule:
+def _for(operator: str, floats: Rule | None, integers: Rule | None) -> Rule:
+    """Return the rule of an operator: one for floats, one for integers, TVM's for all else."""
     usual = tvm_api.legalization(operator)
+    by_dtype = dict.fromkeys(FLOATS, floats) | dict.fromkeys(INTEGERS, integers)
 
     def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         data = call.args[0]
         static = all(tvm_api.static_shape(argument) is not None for argument in call.args)
-        result = rule(builder, call) if tvm_api.dtype_of(data) in dtypes and static else None
+        rule = by_dtype.get(tvm_api.dtype_of(data)) if static else None
+        result = None if rule is None else rule(builder, call)
         return usual(builder, call) if result is None else result
 
     return apply
@@ -174,8 +179,11 @@ def _integer_mean(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
     return builder.call_te(mean, call.args[0], primfunc_name_hint=_hint(call)) if axes else None
 
 
-def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
-    """Return the rule for the index of the first extreme value, or of the first NaN."""
+def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
+    """Return the rule for the index of the first extreme value, or of the first NaN.
+
+    TVM's own yields -1 where no integer is better than the least one.
+    """
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
@@ -189,13 +197,15 @@ def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
         ) -> list[tvm_api.Expr]:
             # Elements arrive in order, after a first pair with place -1.
             wins = is_better(other[1], best[1])
-            wins = tirx.Or(wins, tirx.And(tirx.isnan(other[1]), tirx.Not(tirx.isnan(best[1]))))
+            if dtype in FLOATS:
+                is_first_nan = tirx.And(tirx.isnan(other[1]), tirx.Not(tirx.isnan(best[1])))
+                wins = tirx.Or(wins, is_first_nan)
             wins = tirx.Or(best[0] < tirx.const(0, place_dtype), wins)
             return [tirx.Select(wins, b, a) for a, b in zip(best, other, strict=True)]
 
         reducer = te.comm_reducer(
             combine,
-            lambda *_: (tirx.const(-1, place_dtype), tirx.const(worst, dtype)),
+            lambda *_: (tirx.const(-1, place_dtype), tirx.const(0, dtype)),
             "place",
         )
 
