@@ -297,9 +297,11 @@ def _fast_folder() -> str | None:
 # --- all tests ----------------------------------------------------------------------------------
 
 
-def as_child(function: Callable[[], tuple[str, str]], answer: Connection) -> None:
+def as_child(
+    function: Callable[[], tuple[str, str]], answer: Connection, most: int = BYTES
+) -> None:
     """Send what a function returns and end this process, with a limit of memory, in silence."""
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
