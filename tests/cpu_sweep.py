@@ -476,7 +476,7 @@ def sample(
             continue
         form = ("qdq", "tflite")[int(random.integers(2))]
         own = [key for key in others if key[0] == form]
-        chosen = [own[int(n)] for n in random.permutation(len(own))[:TOGETHER]]
+        chosen = [own[int(n)] for n in random.permutation(len(own))[: TOGETHER // 2]]
         yield chosen, seed, [cpu]
 
 
