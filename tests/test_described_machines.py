@@ -283,7 +283,7 @@ def edited(*changes: tuple[str, str]) -> str:
         ("job = 6", "job = 0", "machine.driver.job: 0 is less than 1"),
         ('holds = ["data", "result"]', 'holds = ["data", "weights"]',
          "memory weights: data holds weights already"),
-        ("banks = 64", "banks = 63", "memory data: 4096 bytes are not 63 equal banks"),
+        ("banks = 64", "banks = 63", "memory.0.size: data: 4096 bytes are not 63 equal banks"),
         ('name = "weights"\nsize', 'name = "data"\nsize', "memory: two have the same name"),
         ("row", "row", ""),
     ],

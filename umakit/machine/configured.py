@@ -11,6 +11,7 @@ from math import lcm
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.accelerator_config import AcceleratorConfig, MemorySection
 from umakit.machine.commands import DriverCosts
+from umakit.machine.config_faults import described_fault
 from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.description import Does, Engine, Machine, Memory, Queue, Stream
 from umakit.machine.figures import Figure, flat
@@ -53,7 +54,7 @@ class ConfiguredMachine(TileMachine):
     """
 
     def __init__(self, configuration: AcceleratorConfig) -> None:
-        self._name = configuration.accelerator.name
+        self._name, self._path = configuration.accelerator.name, configuration.path
         section = configuration.machine
         if section is None:
             raise self._refusal("there is no section [machine]")
@@ -163,6 +164,28 @@ class ConfiguredMachine(TileMachine):
             return super().sums(sizes, steps)
         return self._bytes("sums", sizes, (0, 0))
 
+    def _states(self, name: str) -> bool:
+        """Whether a formula, or a function of a subclass, says what a tile takes."""
+        return name in self._footprints or self._is_overridden(name)
+
+    def _is_overridden(self, name: str) -> bool:
+        own = type(self).sums if name == "sums" else type(self).footprint
+        return own not in (ConfiguredMachine.sums, ConfiguredMachine.footprint)
+
+    def _too_small(
+        self, name: str, found: int, needed: int, sizes: TileSizes, *, is_sum: bool
+    ) -> AcceleratorConfigError:
+        """Return the error with the line of the formula, unless a subclass has a function."""
+        error = super()._too_small(name, found, needed, sizes, is_sum=is_sum)
+        if self._is_overridden(name):
+            return error
+        return self._refusal(
+            f"machine.footprints.{name}: {error.what}",
+            fix='write "4 * m * n", or more'
+            if is_sum
+            else "let it be larger, or remove it: tiles then have the bytes that are copied",
+        )
+
     def figures(self) -> dict[str, Figure]:
         """Return what identifies the machine: that of its parts, its formulas and tables."""
         section = self._section
@@ -221,10 +244,13 @@ class ConfiguredMachine(TileMachine):
             raise self._refusal(f"{key}: {formula.text!r} is {found}{sizes}, less than {least}")
         return found
 
-    def _refusal(self, message: str) -> AcceleratorConfigError:
-        return AcceleratorConfigError(
-            message, where=f"accel.toml of {self._name}", fix="correct its section [machine]"
-        )
+    def _refusal(
+        self, message: str, fix: str = "correct its section [machine]"
+    ) -> AcceleratorConfigError:
+        where = f"accel.toml of {self._name}"
+        if self._path is not None:
+            message, where, _ = described_fault(self._path, message, AcceleratorConfig)
+        return AcceleratorConfigError(message, where=where, fix=fix)
 
 
 def _tile_alignment(memory: MemorySection) -> int:

@@ -157,7 +157,10 @@ def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> 
         BackendError: the predicate raised an exception, or returned neither a bool nor a text.
     """
     what = f"predicate of pattern {pattern.name!r}"
-    answer = called(backend, what, ask)
+    try:
+        answer = called(backend, what, ask)
+    except BackendError as error:
+        raise with_place(error, pattern) from error
     if isinstance(answer, str):
         return answer
     if isinstance(answer, (bool, np.bool_)):
@@ -167,6 +170,13 @@ def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> 
         where=backend.target_name,
         fix="return True, or a sentence that says why not",
     )
+
+
+def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
+    """Return an error of a backend with a place: that of its pattern if it has none."""
+    if error.where or pattern is None:
+        return error
+    return type(error)(error.what, where=pattern.place, fix=error.fix)
 
 
 def _kind(error: BaseException) -> str:
