@@ -73,7 +73,7 @@ def _check_systolic_array(config: Any) -> None:
     if memory.banks > MOST_BANKS:
         raise ValueError(
             f"{key}.banks: {memory.name} has more than the {MOST_BANKS} banks of "
-            'simulator = "systolic_array"'
+            f'simulator = "systolic_array": write {MOST_BANKS} or less'
         )
     if memory.size % (4 * memory.banks):
         raise ValueError(

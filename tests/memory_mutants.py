@@ -29,7 +29,7 @@ from umakit.tools.scaffold import new_backend
 ROOT = Path(__file__).parents[1]
 FILE = "accel.toml"
 SECTION = re.compile(r"\[+([\w.]+)\]+\s*(#.*)?$")
-LIMIT = re.compile(r": write |Input should be|less than")
+LIMIT = re.compile(r"[:;] write |; let it|; correct its|leave out|Input should be|less than")
 """What says what a number has to be, without a sentence of advice."""
 
 PLACE = re.compile(r"\.(toml|py|c|cc|h):\d+")
@@ -178,13 +178,15 @@ LAYOUTS = {
 """Layouts of weights in the Python of backends whose weights are cut into tiles."""
 
 OTHER_LAYOUTS = {
+    "HWIO": ('"OHWI"', '"IHWO"', '"O/8 HWI 8o"', '"HWO/8 I 8o"'),
     "HWI": (
         '"OHWI"', '"O/8 HWI 8o"', '"O/15 HWI 15o"', '"O/64 HWI 64o"', '"HWIO"',
-        '"O/16 HW I/16 16i 16o"', '"O/32 HW I/32 32i 32o"', '"O/16 IHW 16o"',
+        '"O/16 HW I/16 16i 16o"', '"O/32 HW I/32 32i 32o"',
     ),
     "I ": ('"OI"', '"IO"', '"O/8 I 8o"', '"O/15 I 15o"', '"O/64 I 64o"', '"O/16 I/16 16i 16o"'),
-    "HWIO": ('"OHWI"', '"IHWO"', '"O/8 HWI 8o"', '"HWO/8 I 8o"'),
 }  # fmt: skip
+"""Layouts with other blocks, or another order than tiles are cut in. The order inside of a block,
+where tiles have whole ones, is the accelerator's: `uma check` compares it."""
 
 FOOTPRINTS = (
     'parameters = "9 * channels - 1"', 'parameters = "16"', 'parameters = "0"',

@@ -262,8 +262,7 @@ def _check_transfers(kernel: Kernel, backend: Backend) -> None:
         for end in node.operands[:-1] if node.moved_bytes else ():
             if not isinstance(end, Parameter) or end.size == node.moved_bytes:
                 continue
-            is_whole = end not in kernel.scratch and kernel.mentions(end) == 1
-            if node.moved_bytes > end.size or is_whole:
+            if node.moved_bytes > end.size or _is_needed_whole(kernel, end):
                 where = place_of(node.function, backend.folder) or backend.target_name
                 raise BackendError(
                     f"kernel {kernel.name}: {node.function} copies {node.moved_bytes:,} bytes, "
@@ -271,6 +270,17 @@ def _check_transfers(kernel: Kernel, backend: Backend) -> None:
                     where=where,
                     fix="let the TIR pass give the bytes of the tensor, tir.buffer_bytes(tensor)",
                 )
+
+
+def _is_needed_whole(kernel: Kernel, tensor: Parameter) -> bool:
+    """Whether the only driver call that has a tensor has to copy all of it: a result, constants,
+    and data of which windows leave nothing out."""
+    if tensor in kernel.scratch or kernel.mentions(tensor) > 1:
+        return False
+    if tensor in kernel.outputs:
+        return True
+    strides = getattr(kernel.composite, "strides", (1,))
+    return kernel.composite is not None and (tensor.own_name != "data" or max(strides) == 1)
 
 
 def _bias_has_zero_point(function: tvm_api.PrimFunc, composite: Composite | None) -> bool:

@@ -78,14 +78,18 @@ def line_of_value(path: Path, section: str, key: str, value: str = "", number: i
     return f"{path}:{number}" if number else str(path)
 
 
-def _section(lines: Sequence[str], name: str, place: int = 0) -> tuple[int, int]:
+def _section(lines: Sequence[str], name: str, place: int = 0, called: str = "") -> tuple[int, int]:
     """Return the numbers of the lines of a section's name and of its end; the file's without it.
 
-    Of sections of one name, as of `[[memory]]`, it is the one at a place, from 0.
+    Of sections of one name, as of `[[memory]]`, it is the one that is called so, or else the one at
+    a place, from 0.
     """
     begin = re.compile(rf"\s*\[+\s*{re.escape(name)}\s*\]")
     found = [number for number, line in enumerate(lines, 1) if begin.match(line)]
-    first = found[place] if place < len(found) else (found or [0])[0]
+    own = re.compile(rf"""\s*name\s*=\s*["']{re.escape(called)}["']""")
+    ends = [*found[1:], len(lines)]
+    named = [a for a, b in zip(found, ends, strict=False) if any(map(own.match, lines[a:b]))]
+    first = (named or found[place : place + 1] or found or [0])[0]
     others = (number for number in range(first, len(lines)) if ANY_SECTION.match(lines[number]))
     return first, next(others, len(lines)) if first else len(lines)
 
@@ -101,7 +105,7 @@ def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
     names = [part for part in parts if not part.isdigit()]
     place = next((int(part) for part in parts if part.isdigit()), 0)
     for count in range(len(names) - 1, 0, -1):
-        first, last = _section(lines, ".".join(names[:count]), place)
+        first, last = _section(lines, ".".join(names[:count]), place, names[count])
         for name in reversed(names[count:]):
             number = _line_of(lines[first:last], name) if first else 0
             if number:

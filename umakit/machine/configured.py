@@ -16,7 +16,7 @@ from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.description import Does, Engine, Machine, Memory, Queue, Stream
 from umakit.machine.figures import Figure, flat
 from umakit.machine.formulas import Formula, FormulaError
-from umakit.machine.layer import Layer
+from umakit.machine.layer import Kind, Layer
 from umakit.machine.machine_config import (
     COPY_NAMES,
     FOOTPRINT_NAMES,
@@ -94,6 +94,8 @@ class ConfiguredMachine(TileMachine):
             str(name): section.formula(f"footprints.{name}", text, FOOTPRINT_NAMES)
             for name, text in section.footprints.items()
         }
+        if Kind.CONVOLUTION.value in self._costs:
+            self._check_footprints()
 
     @cached_property
     def machine(self) -> Machine:
@@ -163,6 +165,26 @@ class ConfiguredMachine(TileMachine):
         if "sums" not in self._footprints:
             return super().sums(sizes, steps)
         return self._bytes("sums", sizes, (0, 0))
+
+    def _check_footprints(self) -> None:
+        """Compare formulas with the bytes of a position of whole blocks, whose rows are full.
+
+        Raises:
+            AcceleratorConfigError: a formula yields less.
+        """
+        block, inputs = self.block_channels, self.unit("input_channels")
+        layer = Layer(
+            Kind.CONVOLUTION, 1, (1, 1), (1, 1), 2 * inputs, block, (1, 1), scales=block,
+            stored_channels=block,
+        )  # fmt: skip
+        sizes = TileSizes(layer, self.dataflows[0], 1, 1, block, inputs)
+        for name in self._footprints:
+            if self._is_overridden(name):
+                continue
+            if name == "sums":
+                self.kept_bytes(sizes, 2)
+            else:
+                self.tile_bytes(name, sizes, (1, 1), 2)
 
     def _states(self, name: str) -> bool:
         """Whether a formula, or a function of a subclass, says what a tile takes."""

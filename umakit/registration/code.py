@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 LONGEST = 300
 """Maximum number of characters of an exception's text in a message."""
+
+PLACED = re.compile(r"\S+:\d+: ")
+"""File and line at the begin of a message."""
 
 _last_described: list[BaseException] = []
 
@@ -174,7 +178,8 @@ def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> 
 
 def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
     """Return an error of a backend with a place: that of its pattern if it has none."""
-    if error.where or pattern is None:
+    # On its way through TVM an error becomes one text.
+    if error.where or pattern is None or PLACED.match(str(error)):
         return error
     return type(error)(error.what, where=pattern.place, fix=error.fix)
 
