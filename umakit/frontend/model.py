@@ -143,7 +143,9 @@ def check_element_count(shape: Sequence[int], label: str, where: str) -> None:
     """
     if math.prod(int(size) for size in shape) > MOST_ELEMENTS:
         raise ModelError(
-            f"{label} of shape {list(shape)} has more than {MOST_ELEMENTS} elements", where=where
+            f"{label} of shape {list(shape)} has more than {MOST_ELEMENTS} elements",
+            where=where,
+            fix="choose smaller dimensions",
         )
 
 

@@ -9,7 +9,13 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, symbolic_notice, type_specification
+from umakit.frontend.model import (
+    InputShapes,
+    Model,
+    last_line,
+    symbolic_notice,
+    type_specification,
+)
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
@@ -19,6 +25,14 @@ def import_relax(
 ) -> Model:
     if "main" not in [variable.name_hint for variable in module.functions]:
         raise ModelError("the Relax module has no function `main`", where=name)
+    try:
+        tvm_api.relax.analysis.well_formed(module)
+    except tvm_api.TVM_ERRORS as error:
+        raise ModelError(
+            f"the Relax module is not well-formed: {last_line(error)}",
+            where=name,
+            fix="build it with relax.BlockBuilder, or see tvm.relax.analysis.well_formed",
+        ) from None
     _check_inference(module, name)
     parameter_names = {parameter.name for parameter in module["main"].params}
     for unknown in sorted(set(parameters) - parameter_names):

@@ -40,9 +40,11 @@ def quantize_to_integers(model: Model) -> Model:
     left, rounded = recognizer.left, recognizer.rounded_biases
     for operator in left:
         if exact and not operator.float_in_model:
+            source = model.sources.get(operator.name)
+            kind = source.kind if source is not None and source.kind else operator.operator
             raise ModelError(
-                f"quantized operator {operator.operator} has no integer form: {operator.reason}",
-                where=f"{model.name}, node {operator.name!r}",
+                f"operator {kind} of node {operator.name!r} has no integer form: {operator.reason}",
+                where=model.path or model.name,
                 fix="quantize the model otherwise, or leave the operator in float",
             )
     notices = [*model.notices, *_notices(module, left)]

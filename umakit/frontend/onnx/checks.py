@@ -62,6 +62,22 @@ def check_names(proto: onnx.ModelProto, path: Path) -> None:
                         )
 
 
+def check_opsets(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse versions of the standard operators that the package onnx does not know.
+
+    Raises:
+        ModelError: says the version, and the newest one.
+    """
+    newest = onnx.defs.onnx_opset_version()
+    for opset in proto.opset_import:
+        if opset.domain in STANDARD_DOMAINS and not 1 <= opset.version <= newest:
+            raise ModelError(
+                f"is written for opset {opset.version} of ONNX; known are 1 to {newest}",
+                where=str(path),
+                fix=f"export the model for opset {newest} or an older one",
+            )
+
+
 def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse weights in files outside the model's folder, or in none.
 

@@ -16,8 +16,8 @@ from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
-from umakit.frontend.onnx.refusals import not_supported
-from umakit.frontend.onnx.shapes import inferred_types
+from umakit.frontend.onnx.refusals import contradiction, not_supported
+from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 
@@ -41,12 +41,13 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._dequantized: set[str] = set()
         self._sizes: set[str] = set()
         self._conditional = 0
-        self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+        self._expected: Types = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> tvm_api.IRModule:
         """The Relax module of a checked model; calls carry their node's name."""
         self._shape = dict(shapes)
-        self._expected = inferred_types(proto)
+        self._expected, fault = inferred_types(proto)
+        check_extents(proto, self._expected, self._path)
         opset = opset_of(proto)
         Importer.current = self
         try:
@@ -64,6 +65,8 @@ class NamingImporter(Importer):  # type: ignore[misc]
             ) from error
         finally:
             Importer.current = None
+        if fault:  # what a converter refuses is said in its words
+            raise contradiction(fault, str(self._path))
         return self._label(module)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
