@@ -8,19 +8,16 @@ parameters of another size, and no outputs.
 from __future__ import annotations
 
 import os
-import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
-import pytest
 from onnx import helper, numpy_helper
 from onnx_node_tests import collected, with_constants
 
-from umakit.errors import ModelError, UmakitError
+from umakit.errors import UmakitError
 from umakit.frontend import import_model
 
 AXES = ("axis", "axes", "batch_axis", "time_axis")

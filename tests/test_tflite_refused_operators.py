@@ -119,7 +119,7 @@ REFUSED = {
         "HARD_SWISH that writes 'y': tensor 'x' is int16",
     ),
     "LOGISTIC of 16 bits of another scale": (
-        one("LOGISTIC", source="int16", result="int16"), "sigmoid .* another scale than 3.05"
+        one("LOGISTIC", source="int16", result="int16"), "LOGISTIC .* another scale than 3.05"
     ),
     "TANH of 16 bits of a large scale": (
         one("TANH", source="int16", result="int16", source_scale=2.7, result_scale=2**-15),
@@ -180,9 +180,9 @@ REFUSED = {
             extra=(integers(1, 2, 2, 1), WEIGHTS, (integers(1), 0.01))),
         "TRANSPOSE_CONV that writes 'y': its bias is int32, not int64",
     ),
-    "LOGISTIC of another scale": (one("LOGISTIC"), "sigmoid .* another scale than 0.0039"),
+    "LOGISTIC of another scale": (one("LOGISTIC"), "LOGISTIC .* another scale than 0.0039"),
     "TANH of another zero point": (
-        one("TANH", result_scale=1 / 128, result_zero=2), "tanh .* another zero point than 0"
+        one("TANH", result_scale=1 / 128, result_zero=2), "TANH .* another zero point than 0"
     ),
     "HARD_SWISH of a tiny scale": (
         one("HARD_SWISH", result_scale=1e-5), "too far apart for 16 bits"

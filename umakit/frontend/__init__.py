@@ -26,6 +26,7 @@ from umakit.frontend.model import (
 )
 from umakit.frontend.onnx.checks import external_files
 from umakit.frontend.onnx.files import import_onnx
+from umakit.frontend.pages import page_of
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
@@ -60,6 +61,9 @@ def import_model(
     """
     try:
         return _imported(source, name, parameters, input_shapes, rounding)
+    except ModelError as error:
+        error.page = page_of(error)
+        raise
     except MemoryError:
         where = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
         raise ModelError(
@@ -102,8 +106,8 @@ def _imported(
     else:
         raise _no_model(source)
     model = with_rounding(model, rounding)
-    check_sizes(model.module, model.name)
     where = str(source) if isinstance(source, (str, Path)) else model.name
+    check_sizes(model.module, where)
     check_constant_indices(model.module, where)
     model = replace(model, module=simplify(model.module, where))
     check_constant_indices(model.module, where)

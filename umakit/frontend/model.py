@@ -21,6 +21,9 @@ from umakit.text.identities import SourceOperator
 
 InputShapes = Mapping[str, Sequence[int]]
 
+READABLE = "see that it exists and may be read"
+"""What to do about a file that the system does not let read."""
+
 
 class QuantizedSemantics(Enum):
     """Meaning of a quantized operator in the format of a model.
@@ -193,7 +196,11 @@ def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpec
             fix="generated C has fixed sizes; export the model with static shapes",
         )
     if 0 in shape:
-        raise ModelError(f"tensor {name!r} of shape {list(shape)} has no elements", where=where)
+        raise ModelError(
+            f"tensor {name!r} of shape {list(shape)} has no elements",
+            where=where,
+            fix="choose sizes of at least 1",
+        )
     check_element_count(shape, repr(name), where)
     return TensorSpecification(name, shape, tvm_api.type_dtype(type_))
 

@@ -179,11 +179,15 @@ def dequantized_weights(
     if scale.size > 1:
         axis = int(value.attrs.axis) % integers.ndim
         if integers.shape[axis] != scale.size:
-            raise NoIntegerForm(f"{what}: {scale.size} scales do not fit axis {axis} of size {integers.shape[axis]}")
+            raise NoIntegerForm(
+                f"{what}: {scale.size} scales do not fit axis {axis} of size {integers.shape[axis]}"
+            )
         extents[axis] = scale.size
     if np.any(zero_point != 0):
         if symmetric:
-            raise NoIntegerForm(f"{what}: a zero point is {zero_point[zero_point != 0][0]}, where kernels take 0")
+            raise NoIntegerForm(
+                f"{what}: a zero point is {zero_point[zero_point != 0][0]}, where kernels take 0"
+            )
         at = extents if zero_point.size > 1 else [1] * integers.ndim
         integers = _without_zero_point(integers, zero_point.reshape(at))
     scales = np.broadcast_to(scale.reshape(extents), integers.shape)

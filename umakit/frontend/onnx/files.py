@@ -15,6 +15,7 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
+    READABLE,
     InputShapes,
     Model,
     QuantizedSemantics,
@@ -104,13 +105,17 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
     """Return a checked model, whose nodes have unique names, and its operators by these names."""
     if not path.exists():
-        raise ModelError("no such file", where=str(path))
+        raise ModelError("no such file", where=str(path), fix=READABLE)
     if not path.is_file():
-        raise ModelError("is a folder, not a model file", where=str(path))
+        raise ModelError("is a folder, not a model file", where=str(path), fix="name a file in it")
     try:
         proto = onnx.load(str(path), load_external_data=False)
         if not proto.opset_import or not proto.graph.node:
-            raise ModelError("is not an ONNX model or holds no operators", where=str(path))
+            raise ModelError(
+                "is not an ONNX model or holds no operators",
+                where=str(path),
+                fix="name a file .onnx, .tflite, .pt2 or a Relax module in JSON",
+            )
         check_opsets(proto, path)
         check_names(proto, path)
         check_external_data(proto, path)
@@ -126,10 +131,14 @@ def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
             "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
         ) from None
     except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ModelError(
+            f"cannot be read: {error.strerror}", where=str(path), fix=READABLE
+        ) from None
     except ValueError as error:
         raise ModelError(
-            f"is not a valid ONNX model: {last_line(error)}", where=str(path)
+            f"is not a valid ONNX model: {last_line(error)}",
+            where=str(path),
+            fix="export it again",
         ) from None
     except onnx.checker.ValidationError as error:
         raise ModelError(

@@ -12,6 +12,9 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 
+OTHERWISE = "export the model with other attributes or shapes, or without the operator"
+"""What to do about a node whose refusal says no more."""
+
 
 def attribute_of(proto: onnx.NodeProto, name: str, default: Any) -> Any:
     """The value of an attribute, strings as bytes, or `default` where the node has none."""
@@ -90,7 +93,9 @@ class Node:
         expression = self.input(position)
         shape = None if expression is None else tvm_api.static_shape(expression)
         if shape is None:
-            raise self.refuse(f"has an input {position} of unknown shape")
+            raise self.refuse(
+                f"has an input {position} of unknown shape", "export the model with fixed shapes"
+            )
         return shape
 
     def dtype(self, position: int) -> str:
@@ -102,7 +107,7 @@ class Node:
         """Bind an expression to a variable, so that it is computed once."""
         return self.builder.emit(self.builder.normalize(expression))
 
-    def refuse(self, what: str, fix: str = "") -> ModelError:
+    def refuse(self, what: str, fix: str = OTHERWISE) -> ModelError:
         """The error that refuses this node.
 
         Args:

@@ -18,7 +18,7 @@ import onnx
 import onnx.numpy_helper
 
 from umakit.errors import ModelError
-from umakit.frontend.onnx.node import attribute_of
+from umakit.frontend.onnx.node import OTHERWISE, attribute_of
 
 Array = npt.NDArray[Any]
 
@@ -100,7 +100,7 @@ class Rewriter:
         """Add the node that yields the first result of the one that is rewritten."""
         self.add(operator, *inputs, output=self.proto.output[0], **attributes)
 
-    def refuse(self, what: str, fix: str = "") -> ModelError:
+    def refuse(self, what: str, fix: str = OTHERWISE) -> ModelError:
         """The error that refuses this node; `what` is said of it."""
         return ModelError(
             f"operator {self.proto.op_type} of node {self.proto.name!r} {what}",

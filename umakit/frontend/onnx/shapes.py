@@ -56,6 +56,7 @@ def _bound_shape(
         raise ModelError(
             f"input {value.name!r} has {len(dimensions)} dimensions, not {len(wanted)}",
             where=str(path),
+            fix=f"give --input-shapes {len(dimensions)} sizes for it",
         )
     shape: list[int] = []
     for axis, dimension in enumerate(dimensions):
@@ -65,6 +66,7 @@ def _bound_shape(
                 raise ModelError(
                     f"dimension {axis} of input {value.name!r} is {fixed}, not {wanted[axis]}",
                     where=str(path),
+                    fix=f"give --input-shapes {fixed} there, or export it with a symbolic one",
                 )
             shape.append(int(wanted[axis]))
         elif fixed > 0:

@@ -207,7 +207,11 @@ def _check_outputs(outputs: Sequence[onnx.ValueInfoProto], written: set[str], wh
     names: set[str] = set()
     for value in outputs:
         if value.name in names:
-            raise ModelError(f"there are two outputs {value.name!r}", where=where)
+            raise ModelError(
+                f"there are two outputs {value.name!r}",
+                where=where,
+                fix="give each result of the graph a name of its own",
+            )
         names.add(value.name)
         if value.name not in written:
             raise ModelError(

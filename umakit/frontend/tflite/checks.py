@@ -35,7 +35,11 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
     """
     tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
-        raise ModelError(f"operator {operator.code} has no input or no output", where=where)
+        raise ModelError(
+            f"operator {operator.code} has no input or no output",
+            where=where,
+            fix="export it again",
+        )
     label = operator_label(graph, operator)
     quantized = [tensor for tensor in tensors if tensor.dtype in QUANTIZED]
     conversion = _conversion(operator, bool(quantized), label, where)
@@ -98,7 +102,11 @@ def _check_states(
             continue
         name = graph.tensors[number].name
         if position in conversion.states:
-            raise ModelError(f"{label}: its state {name!r} is not a variable tensor", where=where)
+            raise ModelError(
+                f"{label}: its state {name!r} is not a variable tensor",
+                where=where,
+                fix="convert the model with TensorFlow Lite's own converter",
+            )
         raise ModelError(
             f"{label}: tensor {name!r} is a variable, which outlives an inference",
             where=where,
@@ -106,14 +114,16 @@ def _check_states(
         )
     for position in conversion.states:
         if position >= len(operator.inputs) or operator.inputs[position] < 0:
-            raise ModelError(f"{label} lacks its state, input {position}", where=where)
+            raise ModelError(
+                f"{label} lacks its state, input {position}", where=where, fix="export it again"
+            )
 
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:
     """Refuse integers without a scale, and zero points that kernels do not take."""
     if tensor.scales.size == 0:
         raise ModelError(
-            f"{label}: tensor {tensor.name!r} of {tensor.dtype} has no scale",
+            f"{label}: tensor {tensor.name!r} has no scale",
             where=where,
             fix="quantize all tensors of the operator, or none",
         )
@@ -170,7 +180,7 @@ def _check_dtypes(
     """
     position = conversion.data
     if len(operator.inputs) <= position or operator.inputs[position] < 0:
-        raise ModelError(f"{label} lacks its input {position}", where=where)
+        raise ModelError(f"{label} lacks its input {position}", where=where, fix="export it again")
     source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
     dtypes = [graph.tensors[number].dtype for number in operator.inputs if number >= 0]
     taken = (source.dtype, result.dtype) in conversion.pairs
@@ -184,14 +194,17 @@ def _check_dtypes(
             f"{label} has dtypes that its kernel does not take together: "
             f"{', '.join(dtypes)} to {result.dtype}",
             where=where,
-            fix=f"its data and result may be {_shown(conversion)}",
+            fix=f"let data and result be one of {_shown(conversion)}"
+            + (", and weights the same, or int8 for data of int16" if conversion.weights else ""),
         )
     return source, result
 
 
 def _shown(conversion: TfliteConversion) -> str:
     """The dtypes of data and result that an operator takes."""
-    return ", ".join(each if isinstance(each, str) else " to ".join(each) for each in conversion.dtypes)
+    return ", ".join(
+        each if isinstance(each, str) else " to ".join(each) for each in conversion.dtypes
+    )
 
 
 def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
+    READABLE,
     InputShapes,
     Model,
     Quantization,
@@ -31,6 +32,9 @@ from umakit.frontend.tflite.graph import TfliteGraph, read_graph
 from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part, unique
+
+OTHERWISE = "convert the model with other shapes or options, or without the operator"
+"""What to do about an operator whose refusal says no more."""
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -48,7 +52,9 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ModelError(
+            f"cannot be read: {error.strerror}", where=str(path), fix=READABLE
+        ) from None
     graph = read_graph(data, str(path))
     for operator in graph.operators:
         check_operator(graph, operator, str(path))
@@ -73,9 +79,17 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
 
 def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
     if 0 in tensor.shape:
-        raise ModelError(f"{tensor.name!r} has no elements", where=where)
+        raise ModelError(
+            f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no elements",
+            where=where,
+            fix=OTHERWISE,
+        )
     if tensor.dtype.startswith("type"):
-        raise ModelError(f"{tensor.name!r} has the unsupported {tensor.dtype}", where=where)
+        raise ModelError(
+            f"tensor {tensor.name!r} has the unsupported {tensor.dtype}",
+            where=where,
+            fix="convert the model with inputs and outputs of float32 or int8",
+        )
     quantization = None
     if tensor.scales.size == 1:
         quantization = Quantization(float(tensor.scales[0]), int(tensor.zero_points[0]))
@@ -225,17 +239,23 @@ def _convert(
     try:
         value = converter.convert(operator)
     except ModelError as error:
-        raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
+        raise ModelError(
+            f"{label}: {error.what}", where=where, fix=error.fix or OTHERWISE
+        ) from None
     except Exception as error:  # TVM raises whatever its converters stumble over
         raise ModelError(
             f"{label} is not supported for its inputs and options",
             where=where,
-            fix="export the model with other ones, or without the operator",
+            fix=OTHERWISE,
         ) from error
     values = value if isinstance(value, list) else [value]
     states = [operator.inputs[place] for place in CONVERSIONS[operator.code].states]
     if len(values) != len(operator.outputs) + len(states):
-        raise ModelError(f"{label} has {len(operator.outputs)} outputs", where=where)
+        raise ModelError(
+            f"{label} has {len(operator.outputs)} outputs, not {len(values)}",
+            where=where,
+            fix=OTHERWISE,
+        )
     variables = []
     for number, item in zip((*operator.outputs, *states), values, strict=True):
         expected = graph.tensors[number]
@@ -245,6 +265,7 @@ def _convert(
                 f"{label} yields {expected.dtype}{list(expected.shape)} by the file, but TVM "
                 f"imports it as {dtype}{list(shape or ())}",
                 where=where,
+                fix=OTHERWISE,
             )
         variable = converter.bb.emit(item, name_hint=f"result{position}")
         converter.values[number] = variable

@@ -70,7 +70,11 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
         ModelError: it is truncated, damaged, or no TensorFlow Lite file.
     """
     if data[4:8] != IDENTIFIER:
-        raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
+        raise ModelError(
+            "is not a TensorFlow Lite file: its identifier is not TFL3",
+            where=where,
+            fix="export it again",
+        )
     try:
         return _Reader(data, where).graph()
     except ModelError:
@@ -96,6 +100,7 @@ class _Reader:
             raise ModelError(
                 f"has schema version {self._model.Version()}, not {SCHEMA_VERSION}",
                 where=self._where,
+                fix="convert the model with a TensorFlow of version 2",
             )
         if self._count(self._model.SubgraphsLength()) != 1:
             raise ModelError(
@@ -115,7 +120,9 @@ class _Reader:
         inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs, len(tensors))
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs, len(tensors))
         if not operators or not outputs:
-            raise ModelError("holds no operators or no outputs", where=self._where)
+            raise ModelError(
+                "holds no operators or no outputs", where=self._where, fix="export it again"
+            )
         self._check_custom(tensors, operators)
         states = self._states(tensors, operators, {*inputs, *outputs})
         graph = TfliteGraph(
@@ -229,6 +236,7 @@ class _Reader:
                 f"tensor {name!r} has scales that are not positive numbers, or other zero points "
                 "than scales",
                 where=self._where,
+                fix="quantize the model again",
             )
         rank = table.ShapeLength()
         axis = quantized_axis(given, rank)
@@ -236,6 +244,7 @@ class _Reader:
             raise ModelError(
                 f"tensor {name!r} has {count} scales, which is not its size along axis {axis}",
                 where=self._where,
+                fix="quantize the model again",
             )
         return scales.astype(np.float32), zero_points
 

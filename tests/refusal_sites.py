@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the importers refuse a network, and which tests do it.
+
+    pytest -p refusal_sites TESTS      which refusals the tests produce, and with which messages
+
+`SITES` are all `raise` statements of refusals in the code. The plugin notes where each exception is
+made, and writes one line of JSON for each place and test to the file that `REFUSALS` names.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umakit.errors import ModelError
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("umakit/frontend", "umakit/operators", "umakit/quantized")
+
+OTHERS = frozenset(
+    "NoIntegerForm FloatInTheModel NotDrawable NotReadable BackendError UnknownTree ValueError "
+    "TypeError Unsuitable LoweringError NotImplementedError _Damaged _NeedsPickle fail error "
+    "zipfile.BadZipFile KeyError StopIteration Refused".split()
+)
+"""What is raised besides: reasons for other decisions, and what becomes a refusal elsewhere."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A statement that refuses a network.
+
+    Attributes:
+        file: below `umakit/`.
+        function: name of the function, with that of its class.
+        says: its message, with … in place of what is filled in.
+        fix: its advice, likewise.
+        first, last: lines.
+    """
+
+    file: str
+    function: str
+    says: str
+    fix: str
+    first: int
+    last: int
+
+    @property
+    def key(self) -> str:
+        """What tells it from others, without line numbers."""
+        return f"{self.file} {self.function}: {self.says}"
+
+
+def text_of(node: ast.expr | None) -> str:
+    """A text of an expression, with … for what is filled in."""
+    if node is None:
+        return ""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        parts = (each.value if isinstance(each, ast.Constant) else "…" for each in node.values)
+        return "".join(map(str, parts))
+    if isinstance(node, ast.BinOp):
+        return text_of(node.left) + text_of(node.right)
+    if isinstance(node, ast.IfExp):
+        return " / ".join(filter(None, map(text_of, (node.body, node.orelse))))
+    return "…" if isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else ""
+
+
+def sites_in(path: Path) -> Iterator[Site]:
+    """The refusals of a file, in its order."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+
+    def visit(node: ast.AST, names: tuple[str, ...]) -> Iterator[Site]:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names = (*names, node.name)
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            call = node.exc
+            if ast.unparse(call.func) not in OTHERS:
+                texts = [text for each in call.args if (text := text_of(each)).strip("… ")]
+                keywords = {each.arg: text_of(each.value) for each in call.keywords}
+                says = texts[0] if texts else ast.unparse(call.func)
+                fix = keywords.get("fix", "") or (texts[1] if len(texts) > 1 else "")
+                file = path.relative_to(ROOT / "umakit").as_posix()
+                last = node.end_lineno or node.lineno
+                yield Site(file, ".".join(names), says, fix, node.lineno, last)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, names)
+
+    yield from visit(tree, ())
+
+
+@functools.cache
+def all_sites() -> tuple[Site, ...]:
+    """All refusals of the importers."""
+    files = (path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))
+    return tuple(site for path in files for site in sites_in(path))
+
+
+def site_of(file: str, line: int) -> Site | None:
+    """The refusal at a line of a file, which is below `umakit/`."""
+    return next((s for s in all_sites() if s.file == file and s.first <= line <= s.last), None)
+
+
+# --- the plugin -----------------------------------------------------------------------------------
+
+_seen: list[tuple[str, ModelError]] = []
+_test = ""
+
+
+def _noting(original: Any) -> Any:
+    @functools.wraps(original)
+    def initialize(self: ModelError, *arguments: Any, **named: Any) -> None:
+        original(self, *arguments, **named)
+        frame = sys._getframe(1)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if "/umakit/" in file and Path(file).is_relative_to(ROOT / "umakit"):
+                relative = Path(file).relative_to(ROOT / "umakit").as_posix()
+                site = site_of(relative, frame.f_lineno)
+                if site is not None:
+                    _seen.append((site.key, self))
+                    return
+            frame = frame.f_back  # type: ignore[assignment]
+
+    return initialize
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    ModelError.__init__ = _noting(ModelError.__init__)  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Any:
+    _seen.clear()
+    try:
+        return (yield)
+    finally:
+        found = {key: error for key, error in reversed(_seen)}
+        with Path(os.environ["REFUSALS"]).open("a", encoding="utf-8") as file:
+            for key, error in found.items():
+                row = {"site": key, "test": item.nodeid, "message": str(error)}
+                file.write(json.dumps(row) + "\n")
