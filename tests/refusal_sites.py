@@ -13,6 +13,7 @@ import ast
 import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -108,6 +109,34 @@ def all_sites() -> tuple[Site, ...]:
 def site_of(file: str, line: int) -> Site | None:
     """The refusal at a line of a file, which is below `umakit/`."""
     return next((s for s in all_sites() if s.file == file and s.first <= line <= s.last), None)
+
+
+INTERNAL = re.compile(
+    r"\b(TIR|tirx?|relax|te|topi)\b\.?(?!\w)|BlockBuilder|ShapeExpr|PrimFunc|object has no attribute"
+    r"|Traceback|Check failed|NoneType|\w+(Error|Exception)\b|0x[0-9a-f]{6}|<class|\.(cc|h):\d+"
+)
+"""Words that only those know who have read TVM's or umakit's code."""
+
+
+def faults_of(error: ModelError, file: Path) -> list[str]:
+    """What a refusal lacks: the file, advice, its section of the page, plain words."""
+    text = str(error)
+    page, _, section = error.page.partition("#")
+    sections = sections_of((ROOT / page).read_text(encoding="utf-8")) if page else set()
+    found = {
+        "the file": str(file) in text or file.name in text,
+        "what to do": bool(error.fix),
+        "a section of the page": section in sections,
+        "one line": "\n" not in text,
+        "plain words": not INTERNAL.search(error.what),
+    }
+    return [what for what, given in found.items() if not given]
+
+
+def sections_of(page: str) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
 
 
 # --- the plugin -----------------------------------------------------------------------------------

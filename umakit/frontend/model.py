@@ -169,13 +169,15 @@ def with_rounding(model: Model, rounding: str | None) -> Model:
         return model
     if rounding not in ROUNDINGS:
         raise ModelError(
-            f"there is no rounding {rounding!r}", fix=f"choose {' or '.join(ROUNDINGS)}"
+            f"there is no rounding {rounding!r}",
+            where=model.path or model.name,
+            fix=f"choose {' or '.join(ROUNDINGS)}",
         )
     if model.semantics is QuantizedSemantics.INTEGERS:
         raise ModelError(
             f"integers of the model's format are defined with the rounding {model.arithmetic}, "
             f"not {rounding}",
-            where=model.name,
+            where=model.path or model.name,
             fix="leave --rounding out, or quantize the model as ONNX (QDQ) or with PyTorch",
         )
     # Reals are near the results of any runtime; those of another one cannot be met exactly.

@@ -16,6 +16,7 @@ from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
+from umakit.frontend.onnx.parameters import check_parameters
 from umakit.frontend.onnx.refusals import contradiction, not_supported
 from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
@@ -85,9 +86,11 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     self._dequantized.add(node.output[0])
                 if self._conditional:
                     check_conditional(node, self._inputs_of(node), str(self._path))
+                seen = self._seen(node)
+                check_parameters(seen)
                 if node.op_type == "If":
                     self._convert_if(node)
-                elif not (self._compute(node) or self._convert(node)):
+                elif not (self._compute(node) or self._convert(seen)):
                     single = onnx.GraphProto()
                     single.node.append(node)
                     super()._construct_nodes(single)
@@ -152,12 +155,9 @@ class NamingImporter(Importer):  # type: ignore[misc]
             self._sizes.update(names)
         return True
 
-    def _convert(self, proto: onnx.NodeProto) -> bool:
-        """Import a node by a converter of ours; False where it is left to TVM's importer."""
-        converter = CONVERTERS.get(proto.op_type)
-        if converter is None:
-            return False
-        node = Node(
+    def _seen(self, proto: onnx.NodeProto) -> Node:
+        """A node as converters see it."""
+        return Node(
             proto,
             self._inputs_of(proto),
             self.opset,
@@ -165,11 +165,15 @@ class NamingImporter(Importer):  # type: ignore[misc]
             str(self._path),
             frozenset(self._dequantized),
         )
-        result = converter(node)
+
+    def _convert(self, node: Node) -> bool:
+        """Import a node by a converter of ours; False where it is left to TVM's importer."""
+        converter = CONVERTERS.get(node.proto.op_type)
+        result = None if converter is None else converter(node)
         if result is None:
             return False
         results = result if isinstance(result, list) else [result]
-        for name, expression in zip(proto.output, results, strict=False):
+        for name, expression in zip(node.proto.output, results, strict=False):
             if name:
                 self._nodes[name] = self.bb.normalize(expression)
         return True

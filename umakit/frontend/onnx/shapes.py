@@ -34,16 +34,6 @@ def static_input_shapes(
     shapes: dict[str, list[int]] = {}
     notices: list[str] = []
     for value in graph_inputs(proto):
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape"):
-            if value.name not in wanted:
-                raise ModelError(
-                    f"input {value.name!r} has no known rank",
-                    where=str(path),
-                    fix="give its shape with --input-shapes",
-                )
-            shapes[value.name] = [int(size) for size in wanted[value.name]]
-            continue
         shapes[value.name] = _bound_shape(value, path, wanted.get(value.name), notices)
     return shapes, notices
 
