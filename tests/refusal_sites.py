@@ -3,7 +3,7 @@
 
     pytest -p refusal_sites TESTS      which refusals the tests produce, and with which messages
 
-`SITES` are all `raise` statements of refusals in the code. The plugin notes where each exception is
+`all_sites` finds all calls in the code that make a refusal. The plugin notes where each exception is
 made, and writes one line of JSON for each place and test to the file that `REFUSALS` names.
 """
 
@@ -27,17 +27,13 @@ from umakit.errors import ModelError
 ROOT = Path(__file__).parents[1]
 ROOMS = ("umakit/frontend", "umakit/operators", "umakit/quantized")
 
-OTHERS = frozenset(
-    "NoIntegerForm FloatInTheModel NotDrawable NotReadable BackendError UnknownTree ValueError "
-    "TypeError Unsuitable LoweringError NotImplementedError _Damaged _NeedsPickle fail error "
-    "zipfile.BadZipFile KeyError StopIteration Refused".split()
-)
-"""What is raised besides: reasons for other decisions, and what becomes a refusal elsewhere."""
+MADE_BY = ("ModelError", "refuse", "_damaged", "_refused", "error")
+"""Functions that make a refusal; calls of them inside of each other are no refusals of their own."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A statement that refuses a network.
+    """A call that makes a refusal.
 
     Attributes:
         file: below `umakit/`.
@@ -78,25 +74,24 @@ def text_of(node: ast.expr | None) -> str:
 
 def sites_in(path: Path) -> Iterator[Site]:
     """The refusals of a file, in its order."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
 
     def visit(node: ast.AST, names: tuple[str, ...]) -> Iterator[Site]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             names = (*names, node.name)
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            call = node.exc
-            if ast.unparse(call.func) not in OTHERS:
-                texts = [text for each in call.args if (text := text_of(each)).strip("… ")]
-                keywords = {each.arg: text_of(each.value) for each in call.keywords}
-                says = texts[0] if texts else ast.unparse(call.func)
+        if isinstance(node, ast.Call) and not set(names) & set(MADE_BY):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func
+            if (called if isinstance(called, str) else getattr(called, "id", "")) in MADE_BY:
+                texts = [text for each in node.args if (text := text_of(each)).strip("… ")]
+                keywords = {each.arg: text_of(each.value) for each in node.keywords}
                 fix = keywords.get("fix", "") or (texts[1] if len(texts) > 1 else "")
                 file = path.relative_to(ROOT / "umakit").as_posix()
                 last = node.end_lineno or node.lineno
+                says = texts[0] if texts else "…"
                 yield Site(file, ".".join(names), says, fix, node.lineno, last)
         for child in ast.iter_child_nodes(node):
             yield from visit(child, names)
 
-    yield from visit(tree, ())
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), ())
 
 
 @functools.cache

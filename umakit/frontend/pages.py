@@ -23,6 +23,12 @@ def page_of(error: ModelError) -> str:
     return f"{PAGE}#{section_of(own[-1])}" if own else PAGE
 
 
+def on_page(error: ModelError, module: str) -> ModelError:
+    """Return a refusal with the section of the page for a module."""
+    error.page = f"{PAGE}#{section_of(module)}"
+    return error
+
+
 def section_of(module: str) -> str:
     """Return the section of the page that lists what a module refuses, `onnx-resize`."""
     parts = module.removeprefix(ROOM).removeprefix("frontend").strip(".").split(".")
