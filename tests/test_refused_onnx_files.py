@@ -16,6 +16,7 @@ import onnx
 import onnx.parser
 import pytest
 from refusal_sites import faults_of
+from test_tflite_bad_files import single
 
 from umakit.errors import ModelError
 from umakit.frontend import import_model
@@ -199,6 +200,18 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "has 2 scales along axis 4, but its input has the shape .2, 6.",
         node("DequantizeLinear <axis = 4> (x, s)", "int8[2, 6]", constants="float[2] s = {1, 1}"),
     ),
+    "DequantizeLinear of few zero points": (
+        "has 2 scales, but zero points .1.",
+        node("DequantizeLinear <axis = 0> (x, s, z)", "int8[2, 6]",
+             constants="float[2] s = {1, 1}, int8[1] z = {0}"),
+    ),
+    "a result of another type": (
+        "yields float32.2, 6. by its specification|yields float32 by", node("Cast <to = 10> (x)")
+    ),
+    "a computed shape": (
+        "is not supported where its input shape is computed at run time; make shape a constant",
+        node("Reshape (x, r)", more=", int64[2] r"),
+    ),
     "a computed scale": (
         "has a scale 's' that is not a constant",
         node("DequantizeLinear (x, s)", "int8[2, 6]", more=", float s"),
@@ -253,6 +266,15 @@ NOT_UTF8 = model(ABS).SerializeToString().replace(b"Abs", b"A\xffs")
 FILES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "a newer opset": (
         "is written for opset 1099511627776 of ONNX; known are 1 to", model(ABS, 2**40), {}
+    ),
+    "an attribute that is missing": (
+        "is not a valid ONNX model: Required attribute 'axis' is missing",
+        model("g (float[2] x) => (float[4] y) { y = Concat (x, x) }"), {},
+    ),
+    "an unknown shape": (
+        "operator CumSum of node .* has an input 0 of unknown shape",
+        model("g (float[1, 6] x, int64[1] r) => (float[6] y) <int64 a = {0}> "
+              "{ z = Squeeze (x, r) y = CumSum (z, a) }"), {},
     ),
     "no outputs": ("has no outputs", model("g (float[2] x) => () { y = Abs (x) }"), {}),
     "two outputs of a name": (
@@ -330,6 +352,7 @@ def test_external_data_is_refused_where_it_is_not(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(b"1234")
     for key, value, message in (
         ("length", "8", "which is too short"),
+        ("location", "absent.bin", "which does not exist"),
         ("offset", "two", "at a place that is not a number"),
         ("location", "../weights.bin", "which is outside the model's folder"),
     ):
@@ -361,3 +384,32 @@ def test_folders_and_other_files_are_no_models(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot import a dict") as caught:
         import_model({})
     assert caught.value.fix
+
+
+def test_files_that_the_system_does_not_let_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any, **named: Any) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    onnx_file, tflite_file = tmp_path / "model.onnx", tmp_path / "model.tflite"
+    onnx_file.write_bytes(model(ABS).SerializeToString())
+    tflite_file.write_bytes(b"0000TFL3")
+    monkeypatch.setattr(onnx, "load", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    for path in (onnx_file, tflite_file):
+        with pytest.raises(ModelError, match="cannot be read: Permission denied") as caught:
+            import_model(path)
+        assert faults_of(caught.value, path) == []
+
+
+def test_reports_and_roundings_are_refused(tmp_path: Path) -> None:
+    report, network = tmp_path / "report.json", tmp_path / "net.tflite"
+    report.write_text('{"format": "umakit report"}')
+    with pytest.raises(ModelError, match="is a report that") as caught:
+        import_model(report)
+    assert faults_of(caught.value, report) == []
+    network.write_bytes(single())
+    with pytest.raises(ModelError, match="are defined with the rounding tflm, not ort") as caught:
+        import_model(network, rounding="ort")
+    assert faults_of(caught.value, network) == []

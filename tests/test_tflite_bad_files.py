@@ -46,14 +46,18 @@ def unread(**tensor: Any) -> bytes:
 
 
 def edited(
-    operators: Any, shape: tuple[int, ...] = (1, 4), result: tuple[int, ...] = (1, 4), **tensor: Any
+    operators: Any,
+    shape: tuple[int, ...] = (1, 4),
+    result: tuple[int, ...] = (1, 4),
+    more: str = "",
+    **tensor: Any,
 ) -> bytes:
     """A file whose operators a function of (file, x, y) adds."""
     file = TfliteFile()
     x = file.tensor(shape, **KNOWN, name="x", **tensor)
     y = file.tensor(result, **KNOWN, name="y")
     operators(file, x, y)
-    return file.finish([x], [y])
+    return file.finish([x, file.tensor([1], more, name="z")] if more else [x], [y])
 
 
 def other_code(newer: int) -> bytes:
@@ -102,9 +106,13 @@ BAD = {
     "an input of 4 bits": (
         single(dtype="int4"), "tensor 'x' is type INT4, which it does not take"
     ),
-    "no elements": (single("RESHAPE", shape=(0,)), "its result of shape [1, 4] has another"),
+    "an input of 4 bits that nothing reads": (
+        edited(lambda f, x, y: f.operator("RELU", [x], [y]), more="int4"),
+        "tensor 'z' has the unsupported type INT4; convert the model with inputs",
+    ),
+    "no elements": (single("RESHAPE", shape=(0,)), "tensor 'x' of shape [0] has no elements"),
     "two results": (
-        edited(lambda f, x, y: f.operator("RESHAPE", [x], [y, f.tensor([1, 4], name="z", **KNOWN)])),
+        edited(lambda f, x, y: f.operator("RESHAPE", [x], [y, f.tensor([4], name="z", **KNOWN)])),
         "has 2 outputs, not 1",
     ),
     "no input": (edited(lambda f, x, y: f.operator("RELU", [], [y])), "RELU has no input"),

@@ -109,7 +109,7 @@ class OnnxFiles:
         self._models += [onnx.load(str(path)) for path in files]
 
     def healthy(self) -> list[bytes]:
-        """These, and ONNX's node tests of one of eight modules, with constants where they can be."""
+        """These, and ONNX's node tests of one of eight modules, with constants."""
         if not hasattr(self, "_healthy"):
             cases = [case for case in collected(8) if case.data_sets]
             models = [with_constants(c.model, c.data_sets[0][0]) or c.model for c in cases]

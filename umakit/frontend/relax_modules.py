@@ -16,6 +16,7 @@ from umakit.frontend.model import (
     symbolic_notice,
     type_specification,
 )
+from umakit.text.escaping import shown
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
@@ -50,9 +51,9 @@ def import_relax(
         tvm_api.relax.analysis.well_formed(module)
     except tvm_api.TVM_ERRORS as error:
         raise ModelError(
-            f"the Relax module is not well-formed: {last_line(error)}",
+            f"the Relax module is not well-formed: {shown(last_line(error), 200)}",
             where=where,
-            fix="build it with relax.BlockBuilder, or see tvm.relax.analysis.well_formed",
+            fix="make tvm.relax.analysis.well_formed(module) return",
         ) from None
     _check_inference(module, where)
     parameter_names = {parameter.name for parameter in module["main"].params}

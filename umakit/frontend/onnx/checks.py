@@ -216,8 +216,6 @@ def _check_scale(
     node: onnx.NodeProto, constants: dict[str, onnx.TensorProto | None], where: str
 ) -> None:
     label = f"operator {node.op_type} of node {node.name!r}"
-    if len(node.input) < 2 or not node.input[1]:
-        raise ModelError(f"{label} has no scale", where=where, fix="quantize the model again")
     for name, what in zip(node.input[1:3], ("scale", "zero point"), strict=False):
         if name and name not in constants:
             raise ModelError(

@@ -78,7 +78,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     main = module["main"]
     inputs = tuple(
         replace(
-            type_specification(given, parameter.ty, path.name),
+            type_specification(given, parameter.ty, str(path)),
             quantization=quantizations.get(given),
         )
         for given, parameter in zip(given_names, main.params, strict=True)
@@ -86,7 +86,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     fields = tvm_api.tuple_fields(main.ret_ty)
     outputs: tuple[TensorSpecification, ...] = tuple(
         replace(
-            type_specification(value.name, field, path.name),
+            type_specification(value.name, field, str(path)),
             quantization=quantizations.get(value.name),
         )
         for value, field in zip(proto.graph.output, fields, strict=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of ONNX nodes that contradict their inputs, which no checker of the package onnx finds.
+"""Parameters of ONNX nodes that contradict their inputs; the checkers of onnx do not find them.
 
 TVM would broadcast what is too small, or ignore an attribute.
 """

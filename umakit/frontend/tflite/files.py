@@ -59,11 +59,11 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
     for operator in graph.operators:
         check_operator(graph, operator, str(path))
     notices = _check_inputs(graph, input_shapes, str(path))
-    module = _module(graph, str(path))
     inputs, outputs = (
         [_specification(graph.tensors[number], str(path)) for number in numbers]
         for numbers in (graph.inputs, graph.outputs)
     )
+    module = _module(graph, str(path))
     old, new, sentences = _states(graph, str(path))
     return Model(
         symbol_part(name or path.stem),
