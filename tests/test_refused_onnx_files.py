@@ -353,6 +353,7 @@ def test_external_data_is_refused_where_it_is_not(tmp_path: Path) -> None:
     for key, value, message in (
         ("length", "8", "which is too short"),
         ("location", "absent.bin", "which does not exist"),
+        ("location", "a\0b", "is not a valid ONNX model: embedded null byte"),
         ("offset", "two", "at a place that is not a number"),
         ("location", "../weights.bin", "which is outside the model's folder"),
     ):
