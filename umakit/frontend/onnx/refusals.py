@@ -97,8 +97,9 @@ def input_name(schema: Any | None, position: int) -> str:
 
 def output_name(schema: Any | None, position: int) -> str:
     """The name of a result in its schema, or its number."""
-    named = schema is not None and position < len(schema.outputs)
-    return str(schema.outputs[position].name) if named else f"number {position}"
+    if schema is None or position >= len(schema.outputs):
+        return f"number {position}"
+    return str(schema.outputs[position].name)
 
 
 def is_computed(expression: Any | None) -> bool:

@@ -77,9 +77,9 @@ def sort_nodes(graph: onnx.GraphProto, path: Path) -> None:
     try:
         order = list(graphlib.TopologicalSorter(read).static_order())
     except graphlib.CycleError as error:
-        names = [repr(graph.node[place].name) for place in error.args[1]]
+        circle = ", ".join(repr(graph.node[place].name) for place in error.args[1])
         raise ModelError(
-            f"nodes {', '.join(names)} read each other's results in a circle",
+            f"nodes {circle} read each other's results in a circle",
             where=str(path),
             fix="export the model again; recurrent layers are LSTM, GRU, RNN or Scan",
         ) from None
