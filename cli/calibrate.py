@@ -226,6 +226,8 @@ def _lines(formula: str, width: int) -> list[str]:
 
 
 def _say_layers(outcome: Outcome) -> None:
+    if outcome.changes_nothing:
+        say_wrapped("no prediction changes: costs in use yield the same cycles as those before")
     worst = "" if outcome.exact == outcome.held_out else f", worst {outcome.worst_percent:.2f} %"
     say_wrapped(
         f"what is used is exact on {outcome.exact} of {outcome.held_out} commands that were held "

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from umakit.cli.console import say
 
 if TYPE_CHECKING:
     from umakit.testing.check import CheckReport
+    from umakit.testing.check.aspects import Value
     from umakit.testing.check.cover import Cover, Covered
 
 MOST_LINES = 8
@@ -46,25 +47,32 @@ def print_incomplete(report: CheckReport) -> None:
     if len(sentences) > MOST_LINES:
         say(f"  and {len(sentences) - MOST_LINES} more, which --json lists")
     if not report.unfinished and report.needed:
-        say(f"  --draws {report.needed} has a layer with each")
+        say(f"  --draws {report.needed} draws a layer with each value of all patterns")
 
 
 def _summary(cover: Cover) -> str:
-    ran = sum(len(covered.ran) for covered in cover.aspects)
+    known = sum(len(covered.accepted) for covered in cover.aspects)
     missing = sum(len(covered.missing) for covered in cover.aspects)
-    of = f"{ran} of {ran + missing}" if missing else f"all {ran}"
-    pairs = f"{len(cover.ran_pairs):,} pairs of kinds of values"
-    array = f", of which {cover.rows} layers are a covering array" if cover.rows is not None else ""
-    every = f" within {cover.singles} layers" if cover.singles is not None and not missing else ""
-    return f"{of} values of {len(cover.aspects)} aspects ran{every}; {pairs} ran{array}"
+    of = f"{known - missing} of {known}" if missing else f"all {known}"
+    found, rows = cover.pairs, cover.pairs.rows
+    pairs = f"{len(found.ran):,} pairs of kinds of values ran"
+    array = "" if rows is None else f", of which {rows} layers are a covering array"
+    has_all = cover.singles is not None and not missing
+    every = f" in its first {cover.singles} layers" if has_all else ""
+    return f"{of} values of {len(cover.aspects)} aspects ran{every}; {pairs}{array}"
 
 
 def _counts(covered: Covered) -> str:
     return ", ".join(
         f"{covered.aspect.text(value)} {covered.ran[value]}"
-        for value in covered.aspect.values
+        for value in sorted(covered.accepted, key=_in_order)
         if covered.ran[value]
     )
+
+
+def _in_order(value: Value) -> tuple[tuple[bool, Any], ...]:
+    """Return a key that sorts numbers by size, and words, in front of numbers, by letters."""
+    return tuple((isinstance(each, int), each) for each in value)
 
 
 def _refused(covered: Covered) -> str:

@@ -120,17 +120,31 @@ def _wrong_references(result: DiffResult) -> list[str]:
     return lines
 
 
+def _decided_by(result: DiffResult) -> str:
+    """Return what layers agree with where the reference is wrong."""
+    from umakit.tools.diff import DISPLAY_NAMES, NUMPY
+
+    if not result.disagreements:
+        return ""
+    places = _operators(result, [item.operator for item in result.disagreements])
+    wrong = " and ".join(
+        dict.fromkeys(DISPLAY_NAMES[item.reference] for item in result.disagreements)
+    )
+    return f": with {DISPLAY_NAMES[NUMPY]} at {places}, where {wrong} is wrong"
+
+
 def _no_blame(result: DiffResult) -> str:
     count, unmatched = len(result.layers), result.unmatched
     if not result.differs:
-        within = _within(result) if result.integer_tolerance else ""
+        agreed = _within(result) if result.integer_tolerance else ""
+        agreed += _decided_by(result)
         unknown = [layer for layer in result.layers if layer.own is None]
         if not unknown:
-            return f"all {count} layers agree{within}"
+            return f"all {count} layers agree{agreed}"
         compared = f"{count - len(unknown)} of {count} layers"
         if not unmatched:
             reasons = ", ".join(sorted({layer.not_compared for layer in unknown}))
-            return f"{compared} were compared and agree{within}; {len(unknown)} were not: {reasons}"
+            return f"{compared} were compared and agree{agreed}; {len(unknown)} were not: {reasons}"
         return (
             f"no difference found, but {len(unknown)} of {count} layers were not compared: "
             f"{_names([layer.name for layer in unmatched])}: {unmatched[0].not_compared}"

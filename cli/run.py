@@ -67,7 +67,7 @@ LibraryArgument = Annotated[
     ),
 ]
 InputsOption = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         "--inputs",
         "-i",
@@ -122,7 +122,7 @@ TimeoutOption = Annotated[
 
 def run(
     library: LibraryArgument,
-    inputs: InputsOption,
+    inputs: InputsOption = None,
     outputs: OutputsOption = None,
     print_time: PrintTimeOption = False,
     repeat: RepeatOption = 1,

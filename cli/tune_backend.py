@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from umakit.cli.console import console, print_json, print_whole, progress, say, say_notices
+from umakit.cli.console import (
+    console,
+    print_json,
+    print_whole,
+    progress,
+    say,
+    say_notices,
+    say_wrapped,
+)
 from umakit.cli.options import find_backends
 from umakit.cli.tables import new_table
 from umakit.cli.tune_call import TuneCall
@@ -68,11 +76,19 @@ def tune_for_backend(call: TuneCall, search: BackendSearch) -> int:
         print_json(_view(call.records, finished))
         return 0
     print_whole(_table(finished))
+    say_wrapped(BOUND)
     say(origin(finished, backend.target_name))
     is_new = any(each.seen for each in finished)
     say(f"Wrote {call.records}" if is_new else f"All is in {call.records}")
     say(call.next_command("--backend", search.backend))
     return 0
+
+
+BOUND = (
+    "bound: cycles that no tiling of the layer can beat; best / bound: cycles of the best tiling "
+    "relative to the bound"
+)
+"""The line that explains the columns of `_table`."""
 
 
 def _opened(call: TuneCall, search: BackendSearch) -> tuple[Network, UMABackend, list[Path]]:
@@ -172,7 +188,7 @@ def _table(layers: list[TunedLayer]) -> Any:
 
     records = [each.record for each in layers]
     sums = totals(records)
-    numbers = ["times", "default", "best", "bound", "/ bound"]
+    numbers = ["times", "default", "best", "bound", "best / bound"]
     kinds = ["cycles"] if len(sums) > 1 else []
     table = new_table("layer", *numbers, *kinds, "tiling", right=numbers)
     for record in records:

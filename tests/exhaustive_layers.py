@@ -90,16 +90,19 @@ def _accepts(claim: Claim, layer: LayerSettings) -> bool:
         return False
 
 
-def first_difference(folder: Path) -> tuple[int, str]:
+def first_difference(folder: Path, operators: Sequence[str] = ()) -> tuple[int, str]:
     """Return how many layers were compared, and what is wrong with the first; empty if none is.
 
     Args:
         folder: the backend.
+        operators: names of the patterns whose layers are compared; empty: all.
     """
     count = 0
     with tempfile.TemporaryDirectory() as temporary:
         session = Session(find_backend(str(folder)), Path(temporary))
         for claim in session.claims.values():
+            if operators and claim.name not in operators:
+                continue
             layers = small_layers(claim)
             while cases := list(itertools.islice(layers, TOGETHER)):
                 found = session.failures_of([(case, True) for case in cases])

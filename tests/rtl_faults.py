@@ -440,6 +440,7 @@ def _search(given: argparse.Namespace, stages: Sequence[str], backends: Sequence
     drawn = [mechanical_faults(each, given.mechanical, given.seed) for each in chosen]
     faults = [*itertools.chain(*drawn), *manual_faults()]
     faults = [each for each in faults if all(word in each.name for word in given.words)]
+    faults.sort(key=lambda fault: bool(fault.equivalent))  # all stages run for these
     part, parts = map(int, given.part.split("/"))
     faults = faults[part - 1 :: parts]
     before = json.loads(given.again.read_text()) if given.again else []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -65,8 +66,25 @@ def calibrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answers]
     output = folder.parent / "printed.json"
     with pytest.MonkeyPatch.context() as patch, output.open("w", encoding="utf-8") as stream:
         patch.setattr("sys.stdout", stream)
+        shown = io.StringIO()
+        patch.setattr("sys.stderr", shown)
         assert run_command(["calibrate", str(folder), "--tiles", TILES, "--json"]) == 0
-    return folder, json.loads(output.read_text(encoding="utf-8"))
+    progress = re.findall(r"\] (.+): (\d+) of (\d+) layers$", shown.getvalue(), re.MULTILINE)
+    printed: Answers = json.loads(output.read_text(encoding="utf-8"))
+    return folder, printed | {"progress": progress}
+
+
+def test_progress_counts_the_layers_of_each_kind(calibrated: tuple[Path, Answers]) -> None:
+    counts: dict[str, list[tuple[int, int]]] = {}
+    for what, done, count in calibrated[1]["progress"]:
+        counts.setdefault(what, []).append((int(done), int(count)))
+    assert len(counts) > 3 and counts.pop("fitting")[0][0] == calibrated[1]["measured_layers"]
+    whole = 0
+    for of_kind in counts.values():
+        assert of_kind == sorted(of_kind) and len({count for _, count in of_kind}) == 1
+        assert all(done <= count > 0 for done, count in of_kind)
+        whole += of_kind[-1][0] == of_kind[-1][1] > int(TILES) // 4
+    assert whole >= 3
 
 
 def machine_of(backend: UMABackend) -> Any:
@@ -96,7 +114,7 @@ def test_it_says_how_far_it_is_right(calibrated: tuple[Path, Answers]) -> None:
     folder, printed = calibrated
     assert printed["output"] == str(folder / "calibration.json") and printed["is_used"]
     assert printed["exact_commands"] == printed["held_out_commands"] > 20
-    assert printed["worst_percent"] == 0
+    assert printed["worst_percent"] == 0 and not printed["changes_nothing"]
     names = {each["layer"] for each in printed["layers"]}
     assert len(names) == 6 and any("with a sum" in each for each in names)
     assert ["data", "addend"] in [each["tensors"] for each in printed["copies"]]

@@ -90,6 +90,31 @@ def test_large_sizes_become_small_ones(
     assert len(groups) <= ROUNDS
 
 
+def test_a_case_after_others_keeps_only_the_layer_that_it_needs(claims: dict[str, Claim]) -> None:
+    text = (
+        "qdense inputs=9 clip=low seed=2 followed by "
+        "qconv2d height=9 width=7 channels_per_group=5 kernel_height=3 seed=7 followed by "
+        "qdense rows=4 inputs=21 outputs=12 input_zero_point=-3 seed=3"
+    )
+
+    def is_wrong(case: Case) -> bool:
+        settings = [
+            layer.complete(drawing)
+            for each in (*case.before, case)
+            for layer in each.layers
+            if (drawing := claims[layer.pattern].drawing) is not None
+        ]
+        after = [each.get("kernel_height") == 3 for each in settings[:-1]]
+        return any(after) and int(settings[-1]["outputs"]) >= 2
+
+    def fails(cases: Sequence[Case]) -> dict[str, Failure]:
+        return {str(each): Failure("qdense", "", each) for each in cases if is_wrong(each)}
+
+    found = shrunk(Failure("qdense", "", read_case(text)), claims, fails, 60.0).case
+    wanted = "qconv2d height=3 kernel_height=3 seed=7 followed by qdense outputs=2 seed=3"
+    assert found == read_case(wanted)
+
+
 def test_a_reduction_that_ends_early_says_so(claims: dict[str, Claim]) -> None:
     failure = Failure("qconv2d", "is wrong", read_case("qconv2d height=9 seed=1"))
     assert shrunk(failure, claims, lambda cases: {}, seconds=-1.0).fix == STOPPED

@@ -582,6 +582,20 @@ def test_wrong_inputs_are_refused(
     assert not outputs.exists()
 
 
+def test_a_run_without_inputs_says_how_to_make_some(
+    adder: Path, refused: Callable[..., str], uma: Uma, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    said = refused("run", adder, "--profile")
+    assert "input 'left' is missing; give --inputs FILE.npz" in said
+    command = re.search(r"python -c '.*' (?=writes one with zeros)", said)
+    assert command is not None
+    subprocess.run(command[0], shell=True, check=True)
+    code, printed, _ = uma("run", adder, "--profile", "--inputs", "in.npz")
+    assert code == 0 and "host us: processor time of one inference\n" in printed
+
+
 def test_inputs_may_have_the_other_byte_order(adder: Path, tmp_path: Path) -> None:
     outputs = tmp_path / "out.npz"
     results = []

@@ -155,6 +155,8 @@ def test_layers_take_what_was_planted(case: str, tmp_path: Path) -> None:
         sum(each.seconds or 0 for each in result.layers), abs=1e-12
     )
     assert ("without the processes that simulate" in host.sentences[-1]) == (case == "program")
+    assert "processor time of one inference" in host.sentences[0]
+    assert (f", mean of {result.runs}" in host.sentences[0]) == (result.runs > 1)
 
 
 def test_layers_that_the_cpu_does_not_wait_for(tmp_path: Path) -> None:
@@ -244,7 +246,8 @@ def test_libraries_of_older_versions_do_not_tell_times_apart(
     np.savez(tmp_path / "in.npz", image=np.zeros((1, 1, 8, 8), np.float32))
     assert run_command(["run", str(library), "-i", str(tmp_path / "in.npz"), "--profile"]) == 0
     printed = capsys.readouterr().out
-    assert "host us" in printed and "simulator us" not in printed and "own code" not in printed
+    assert "host us: processor time of one inference" in printed
+    assert "simulator us" not in printed and "own code" not in printed
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])

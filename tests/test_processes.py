@@ -18,7 +18,9 @@ from busy import busy_machine
 from umakit.devices import HOST, find_device
 from umakit.devices.execution import SilenceError, execute
 from umakit.errors import DeviceError
+from umakit.files import processor_time
 from umakit.files.processes import Limits, TimeLimitError, run_limited, started
+from umakit.files.processor_time import usage_of
 
 PROCESSOR, IDLE = 0.6, 0.5
 """Limits in seconds."""
@@ -161,3 +163,27 @@ def test_a_conversation_may_pause_as_long_as_nobody_asks(tmp_path: Path) -> None
         watch.is_asked = True
         assert process.stdout.read() == "" and watch.hangs
     assert os.WIFSIGNALED(-process.returncode) or process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    "program, at_work", [(f"{BURN.format(2.2)}{SLEEPS}", False), ("while True: pass", True)]
+)
+def test_ps_measures_what_proc_measures(
+    program: str, at_work: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Systems without /proc, such as macOS, have only ps, which rounds to seconds on Linux."""
+    child = CHILD.format(program)
+    process = subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
+    try:
+        while usage_of(process.pid).seconds < 2.2 or usage_of(process.pid).is_at_work != at_work:
+            time.sleep(0.05)
+        with monkeypatch.context() as patch:
+            patch.setattr(processor_time, "PROC", tmp_path / "absent")
+            by_ps = usage_of(process.pid)
+        by_proc = usage_of(process.pid)
+        assert sorted(by_ps.processes) == sorted(by_proc.processes) and len(by_ps.processes) == 2
+        assert by_ps.is_at_work == at_work
+        assert 1 <= by_ps.seconds <= by_proc.seconds
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -118,13 +119,24 @@ def _check_names(expected: Tensors, given: Arrays) -> None:
         raise InputError(
             f"input {missing[0]!r} is missing"
             + (f", and {unknown[0]!r} is not an input" if unknown else ""),
-            fix=f"inputs are {', '.join(map(repr, names))}",
+            fix=f"inputs are {', '.join(map(repr, names))}" if given else _zeros(expected),
         )
     extra = [name for name in given if name not in allowed]
     if extra and len(expected) > 1:
         raise InputError(
             f"{extra[0]!r} is not an input", fix=f"inputs are {', '.join(map(repr, names))}"
         )
+
+
+def _zeros(expected: Tensors) -> str:
+    """Return the advice for a run without inputs: a command that writes zeros for all of them."""
+    arrays = ", ".join(
+        f"{item['name']!r}: numpy.zeros({tuple(item['shape'])}, {item['dtype']!r})"
+        for item in expected
+        if not item.get("next_state")
+    )
+    code = f"import numpy; numpy.savez('in.npz', **{{{arrays}}})"
+    return f"give --inputs FILE.npz; python -c {shlex.quote(code)} writes one with zeros"
 
 
 def _first(state: Mapping[str, Any]) -> npt.NDArray[Any]:

@@ -30,7 +30,7 @@ from umakit.tools.trace.writing import check_trace
 
 def run_files(
     library: Path,
-    inputs: Path,
+    inputs: Path | None,
     outputs: Path | None = None,
     *,
     repeat: int = 1,
@@ -51,7 +51,8 @@ def run_files(
 
     Args:
         library: folder or tar file that `uma compile` wrote.
-        inputs: arrays by input name (npz), with one more leading dimension for several inferences.
+        inputs: arrays by input name (npz), with one more leading dimension for several inferences;
+            None for a library that has no inputs.
         outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
             discard them.
         repeat, profile, device, timeout, rtl, wave, cpu: as in `umakit.run_library`.
@@ -69,7 +70,7 @@ def run_files(
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the library or the inputs are wrong, see the subclasses.
     """
-    read = [inputs, *also_read, *library_files(library)]
+    read = [*([inputs] if inputs else []), *also_read, *library_files(library)]
     if outputs is not None:
         check_parent(outputs)
         check_file(outputs, NPZ_RESULTS, read, force=force)
@@ -86,7 +87,7 @@ def run_files(
             )
         check_trace(trace, read, force=force)
     progress("building and running" if wave is None else "building and running with a waveform")
-    arrays: Arrays = select_inputs(library, load_inputs(inputs))
+    arrays: Arrays = select_inputs(library, load_inputs(inputs) if inputs else {})
     if inferences is not None:
         expected = load_metadata(library)["umakit"]["inputs"]
         arrays = first_inferences(expected, arrays, inferences)

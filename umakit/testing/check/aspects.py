@@ -97,6 +97,8 @@ class Aspect:
         if self.name == "padding":
             sides = ",".join(str(side) for side in value[1:])
             return f"own {sides}" if value[0] == "own" else str(value[0])
+        if self.name == "scales":
+            return "1 (of the tensor)" if value[0] == 1 else f"{value[0]} (one for each channel)"
         return "x".join(str(each) for each in value)
 
     def kind_of(self, value: Value) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from umakit.devices.catalogue import RTL
 from umakit.devices.designs import check_ports
 from umakit.devices.waveforms import WaveFile
 from umakit.errors import BuildError, InputError, LibraryError, short_path
+from umakit.files.processor_time import processor_seconds
 from umakit.files.staging import temporary_folder
 from umakit.operators.drawing import NotDrawable
 from umakit.registration.backend import Backend
@@ -43,6 +43,9 @@ PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
 
 MOST_GROUPS = 3
 """Groups of failures of one pattern that are reduced: more often have one cause."""
+
+ENOUGH = 1.5
+"""Advised time of a check that was not finished, by the time that the finished layers foretell."""
 
 LEAST_SECONDS = 20.0
 """Time for reducing failures that are found late."""
@@ -87,7 +90,7 @@ def check_backend(
         RegisterMapError: its register map is not sound.
         DeviceError: a process ended.
     """
-    started = time.monotonic()
+    started = processor_seconds()
     report = CheckReport(backend.target_name, seed)
     machine = find_device(device)
     check_ports([backend], machine)
@@ -129,7 +132,7 @@ def check_backend(
     _add_what_never_ran(report)
     if registers is not None:
         report.add_registers(registers)
-    report.seconds = time.monotonic() - started
+    report.seconds = processor_seconds() - started
     return report
 
 
@@ -163,9 +166,11 @@ class _Run:
         self._tell("looking for layers with every value that the patterns accept")
         for cases in self._plan.batches():
             if self.seconds > self._most:
+                draws = self._plan.draws
+                enough = ENOUGH * self.seconds * draws / self._done
                 self._report.unfinished = (
-                    f"{self._most:g} s of processor time were over after {self._done} of "
-                    f"{self._plan.draws} layers: more --seconds run them all"
+                    f"{self._most:g} s of processor time were over after {self._done} of {draws} "
+                    f"layers: --seconds {math.ceil(enough / 10) * 10} runs about all of them"
                 )
                 return
             yield cases
@@ -211,7 +216,7 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
         LibraryError: a file is missing, or cannot be read.
         AcceleratorConfigError: `accel.toml` cannot be used.
     """
-    started = time.monotonic()
+    started = processor_seconds()
     report = CheckReport(backend.target_name, 0)
     found = check_registers(backend, device=find_device(device))
     if found is None:
@@ -221,7 +226,7 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
             fix="write registers.toml into this folder, and set simulator in accel.toml",
         )
     report.add_registers(found)
-    report.seconds = time.monotonic() - started
+    report.seconds = processor_seconds() - started
     return report
 
 
@@ -241,7 +246,7 @@ def check_only_program(
         UmakitError: the drawn layers cannot be compiled.
         OutputError: the waveform cannot be written.
     """
-    started = time.monotonic()
+    started = processor_seconds()
     report = CheckReport(backend.target_name, seed)
     check_ports([backend], RTL)
     with temporary_folder("umakit-check-") as folder:
@@ -254,7 +259,7 @@ def check_only_program(
             f"there are no varied programs: {report.programs.not_run}",
             where=short_path(backend.folder),
         )
-    report.seconds = time.monotonic() - started
+    report.seconds = processor_seconds() - started
     return report
 
 
@@ -313,7 +318,7 @@ def check_layer(
     Raises:
         InputError: the text is no case of this backend.
     """
-    started = time.monotonic()
+    started = processor_seconds()
     report = CheckReport(backend.target_name, 0)
     with temporary_folder("umakit-check-") as folder:
         session = Session(backend, folder, device)
@@ -336,7 +341,7 @@ def check_layer(
             _note_refusal(report, found.pattern, refusal)
         if wave is not None:
             write_wave(backend, found, session.claims, find_device(device), wave)
-    report.seconds = time.monotonic() - started
+    report.seconds = processor_seconds() - started
     return report
 
 

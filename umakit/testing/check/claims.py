@@ -78,35 +78,30 @@ class Claim:
         Raises:
             BackendError: the predicate raised an exception, or returned neither a bool nor a text.
         """
+        return self.judged(drawn)[0]
+
+    def judged(self, drawn: Drawn) -> tuple[bool | str, int]:
+        """Return `accepts` of a layer, and how many of the pattern's constraints the layer breaks.
+
+        The predicate is no constraint, and a pattern of TVM has none.
+
+        Raises:
+            BackendError: the predicate raised an exception, or returned neither a bool nor a text.
+        """
         pattern, module = self.pattern.predicate, drawn.module()
         if not isinstance(pattern, OperatorPattern):
             found = partition(module, [self.backend], keep_layout=True).report.placements
             refused = [row.reason or "no pattern matches" for row in found if row.where == CPU]
-            return refused[0] if refused else True
+            return (refused[0] if refused else True), 0
         match = pattern.match_of(module["main"])
         if match is None:
-            return "no pattern matches"
+            return "no pattern matches", 1
         try:
             layer = pattern.composite_of(match)
         except NotReadable as reason:
-            return str(reason)
-        return answer_of(self.backend, self.pattern, lambda: pattern.accepts(layer))
-
-    def broken(self, drawn: Drawn) -> int:
-        """Return how many of the pattern's constraints a layer breaks, without the predicate.
-
-        A pattern of TVM has no constraints but its predicate: 0 for each layer.
-        """
-        pattern = self.pattern.predicate
-        if not isinstance(pattern, OperatorPattern):
-            return 0
-        match = pattern.match_of(drawn.module()["main"])
-        if match is None:
-            return 1
-        try:
-            return len(pattern.broken(pattern.composite_of(match)))
-        except NotReadable:
-            return 1
+            return str(reason), 1
+        answer = answer_of(self.backend, self.pattern, lambda: pattern.accepts(layer))
+        return answer, 0 if answer is True else len(pattern.broken(layer))
 
 
 def claims_of(backend: Backend) -> list[Claim]:

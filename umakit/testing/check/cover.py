@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that cover what a claim accepts: each value of each aspect, then pairs of kinds of values.
-
-The layers of pairs are a covering array, made greedily row by row as AETG makes it (D. M. Cohen,
-S. R. Dalal, M. L. Fredman, G. C. Patton, "The AETG System", 1997). The claim is the oracle for
-values that can be combined.
-"""
+"""Layers that have each value of each aspect that a claim accepts, and the coverage so far."""
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,19 +13,14 @@ import numpy as np
 from umakit.testing.check.aspects import Aspect, Value
 from umakit.testing.check.cases import LayerSettings
 from umakit.testing.check.claims import Claim
+from umakit.testing.check.pairs import CoveringArray
 from umakit.testing.check.search import Complete, Refused, Search
-
-PAIR_TRIES = 6
-"""Number of layers in which the search looks for a pair of kinds."""
 
 VALUE_TRIES = 2
 """Number of values of each further aspect that are tried in a row."""
 
 LARGER = (9, 17, 33)
 """Rows and columns of images in which a stride or a dilation may have an effect."""
-
-Pair = tuple[int, str, int, str]
-"""A pair of kinds: for two aspects, the number of the aspect and the kind of its value."""
 
 
 @dataclass
@@ -51,7 +40,12 @@ class Covered:
     @property
     def missing(self) -> list[Value]:
         """Values that accepted layers have or may have, and with which no layer has run."""
-        return [v for v in self.aspect.values if not self.ran[v] and v not in self.refused]
+        return [value for value in self.accepted if not self.ran[value]]
+
+    @property
+    def accepted(self) -> list[Value]:
+        """Values that accepted layers have or may have."""
+        return [value for value in self.aspect.values if value not in self.refused]
 
     @property
     def impossible(self) -> list[Value]:
@@ -94,9 +88,7 @@ class Cover:
         search: search that finds the layers.
         aspects: coverage of each aspect.
         singles: number of layers that have every value; None before they are made.
-        rows: number of layers that have every pair besides; None before they are made.
-        pairs: pairs of kinds that a made layer has.
-        unreached: number of pairs that no layer was found of.
+        pairs: pairs of kinds of values.
     """
 
     def __init__(self, claim: Claim, random: np.random.Generator) -> None:
@@ -104,10 +96,7 @@ class Cover:
         self.search = Search(claim, random)
         self.aspects = [Covered(each) for each in self.search.aspects]
         self.singles: int | None = None
-        self.rows: int | None = None
-        self.pairs: set[Pair] = set()
-        self.unreached = 0
-        self.ran_pairs: set[Pair] = set()
+        self.pairs = CoveringArray(self.search, random)
         self._without_effect: set[tuple[int, Value]] = set()
 
     @property
@@ -139,6 +128,10 @@ class Cover:
                     yield self._row_of(found, number, made)
         self.singles = count
 
+    def each_pair(self) -> Iterator[LayerSettings]:
+        """Yield layers until each pair of kinds is in a layer or no layer was found."""
+        return self.pairs.each([covered.accepted for covered in self.aspects])
+
     def _row_of(self, found: Complete, number: int, made: list[set[Value]]) -> LayerSettings:
         """Return a layer with the value of one aspect and further new values, and note them."""
         aspect = self.aspects[number].aspect
@@ -149,7 +142,7 @@ class Cover:
         for place, values in enumerate(made):
             if self._counts(place, row):
                 values.add(self.aspects[place].aspect.of(row))
-        self._note_pairs(row)
+        self.pairs.note_made(row)
         return self.search.layer(row)
 
     def _with_effect(self, row: Complete, number: int) -> Complete | None:
@@ -224,97 +217,6 @@ class Cover:
                     return tried
         return row
 
-    # --- pairs ----------------------------------------------------------------------------------
-
-    def each_pair(self) -> Iterator[LayerSettings]:
-        """Yield layers until each pair of kinds of values is in a layer or no layer was found."""
-        kinds = [self._kinds(covered) for covered in self.aspects]
-        wanted = [
-            (a, first, b, second)
-            for a, b in itertools.combinations(range(len(kinds)), 2)
-            for first, second in itertools.product(kinds[a], kinds[b])
-        ]
-        count = 0
-        for place in self._random.permutation(len(wanted)):
-            pair = wanted[place]
-            if pair in self.pairs:
-                continue
-            found = self._with_pair(pair, kinds)
-            if found is None:
-                self.unreached += 1
-                continue
-            row = self._with_more_pairs(found, pair, kinds)
-            self._note_pairs(row)
-            count += 1
-            yield self.search.layer(row)
-        self.rows = count
-
-    def _kinds(self, covered: Covered) -> dict[str, list[Value]]:
-        """Return the values of an aspect that layers have, by kind."""
-        found: dict[str, list[Value]] = {}
-        for value in covered.aspect.values:
-            if value not in covered.refused:
-                found.setdefault(covered.aspect.kind_of(value), []).append(value)
-        return found
-
-    def _with_pair(self, pair: Pair, kinds: list[dict[str, list[Value]]]) -> Complete | None:
-        a, first, b, second = pair
-        for _ in range(PAIR_TRIES):
-            settings = dict(self.search.some_base())
-            for number, kind in ((a, first), (b, second)):
-                settings |= self.aspects[number].aspect.with_value(self._one(kinds[number][kind]))
-            for tried in self.search.fitted(settings):
-                if self.search.accepts(tried) and self._has(tried, pair):
-                    return self.search.kept(tried)
-        return None
-
-    def _with_more_pairs(
-        self, row: Complete, pair: Pair, kinds: list[dict[str, list[Value]]]
-    ) -> Complete:
-        """Return a layer with values of other aspects that make pairs which no layer has had."""
-        for number in self._random.permutation(len(self.aspects)):
-            if number in (pair[0], pair[2]):
-                continue
-            aspect = self.aspects[number].aspect
-            best = len(self._pairs_of(row, number) - self.pairs)
-            names = list(kinds[number])
-            for kind in (
-                names[each] for each in self._random.permutation(len(names))[:VALUE_TRIES]
-            ):
-                tried = {**row, **aspect.with_value(self._one(kinds[number][kind]))}
-                new = len(self._pairs_of(tried, number) - self.pairs)
-                if new > best and self._has(tried, pair) and self.search.accepts(tried):
-                    row, best = tried, new
-        return row
-
-    def _one(self, values: list[Value]) -> Value:
-        return values[int(self._random.integers(len(values)))]
-
-    def _has(self, row: Complete, pair: Pair) -> bool:
-        a, first, b, second = pair
-        return self._kind(a, row) == first and self._kind(b, row) == second
-
-    def _kind(self, number: int, row: Complete) -> str:
-        aspect = self.aspects[number].aspect
-        return aspect.kind_of(aspect.of(row))
-
-    def _pairs_of(self, row: Complete, number: int) -> set[Pair]:
-        """Return the pairs of a layer in which one aspect is."""
-        own = self._kind(number, row)
-        others = ((n, self._kind(n, row)) for n in range(len(self.aspects)) if n != number)
-        return {
-            (number, own, n, kind) if number < n else (n, kind, number, own) for n, kind in others
-        }
-
-    def _all_pairs(self, row: Complete) -> set[Pair]:
-        kinds = [(n, self._kind(n, row)) for n in range(len(self.aspects))]
-        return {(*first, *second) for first, second in itertools.combinations(kinds, 2)}
-
-    def _note_pairs(self, row: Complete) -> None:
-        self.pairs |= self._all_pairs(row)
-
-    # --- layers that have run --------------------------------------------------------------------
-
     def note(self, layer: LayerSettings) -> None:
         """Count a layer of the claim that ran on the accelerator."""
         assert self.search.claim.drawing is not None
@@ -325,14 +227,14 @@ class Cover:
                 continue
             covered.ran[value] += 1
             covered.refused.pop(value, None)  # found by another search
-        self.ran_pairs |= self._all_pairs(complete)
+        self.pairs.note_ran(complete)
 
     def as_json(self) -> dict[str, Any]:
         """Return the coverage with stable keys."""
         return {
             "layers_with_every_value": self.singles,
-            "layers_with_every_pair": self.rows,
-            "pairs": len(self.ran_pairs),
-            "pairs_without_a_layer": self.unreached,
+            "layers_with_every_pair": self.pairs.rows,
+            "pairs": len(self.pairs.ran),
+            "pairs_without_a_layer": self.pairs.unreached,
             "aspects": {covered.aspect.name: covered.as_json() for covered in self.aspects},
         }

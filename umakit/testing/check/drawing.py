@@ -2,7 +2,8 @@
 """Random layers at and around what a pattern accepts, and the largest ones.
 
 From a layer that the pattern accepts, each draw changes a few aspects at random, some of them
-often. The next draw starts from the changed layer if the pattern accepts it. A refused layer lies
+often. The next draw starts from the changed layer if the pattern accepts it, and now and then from
+any layer that the search for values found. A refused layer lies
 just outside of the constraints. Bisection of each number, from the simplest layer and from others,
 finds the largest accepted layers.
 """
@@ -29,6 +30,9 @@ they are: what overflows, or is cut into tiles, often needs several of them."""
 
 ONE_SIGN = {"values": "lowest", "weights": "lowest"}
 """Settings of a layer whose products all have one sign: sums become as large as they can."""
+
+ANEW = 0.15
+"""Share of draws that start from any layer of the search instead of the last accepted one."""
 
 REFUSED = 0.12
 """Share of draws that the pattern refuses."""
@@ -64,14 +68,14 @@ class Walk:
     def draw(self) -> Drawn:
         """Return a layer, and whether the pattern accepts it."""
         assert self._at is not None and self._search.first is not None
-        if self._random.random() < 0.05:
-            self._at = self._search.first
+        if self._random.random() < ANEW:
+            self._at = self._search.some_base()
         if self._random.random() < LARGE:
             large = self._large(self._at)
             if large is not None:
                 return large
         while True:
-            found = self._changed(self._at)
+            *_, found = self._search.fitted(self._changed(self._at))
             answer = self._search.answer(found)
             if answer.drawn is None or answer.drawn.macs > USUAL_MACS:
                 continue
@@ -101,6 +105,8 @@ class Walk:
             found = self._with(first, aspect, places, value)
             if found is None:
                 continue
+            if aspect.name in ("kernel", "window") and self._search.accepts(found):
+                self._search.kept(found)  # random layers have few kernels as large by themselves
             yield self._search.layer(found), True
             if value == fits and aspect in self._sizes and self._has_one_sign(found):
                 yield self._search.layer({**found, **ONE_SIGN}), True

@@ -48,7 +48,12 @@ def reduced(
             found = shrunk(alone, session.claims, session.failing, seconds)
             assert found.case is not None
             return _with_group(found if fails_alone(session, found.case) else alone, group)
-    return _with_group(_behind(group.failures[0], behind, session), group)
+    found = _behind(group.failures[0], behind, session)
+    if found.case is not None and found.case.before:
+        less = shrunk(found, session.claims, session.failing, seconds)
+        assert less.case is not None
+        found = _said(less if fails_alone(session, less.case) else found)
+    return _with_group(found, group)
 
 
 def fails_alone(session: Session, case: Case) -> Failure | None:
@@ -78,7 +83,7 @@ def _behind(
     for other in before[: -NEAR - 1 : -1]:
         found = fails_alone(session, replace(case, before=(other,)))
         if found is not None:
-            return _said(found, other)
+            return found
     found = fails_alone(session, replace(case, before=tuple(before))) if before else None
     if found is None:
         return replace(
@@ -98,13 +103,15 @@ def _behind(
                 break
         else:
             break
-    assert found.case is not None
-    return _said(found, found.case.before[-1])
+    return found
 
 
-def _said(failure: Failure, other: Case) -> Failure:
+def _said(failure: Failure) -> Failure:
+    assert failure.case is not None
+    first = ", ".join(case.pattern for case in failure.case.before)
     return replace(
         failure,
-        what=f"{failure.what}; alone it is right, behind {other.pattern} it is not",
+        what=f"{failure.what}; alone the layer is right, and it is wrong directly after the {first}"
+        " of this case",
         fix=failure.fix or "look for what the driver or the device keeps from the layer before",
     )

@@ -117,7 +117,7 @@ class CheckReport:
         seed: what the cases were drawn from.
         operators: counts by name of the pattern.
         failures: in the order in which they were found.
-        seconds: time that the check took.
+        seconds: processor time of the check, with compilers and simulators that it ran.
         cycles: how predicted cycles compare with simulated ones; a difference is no failure.
         registers: how the device's registers compare with their map; None if that was not done.
         programs: what varied programs found; None if none were wanted.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -115,6 +116,7 @@ class Search:
         self.aspects = aspects_of(claim)
         self._answers: dict[tuple[Setting, ...], Answer] = {}
         self._bases: list[Complete] = []
+        self._of_form: dict[tuple[str, Value], list[Complete]] = {}
         self._refused: dict[str, set[Value]] = {}
         simplest = {name: values[0] for name, values in self._drawing.settings.items()}
         listed = dict(simplest)
@@ -123,6 +125,8 @@ class Search:
             listed |= {} if chosen is None else aspect.with_value(chosen)
         found = self._descended(simplest, self.aspects) or self._descended(listed, self.aspects)
         self.first = found or self._drawn(listed, None, FIRST_TRIES, Refused())
+        if self.first is not None:
+            self.kept(self.first)
         self.simplest = simplest
 
     def answer(self, settings: Mapping[str, Setting]) -> Answer:
@@ -144,10 +148,9 @@ class Search:
             return Answer(None, UNDRAWABLE, str(reason) or "there is no such layer")
         if drawn.macs > MOST_MACS:
             return Answer(drawn, UNDRAWABLE, "more operations than a check takes time for")
-        said = self.claim.accepts(drawn)
+        said, broken = self.claim.judged(drawn)
         if said is True:
             return Answer(drawn)
-        broken = self.claim.broken(drawn)
         return Answer(drawn, broken, said or "a predicate that returns False", not broken)
 
     def find(self, aspect: Aspect, value: Value) -> tuple[Complete | None, Refused]:
@@ -197,22 +200,34 @@ class Search:
         return None
 
     def fitted(self, settings: Complete) -> Iterator[Complete]:
-        """Yield a layer, and where a window is larger than its image, with an image as large."""
+        """Yield a layer and, if there is no such layer, one with a larger image or more channels.
+
+        A window fits into the larger image. The numbers of channels are multiples of the groups.
+        """
         yield settings
-        if self.answer(settings).drawn is not None or "height" not in settings:
+        if self.answer(settings).drawn is not None:
             return
-        window = "kernel" if "kernel_height" in settings else "window"
         larger = dict(settings)
+        window = "kernel" if "kernel_height" in settings else "window"
         for axis, size in IMAGE_OF.items():
-            taps = int(settings.get(f"{window}_{size}", 1))
-            reach = (taps - 1) * int(settings.get(f"dilation_{axis}", 1)) + 1
-            larger[size] = max(int(settings[size]), reach + int(settings.get(f"stride_{axis}", 1)))
+            if size in settings:
+                taps = int(settings.get(f"{window}_{size}", 1))
+                reach = (taps - 1) * int(settings.get(f"dilation_{axis}", 1)) + 1
+                step = int(settings.get(f"stride_{axis}", 1))
+                larger[size] = max(int(settings[size]), reach + step)
+        for name in ("channels", "filters"):
+            if name in settings:
+                larger[name] = math.lcm(int(settings[name]), max(1, int(settings.get("groups", 1))))
         if larger != settings:
             yield larger
 
     def kept(self, settings: Complete) -> Complete:
         """Note an accepted layer as a start of later searches."""
         self._bases.append(settings)
+        for aspect in self.aspects:
+            if aspect.name in FORMS:
+                form = (aspect.name, aspect.of(settings))
+                self._of_form.setdefault(form, []).append(settings)
         return settings
 
     def _drawn(
@@ -260,8 +275,15 @@ class Search:
         return None
 
     def some_base(self) -> Complete:
-        """Return one of the accepted layers, at random."""
-        return self._bases[int(self._random.integers(len(self._bases)))]
+        """Return one of the accepted layers, at random, each form as often as the others.
+
+        Most layers are found for numbers of channels and have the simplest kernel.
+        """
+        layers = self._bases
+        if self._of_form:
+            forms = list(self._of_form.values())
+            layers = forms[int(self._random.integers(len(forms)))]
+        return layers[int(self._random.integers(len(layers)))]
 
     def some_value(self, aspect: Aspect) -> Value:
         """Return a random value of an aspect, mostly one that layers may have."""

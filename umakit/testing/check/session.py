@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from umakit.devices import HOST, find_device
@@ -125,15 +125,19 @@ class Session:
     def failing(self, cases: Sequence[Case]) -> dict[str, Failure]:
         """Return failures by the text of the case, of cases that the patterns accept.
 
-        Layers of several cases may use less time than that of a single one.
+        In a library, each case runs directly after the cases of its `before`. Layers of several
+        cases may use less time than that of a single one.
         """
-        pairs = [(case, True) for case in cases]
+        wanted = [(case, replace(case, before=())) for case in cases]
+        pairs = [(each, True) for case, own in wanted for each in (*case.before, own)]
+        whole = {id(own): case for case, own in wanted}
         timeout = REDUCED_SECONDS if len(cases) > 1 else None
         try:
             found = self.batch_of(pairs, timeout)[1] if pairs else []
         except UmakitError:
             found = self.failures_of(pairs[:ALONE]).failures
-        return {str(failure.case): failure for failure in found if failure.case is not None}
+        failures = [(whole.get(id(failure.case)), failure) for failure in found]
+        return {str(case): replace(failure, case=case) for case, failure in failures if case}
 
     def failures_of(self, cases: Sequence[tuple[Case, bool]]) -> Found:
         """Return the members and the failures of a batch.

@@ -59,7 +59,7 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
         assert best.case is not None
         candidates = [*together, *simpler(best.case, claims)]
         found, failing = {}, []  # type: tuple[dict[str, Failure], list[Case]]
-        limit = _cost(best.case, layers_of(best.case, claims))
+        limit = _cost(best.case, claims)
         for cases in _cheap_first(candidates, claims, limit):
             if processor_seconds() > end:
                 return best if best.fix else replace(best, fix=STOPPED)
@@ -69,7 +69,7 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
                 break
         if not failing:
             break
-        chosen = min(failing, key=lambda case: _cost(case, layers_of(case, claims)))
+        chosen = min(failing, key=lambda case: _cost(case, claims))
         together = _together(best.case, failing)
         best = found[str(chosen)]
     return best
@@ -78,12 +78,18 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
 def simpler(case: Case, claims: dict[str, Claim]) -> Iterator[Case]:
     """Yield cases with one layer less, or with simpler settings of one layer."""
     if len(case.layers) > 1:
-        yield from (Case((layer,)) for layer in case.layers)
+        yield from (replace(case, layers=(layer,)) for layer in case.layers)
     for position, layer in enumerate(case.layers):
         drawing = claims[layer.pattern].drawing
         assert drawing is not None
         for changed in (*_nearly_first(layer, drawing), *_simpler_settings(layer, drawing)):
             yield _with(case, position, changed)
+    for place, other in enumerate(case.before):
+        earlier, later = case.before[:place], case.before[place + 1 :]
+        if earlier or later:
+            yield replace(case, before=(*earlier, *later))
+        for each in simpler(other, claims):
+            yield replace(case, before=(*earlier, each, *later))
 
 
 def _nearly_first(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerSettings]:
@@ -122,13 +128,12 @@ def _cheap_first(
     works = []
     for case in {str(case): case for case in candidates}.values():
         with contextlib.suppress(NotDrawable):
-            layers = layers_of(case, claims)
-            if _cost(case, layers) < limit:
-                works.append((_work(layers), case))
+            if _cost(case, claims) < limit:
+                works.append((_work(_every_layer(case, claims)), case))
     group: list[Case] = []
     left = WORK
     for work, case in sorted(works, key=lambda pair: pair[0]):
-        if not accepts(case, claims):
+        if not all(accepts(each, claims) for each in (*case.before, case)):
             continue
         if group and (len(group) == CANDIDATES or work > left):
             yield group
@@ -152,20 +157,31 @@ def _set(layer: LayerSettings, drawing: Drawing, name: str, value: Setting) -> L
 def _with(case: Case, position: int, layer: LayerSettings) -> Case:
     layers = list(case.layers)
     layers[position] = layer
-    return Case(tuple(layers))
+    return replace(case, layers=tuple(layers))
 
 
 def _together(before: Case, failing: Sequence[Case]) -> list[Case]:
     """Return cases with several of the changes at once that failed one by one."""
-    same = [case for case in failing if len(case.layers) == len(before.layers)]
+    same = [case for case in failing if _lengths(case) == _lengths(before)]
     found = []
     for count in (len(same), len(same) // 2):
-        layers = list(before.layers)
+        merged = before
         for case in reversed(same[:count]):  # of two changes of a setting, the cheap one is kept
-            for position, layer in enumerate(case.layers):
-                layers[position] = _merged(layers[position], before.layers[position], layer)
-        found.append(Case(tuple(layers)))
+            merged = _merged_case(merged, before, case)
+        found.append(merged)
     return found
+
+
+def _lengths(case: Case) -> list[int]:
+    return [len(each.layers) for each in (*case.before, case)]
+
+
+def _merged_case(found: Case, before: Case, changed: Case) -> Case:
+    layers = zip(found.layers, before.layers, changed.layers, strict=True)
+    cases = zip(found.before, before.before, changed.before, strict=True)
+    return Case(
+        tuple(_merged(*each) for each in layers), tuple(_merged_case(*each) for each in cases)
+    )
 
 
 def _merged(found: LayerSettings, before: LayerSettings, changed: LayerSettings) -> LayerSettings:
@@ -180,14 +196,28 @@ def _merged(found: LayerSettings, before: LayerSettings, changed: LayerSettings)
     return replace(found, settings=settings)
 
 
-def _cost(case: Case, layers: Sequence[Drawn]) -> tuple[float, ...]:
-    """Return what is smaller for simpler cases.
+def _every_layer(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
+    """Return the layers of the cases before a case, and of the case.
 
-    Args:
-        case: the case.
-        layers: its layers.
+    Raises:
+        NotDrawable: there are no such layers.
     """
-    settings = [value for layer in case.layers for value in layer.settings.values()]
+    return [layer for each in (*case.before, case) for layer in layers_of(each, claims)]
+
+
+def _cost(case: Case, claims: dict[str, Claim]) -> tuple[float, ...]:
+    """Return numbers that are smaller for simpler cases.
+
+    Raises:
+        NotDrawable: there are no such layers.
+    """
+    layers = _every_layer(case, claims)
+    settings = [
+        value
+        for each in (*case.before, case)
+        for layer in each.layers
+        for value in layer.settings.values()
+    ]
     return (
         len(layers),
         len(settings),

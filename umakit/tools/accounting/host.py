@@ -37,22 +37,26 @@ class Host:
         answering: how layers on accelerators are answered.
         programs: accelerators whose simulators are processes of their own. Only the exchange with
             these processes is measured.
+        runs: number of inferences that the figures are the mean of.
     """
 
     rows: tuple[Row, ...]
     unit: Unit | None
     answering: Answering
     programs: tuple[str, ...] = ()
+    runs: int = 1
 
     @classmethod
-    def of(cls, rows: Sequence[Row], answering: Answering, programs: Sequence[str]) -> Host:
+    def of(
+        cls, rows: Sequence[Row], answering: Answering, programs: Sequence[str], runs: int
+    ) -> Host:
         """Return the figures of rows, of which those between layers have none."""
         found = tuple(row for row in rows if row.owner != "between layers")
         units: tuple[Unit, ...] = ("instructions", "seconds")
         measured = (
             unit for unit in units if found and None not in [_whole(r, unit) for r in found]
         )
-        return cls(found, next(measured, None), answering, tuple(programs))
+        return cls(found, next(measured, None), answering, tuple(programs), runs)
 
     @property
     def is_told_apart(self) -> bool:
@@ -98,21 +102,38 @@ class Host:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences with the cost of the drivers' own code and the cost of the simulators."""
-        if not self.is_told_apart:
+        """Sentences that explain the columns, and say what drivers and simulators cost."""
+        if self.unit is None:
             return ()
+        columns = self._legend()
+        if not self.is_told_apart:
+            return (columns,)
         own, called = self._clause(self.drivers), self._clause(self.devices)
         if self.answering == "library":
-            return (f"functions of libraries: {own}",)
+            return (columns, f"functions of libraries: {own}")
         if self.answering == "driver":
-            return (f"drivers' own code: {own}, without a simulator",)
+            return (columns, f"drivers' own code: {own}, without a simulator")
         found = [
+            columns,
             f"drivers' own code: {own}, outside of calls of umakit/device.h",
             f"simulators: {called} in these calls, which the product does not spend",
         ]
         if self.programs:
             found[-1] += f"; without the processes that simulate {' and '.join(self.programs)}"
         return tuple(found)
+
+    def _legend(self) -> str:
+        """Return what the columns contain, and how many inferences they are the mean of."""
+        what = "instructions" if self.unit == "instructions" else "processor time"
+        mean = f", mean of {self.runs:,}" if self.runs > 1 else ""
+        text = f"{', '.join(self.columns(()))}: {what} of one inference{mean}"
+        if not self._has_two_columns:
+            return text
+        return f"{text}; CPU: the driver's own code for a layer on an accelerator, else the step"
+
+    @property
+    def _has_two_columns(self) -> bool:
+        return self.is_told_apart and self.answering == "simulator"
 
     def _clause(self, figure: Figure) -> str:
         unit = "instructions" if self.unit == "instructions" else "us of processor time"
@@ -133,7 +154,7 @@ class Host:
         if self.unit is None:
             return {}
         unit = "us" if self.unit == "seconds" else "instructions"
-        if not self.is_told_apart or self.answering != "simulator":
+        if not self._has_two_columns:
             alone = unit if unit == "instructions" else f"host {unit}"
             return {alone: self._column(rows, self.whole)}
         return {

@@ -50,7 +50,7 @@ class Accounting:
     @property
     def host(self) -> Host:
         """Processor time, or instructions, of the inference on the host."""
-        return Host.of(self.rows, self.answering, self.programs)
+        return Host.of(self.rows, self.answering, self.programs, self.inferences)
 
     @property
     def layers(self) -> tuple[Row, ...]:

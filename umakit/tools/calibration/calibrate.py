@@ -43,7 +43,7 @@ class Calibrating:
 
     Attributes:
         what: what is measured now.
-        done, count: layers that were measured, and all of them as far as is known.
+        done, count: layers of this kind that were measured, and all layers of this kind.
     """
 
     what: str
@@ -98,7 +98,8 @@ def calibrate(
         at = _measure_groups(backend, planner, found.name, tiles, measurement, tell)
         if not any(layer.commands for layer in measurement.layers):
             raise _nothing(backend, found.name, measurement)
-        tell(Calibrating("fitting", at.done, at.done))
+        measured_count = len(measurement.layers)
+        tell(Calibrating("fitting", measured_count, measured_count))
         commands = [each for layer in measurement.layers for each in layer.commands]
         fits = costs_of(described, commands, _figures(backend))
         of = partial(
@@ -153,9 +154,8 @@ def _described(planner: TilePlanner) -> Iterator[None]:
 
 @dataclass
 class _Progress:
-    """How many layers were tried, and of which groups some ran."""
+    """The groups of which some layers ran."""
 
-    done: int = 0
     takes: list[Group] = field(default_factory=list)
 
 
@@ -216,9 +216,16 @@ def _measure_group(
     count_first = 1 if only_failures else FIRST
     first, rest = tiles[:count_first], tiles[count_first:]
     before, failed = len(found.layers), len(found.failures)
-    tell(Calibrating(str(group), at.done, at.done + len(tiles)))
-    measure(backend, first, device, found)
-    at.done += len(first)
+    done = 0
+
+    def report(ran: int) -> None:
+        nonlocal done
+        done += ran
+        tell(Calibrating(str(group), done, len(tiles)))
+
+    if tiles:
+        report(0)
+    measure(backend, first, device, found, report)
     if group.adds and not all(each.tiles.layer.adds for each in found.layers[before:]):
         del found.layers[before:]  # the backend takes convolutions, and leaves the sum to the CPU
     if len(found.layers) == before:
@@ -228,12 +235,6 @@ def _measure_group(
     at.takes.append(group)
     if not any(layer.commands for layer in found.layers):
         raise _nothing(backend, device, found)
-    total = at.done + len(rest)
-
-    def report(ran: int) -> None:
-        at.done += ran
-        tell(Calibrating(str(group), at.done, total))
-
     measure(backend, rest, device, found, report)
 
 

@@ -63,6 +63,16 @@ class Outcome:
         return self.worst_percent <= MOST_PERCENT
 
     @property
+    def changes_nothing(self) -> bool:
+        """Whether all held-out commands and whole layers are predicted as before."""
+        now = [each.predicted_cycles for each in self.calibration.layers]
+        return now == [each.predicted_cycles for each in self.before] and all(
+            each.source != "measured"
+            or each.evidence.exact == each.before_evidence.exact == each.evidence.held_out
+            for each in self.choices
+        )
+
+    @property
     def hints(self) -> tuple[str, ...]:
         """Advice for inexact costs or inexact whole layers, one sentence each."""
         inexact = [each for each in self.choices if each.evidence.worst_percent > MOST_PERCENT]
@@ -97,6 +107,7 @@ class Outcome:
             "exact_commands": self.exact,
             "worst_percent": self.worst_percent,
             "holds": self.holds,
+            "changes_nothing": self.changes_nothing,
             "notes": [*self.notes, *self.hints],
         }
 

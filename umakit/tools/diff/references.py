@@ -28,6 +28,10 @@ AUTOMATIC, CPU_KERNELS, NUMPY = "auto", "cpu", "numpy"
 ONNX_RUNTIME, TFLITE_MICRO = "onnxruntime", "tflite-micro"
 REFERENCES = (AUTOMATIC, CPU_KERNELS, NUMPY, ONNX_RUNTIME, TFLITE_MICRO)
 PACKAGES = {ONNX_RUNTIME: "onnxruntime", TFLITE_MICRO: "tflite_micro"}
+INSTALLED_BY = {
+    ONNX_RUNTIME: "pip install onnxruntime",
+    TFLITE_MICRO: "pip install 'umakit[tflite]' on x86-64",
+}
 DISPLAY_NAMES = {
     CPU_KERNELS: "umakit's CPU kernels",
     NUMPY: "NumPy",
@@ -151,7 +155,7 @@ def select_references(
     if wanted == NUMPY:
         return Selection(file=read.for_numpy())
     # Runtimes are named as the packages that bring them.
-    problem = f"the package {PACKAGES[matching]} is not installed (pip install {matching})"
+    problem = f"the package {PACKAGES[matching]} is not installed ({INSTALLED_BY[matching]})"
     if matching == TFLITE_MICRO and own_states:
         problem = "it keeps the model's states itself, and takes none from the inputs"
     elif importlib.util.find_spec(PACKAGES[matching]) is not None:

@@ -60,7 +60,10 @@ PURPOSES = {
 }
 """What optional packages are for."""
 
-EXTRAS = {"tflite": "tflite", "torch": "torch", "onnxruntime": "bench", "distributed": "cluster"}
+EXTRAS = {
+    "tflite": "tflite", "tflite_micro": "tflite", "torch": "torch", "onnxruntime": "bench",
+    "distributed": "cluster",
+}  # fmt: skip
 """The extra of umakit that installs an optional package."""
 
 
