@@ -24,9 +24,7 @@ import umakit
 from umakit.codegen.c_types import C_TYPES
 from umakit.errors import UmakitError
 from umakit.frontend.element_types import ELEMENT_TYPES
-from umakit.frontend.onnx.node import OTHERWISE as OF_NODES
-from umakit.frontend.pages import PAGE, section_of
-from umakit.frontend.tflite.files import OTHERWISE as OF_OPERATORS
+from umakit.frontend.pages import PAGE, USUAL, section_of
 
 INTERNAL = re.compile(
     r"\b(TVM|tvm|TIR|tirx?|T|relax|Relax|te|topi)\b\.?(?!\w)|\bVar\b|BlockBuilder|ShapeExpr"
@@ -109,7 +107,8 @@ INTRODUCTION = """# What the importers refuse
 A network that cannot be imported exactly is refused: exit code 2 and one sentence. The sentence
 names the file, the operator and its node, the value that is in the way, and what to do. The section
 of this page is at its end. Sections are named after the module of umakit that refuses. `…` stands
-for what the message fills in. Where the second column is empty, the message says: {default}.
+for what the message fills in. Where the second column is empty, the message says
+"{default}".
 
 ## Limits
 
@@ -130,19 +129,13 @@ def page() -> str:
     sections: dict[str, list[Site]] = {}
     for site in all_sites():
         sections.setdefault(site.module, []).append(site)
-    parts = [INTRODUCTION.format(default=OF_NODES)]
+    parts = [INTRODUCTION.format(default=USUAL)]
     for module, sites in sorted(sections.items(), key=lambda item: section_of(item[0])):
         what = (sys.modules[module].__doc__ or "").strip().splitlines()[0]
-        rows = [
-            f"| {escaped(site.says)} | {'' if site.fix in USUAL else escaped(site.fix)} |"
-            for site in sites
-        ]
+        rows = [f"| {escaped(site.says)} | {escaped(site.fix.strip('…'))} |" for site in sites]
         table = "\n".join(["| what is refused | what to do |", "|---|---|", *dict.fromkeys(rows)])
         parts.append(f"## {section_of(module)}\n\n{what}\n\n{table}\n")
     return "\n".join(parts)
-
-
-USUAL = ("", OF_NODES, OF_OPERATORS, "…")
 
 
 def escaped(text: str) -> str:

@@ -9,22 +9,27 @@ from umakit.errors import ModelError
 
 PAGE, ROOM = "docs/refusals.md", "umakit."
 
+USUAL = "export the model again, perhaps with other shapes, attributes or operators"
+"""What to do where a refusal says no more."""
 
-def page_of(error: ModelError) -> str:
-    """Return where the documentation lists a refusal: by the module that raised it first."""
+
+def listed(error: ModelError) -> None:
+    """Add to a refusal what to do, and where the page lists it: by the module that raised it first.
+
+    Others raise it again with more words.
+    """
     first: BaseException = error
     while isinstance(first.__context__, ModelError):
         first = first.__context__
-    modules = [
-        str(frame.f_globals.get("__name__", ""))
-        for frame, _ in traceback.walk_tb(first.__traceback__)
-    ]
+    frames = (frame for frame, _ in traceback.walk_tb(first.__traceback__))
+    modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
     own = [name for name in modules if name.startswith(ROOM)]
-    return f"{PAGE}#{section_of(own[-1])}" if own else PAGE
+    on_page(error, own[-1] if own else ROOM)
 
 
 def on_page(error: ModelError, module: str) -> ModelError:
-    """Return a refusal with the section of the page for a module."""
+    """Return a refusal with what to do and the section of the page for a module."""
+    error.fix = error.fix or USUAL
     error.page = f"{PAGE}#{section_of(module)}"
     return error
 

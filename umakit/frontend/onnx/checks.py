@@ -147,11 +147,9 @@ def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) ->
     try:
         offset, length = (int(entries.get(key) or 0) for key in ("offset", "length"))
     except ValueError:
-        raise ModelError(
-            f"{what} at a place that is not a number", where=str(path), fix="export it again"
-        ) from None
+        raise ModelError(f"{what} at a place that is not a number", where=str(path)) from None
     if offset < 0 or length < 0 or offset + length > file.stat().st_size:
-        raise ModelError(f"{what}, which is too short", where=str(path), fix="export it again")
+        raise ModelError(f"{what}, which is too short", where=str(path))
 
 
 def check_values(proto: onnx.ModelProto, path: Path) -> None:
@@ -229,9 +227,7 @@ def _check_scale(
     try:
         values = onnx.numpy_helper.to_array(scale)
     except (KeyError, TypeError, ValueError):
-        raise ModelError(
-            f"{label} has a scale that holds no numbers", where=where, fix="quantize it again"
-        ) from None
+        raise ModelError(f"{label} has a scale that holds no numbers", where=where) from None
     wrong = values[~(np.isfinite(values) & (values > 0))]
     if wrong.size:
         raise ModelError(

@@ -127,18 +127,14 @@ def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
         sort_nodes(proto.graph, path)
         _check_by_onnx(proto)
     except UNREADABLE:
-        raise ModelError(
-            "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
-        ) from None
+        raise ModelError("is not an ONNX file, or it is truncated", where=str(path)) from None
     except OSError as error:
         raise ModelError(
             f"cannot be read: {error.strerror}", where=str(path), fix=READABLE
         ) from None
     except ValueError as error:
         raise ModelError(
-            f"is not a valid ONNX model: {last_line(error)}",
-            where=str(path),
-            fix="export it again",
+            f"is not a valid ONNX model: {last_line(error)}", where=str(path)
         ) from None
     except onnx.checker.ValidationError as error:
         raise ModelError(

@@ -12,9 +12,6 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 
-OTHERWISE = "export the model with other attributes or shapes, or without the operator"
-"""What to do about a node whose refusal says no more."""
-
 
 def attribute_of(proto: onnx.NodeProto, name: str, default: Any) -> Any:
     """The value of an attribute, strings as bytes, or `default` where the node has none."""
@@ -111,7 +108,7 @@ class Node:
         """Bind an expression to a variable, so that it is computed once."""
         return self.builder.emit(self.builder.normalize(expression))
 
-    def refuse(self, what: str, fix: str = OTHERWISE) -> ModelError:
+    def refuse(self, what: str, fix: str = "") -> ModelError:
         """The error that refuses this node.
 
         Args:

@@ -18,7 +18,7 @@ import onnx
 import onnx.numpy_helper
 
 from umakit.errors import ModelError
-from umakit.frontend.onnx.node import OTHERWISE, attribute_of
+from umakit.frontend.onnx.node import attribute_of
 
 Array = npt.NDArray[Any]
 
@@ -100,7 +100,7 @@ class Rewriter:
         """Add the node that yields the first result of the one that is rewritten."""
         self.add(operator, *inputs, output=self.proto.output[0], **attributes)
 
-    def refuse(self, what: str, fix: str = OTHERWISE) -> ModelError:
+    def refuse(self, what: str, fix: str = "") -> ModelError:
         """The error that refuses this node; `what` is said of it."""
         return ModelError(
             f"operator {self.proto.op_type} of node {self.proto.name!r} {what}",
@@ -163,9 +163,7 @@ def rewrite_nodes(
         try:
             REWRITES[_domain(node), node.op_type](rewriter)
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise rewriter.refuse(
-                "is put together in a way that is not supported", "export the model again"
-            ) from error
+            raise rewriter.refuse("is put together in a way that is not supported") from error
         written += rewriter.nodes
         changed = True
     if changed:

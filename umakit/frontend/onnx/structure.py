@@ -172,7 +172,6 @@ def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
                 f"operator {node.op_type} of node {node.name!r} lacks its input "
                 f"{input_name(schema, position)}, which has no default",
                 where=where,
-                fix="export the model again",
             )
 
 
@@ -190,11 +189,7 @@ def _check_type(number: int, what: str, where: str) -> None:
             fix="export the model with float32, or quantized to int8 or uint8",
         )
     if not number or number not in onnx.TensorProto.DataType.values():
-        raise ModelError(
-            f"{what} has the unknown element type {number}",
-            where=where,
-            fix="export the model again",
-        )
+        raise ModelError(f"{what} has the unknown element type {number}", where=where)
 
 
 def _check_outputs(outputs: Sequence[onnx.ValueInfoProto], written: set[str], where: str) -> None:
@@ -214,8 +209,4 @@ def _check_outputs(outputs: Sequence[onnx.ValueInfoProto], written: set[str], wh
             )
         names.add(value.name)
         if value.name not in written:
-            raise ModelError(
-                f"output {value.name!r} is computed by no node",
-                where=where,
-                fix="export the model again",
-            )
+            raise ModelError(f"output {value.name!r} is computed by no node", where=where)

@@ -35,11 +35,7 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
     """
     tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
-        raise ModelError(
-            f"operator {operator.code} has no input or no output",
-            where=where,
-            fix="export it again",
-        )
+        raise ModelError(f"operator {operator.code} has no input or no output", where=where)
     label = operator_label(graph, operator)
     quantized = [tensor for tensor in tensors if tensor.dtype in QUANTIZED]
     conversion = _conversion(operator, bool(quantized), label, where)
@@ -114,9 +110,7 @@ def _check_states(
         )
     for position in conversion.states:
         if position >= len(operator.inputs) or operator.inputs[position] < 0:
-            raise ModelError(
-                f"{label} lacks its state, input {position}", where=where, fix="export it again"
-            )
+            raise ModelError(f"{label} lacks its state, input {position}", where=where)
 
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:
@@ -180,7 +174,7 @@ def _check_dtypes(
     """
     position = conversion.data
     if len(operator.inputs) <= position or operator.inputs[position] < 0:
-        raise ModelError(f"{label} lacks its input {position}", where=where, fix="export it again")
+        raise ModelError(f"{label} lacks its input {position}", where=where)
     source, result = graph.tensors[operator.inputs[position]], graph.tensors[operator.outputs[0]]
     dtypes = [graph.tensors[number].dtype for number in operator.inputs if number >= 0]
     taken = (source.dtype, result.dtype) in conversion.pairs

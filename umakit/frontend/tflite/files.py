@@ -33,9 +33,6 @@ from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part, unique
 
-OTHERWISE = "convert the model with other shapes or options, or without the operator"
-"""What to do about an operator whose refusal says no more."""
-
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
     """Import a TensorFlow Lite file with weights as constants.
@@ -80,9 +77,7 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
 def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
     if 0 in tensor.shape:
         raise ModelError(
-            f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no elements",
-            where=where,
-            fix=OTHERWISE,
+            f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no elements", where=where
         )
     if tensor.dtype.startswith("type"):
         raise ModelError(
@@ -239,22 +234,16 @@ def _convert(
     try:
         value = converter.convert(operator)
     except ModelError as error:
-        raise ModelError(
-            f"{label}: {error.what}", where=where, fix=error.fix or OTHERWISE
-        ) from None
+        raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
     except Exception as error:  # TVM raises whatever its converters stumble over
         raise ModelError(
-            f"{label} is not supported for its inputs and options",
-            where=where,
-            fix=OTHERWISE,
+            f"{label} is not supported for its inputs and options", where=where
         ) from error
     values = value if isinstance(value, list) else [value]
     states = [operator.inputs[place] for place in CONVERSIONS[operator.code].states]
     if len(values) != len(operator.outputs) + len(states):
         raise ModelError(
-            f"{label} has {len(operator.outputs)} outputs, not {len(values)}",
-            where=where,
-            fix=OTHERWISE,
+            f"{label} has {len(operator.outputs)} outputs, not {len(values)}", where=where
         )
     variables = []
     for number, item in zip((*operator.outputs, *states), values, strict=True):
@@ -265,7 +254,6 @@ def _convert(
                 f"{label} yields {expected.dtype}{list(expected.shape)} by the file, but TVM "
                 f"imports it as {dtype}{list(shape or ())}",
                 where=where,
-                fix=OTHERWISE,
             )
         variable = converter.bb.emit(item, name_hint=f"result{position}")
         converter.values[number] = variable

@@ -70,11 +70,7 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
         ModelError: it is truncated, damaged, or no TensorFlow Lite file.
     """
     if data[4:8] != IDENTIFIER:
-        raise ModelError(
-            "is not a TensorFlow Lite file: its identifier is not TFL3",
-            where=where,
-            fix="export it again",
-        )
+        raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
     try:
         return _Reader(data, where).graph()
     except ModelError:
@@ -85,7 +81,7 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
 
 def _damaged(where: str, what: str = "") -> ModelError:
     reason = f": {what}" if what else ""
-    return ModelError(f"is truncated or damaged{reason}", where=where, fix="export it again")
+    return ModelError(f"is truncated or damaged{reason}", where=where)
 
 
 class _Reader:
@@ -120,9 +116,7 @@ class _Reader:
         inputs = self._numbers(subgraph.InputsLength(), subgraph.Inputs, len(tensors))
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs, len(tensors))
         if not operators or not outputs:
-            raise ModelError(
-                "holds no operators or no outputs", where=self._where, fix="export it again"
-            )
+            raise ModelError("holds no operators or no outputs", where=self._where)
         self._check_custom(tensors, operators)
         states = self._states(tensors, operators, {*inputs, *outputs})
         graph = TfliteGraph(
@@ -236,7 +230,6 @@ class _Reader:
                 f"tensor {name!r} has scales that are not positive numbers, or other zero points "
                 "than scales",
                 where=self._where,
-                fix="quantize the model again",
             )
         rank = table.ShapeLength()
         axis = quantized_axis(given, rank)
@@ -244,7 +237,6 @@ class _Reader:
             raise ModelError(
                 f"tensor {name!r} has {count} scales, which is not its size along axis {axis}",
                 where=self._where,
-                fix="quantize the model again",
             )
         return scales.astype(np.float32), zero_points
 

@@ -23,10 +23,6 @@ NUMBER = re.compile(r"(_\d+)+$")
 """What torch puts behind names of nodes of the same operator anywhere in the model."""
 
 
-OTHERWISE = "write the model with other arguments, or without the operator"
-"""What to do about an operator whose refusal says no more."""
-
-
 class Names:
     """Names of nodes: the path of a module of one operator, else the path and the operator.
 
@@ -101,7 +97,7 @@ class Names:
         return ModelError(
             f"operator {operator_of(node)} of {place} {what}",
             where=self._where,
-            fix=fix or OTHERWISE,
+            fix=fix,
         )
 
     def origin(self, node: torch.fx.Node) -> str:
