@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SHELL := /bin/bash
 
-.PHONY: help demo dist site test pages quick soak soak-onnx soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
+.PHONY: help demo dist site test pages quick soak soak-onnx soak-dtypes soak-mutants soak-bugs soak-rtl soak-tests install install-test lock lint typecheck ctest cppcheck cppcheck-exports misra backends clean \
   bench bench-library bench-cpu bench-cpu-operators bench-cpu-integers bench-cpu-tuning bench-cpu-widths bench-parallel bench-offload bench-quantized bench-compile bench-sim bench-chocolate bench-rtl bench-m3 bench-cmsis bench-cpu-costs
 
 help:
@@ -21,8 +21,9 @@ help:
 	@echo "make test       lint, type check, C tests and Python tests"
 	@echo "make pages      the commands of README and docs, which have to print what the pages show"
 	@echo "make quick      each Python test with its first parameters and one drawn example"
-	@echo "make soak       soak-onnx: every node test of ONNX; soak-mutants: damaged files of all formats"
-	@echo "                for SOAK_MINUTES; soak-bugs: bugs in copies of backends, which uma check finds;"
+	@echo "make soak       soak-onnx: every node test of ONNX; soak-dtypes: every operator of all frontends"
+	@echo "                with every dtype; soak-mutants: damaged files of all formats for SOAK_MINUTES;"
+	@echo "                soak-bugs: bugs in copies of backends, which uma check finds;"
 	@echo "                soak-rtl: faults in copies of designs and their drivers (needs Verilator);"
 	@echo "                soak-tests: comparisons again, with SOAK_EXAMPLES networks each and"
 	@echo "                SOAK_INFERENCES inputs"
@@ -120,7 +121,7 @@ SOAK_EXAMPLES ?= 200
 SOAK_INFERENCES ?= 1000
 SOAK_MINUTES ?= 30
 
-soak: soak-onnx soak-mutants soak-bugs soak-rtl soak-tests
+soak: soak-onnx soak-dtypes soak-mutants soak-bugs soak-rtl soak-tests
 
 # Every node test of ONNX, in five columns; then with vectors of 4 and of 16 numbers.
 soak-onnx: install-test
@@ -128,6 +129,10 @@ soak-onnx: install-test
 	for cpu in cortex-a76 x86-64-v4; do \
 	  $(BIN)/python tests/onnx_node_tests.py --cpu $$cpu -j $(JOBS) || exit 1; \
 	done
+
+# Every operator of ONNX, TensorFlow Lite, Relax and PyTorch with every dtype, under sanitizers.
+soak-dtypes: install-test
+	$(BIN)/python tests/dtype_sweep.py -j $(JOBS)
 
 # Damaged files by random seeds, which are printed.
 MUTATED := onnx tflite relax npz accel metadata torch

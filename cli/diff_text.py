@@ -112,8 +112,16 @@ def _wrong_references(result: DiffResult) -> list[str]:
     for item in result.disagreements:
         own = item.difference
         place = f" at {list(own.index)}" if own.index else ""
+        operator = _operators(result, [item.operator])
+        if item.both_right:
+            lines.append(
+                f"{DISPLAY_NAMES[item.reference]} rounds {operator} otherwise at "
+                f"{own.differing:,} of {own.elements:,} places: real numbers are next to ties "
+                f"there, and by {numpy} both results are right"
+            )
+            continue
         lines.append(
-            f"{DISPLAY_NAMES[item.reference]} is wrong at {_operators(result, [item.operator])}: "
+            f"{DISPLAY_NAMES[item.reference]} is wrong at {operator}: "
             f"it differs from {numpy} at {own.differing:,} of {own.elements:,} places, most by "
             f"{own.largest:.6g}{place}: {own.got:.9g} instead of {own.wanted:.9g}; {numpy} decides"
         )

@@ -37,6 +37,12 @@ def size_notes(sizes: LibrarySize) -> list[str]:
     elif sizes.stack_external_calls:
         names = ", ".join(sizes.stack_external_calls)
         lines.append(f"stack: plus what the deepest of these needs: {names}")
+    lost = [layer.name for layer in sizes.layers if layer.kernel and not layer.text_bytes]
+    if lost:
+        lines.append(
+            f"no code of their own: {', '.join(lost)}; the compiler removed the kernel or put it "
+            "into its caller, whose code is in run functions"
+        )
     others = []
     if sizes.read_only_bytes:
         others.append(f"{sizes.read_only_bytes:,} B of strings, tables and padding")

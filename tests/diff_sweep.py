@@ -458,14 +458,14 @@ def onnx_batches(count: int, words: Sequence[str]) -> Iterator[Batch]:
     taken = []
     for name, dtype, seed in tasks:
         alone = Drawing(0)
-        _draw(alone, name, dtype, seed)
+        draw_one(alone, name, dtype, seed)
         if _is_taken(alone.model_of_all().SerializeToString(), "onnx"):
             taken.append((name, dtype, seed))
     for start in range(0, len(taken), BATCH):
         q, drawn = Drawing(0), []
         for name, dtype, seed in taken[start : start + BATCH]:
             before = len(q.nodes)
-            result = _draw(q, name, dtype, seed)
+            result = draw_one(q, name, dtype, seed)
             own = [n for n in q.nodes[before:] if "quantize" not in n.name]
             names = frozenset(node.name for node in own)
             drawn.append(Drawn(("onnx", name, dtype), names, (result,)))
@@ -474,7 +474,8 @@ def onnx_batches(count: int, words: Sequence[str]) -> Iterator[Batch]:
         yield Batch(q.model_of_all().SerializeToString(), "onnx", inputs, drawn)
 
 
-def _draw(q: Drawing, name: str, dtype: str, seed: Sequence[int]) -> str:
+def draw_one(q: Drawing, name: str, dtype: str, seed: Sequence[int]) -> str:
+    """Add an operator to a file; return the name of its result."""
     q.dtype, q.random = dtype, np.random.default_rng(list(seed))
     return ONNX[name](q)
 

@@ -29,6 +29,11 @@ NEWEST = 22
 class Draw:
     """Random choices for one network, the same for a seed.
 
+    Args:
+        operator: with its domain.
+        seed: of the choices.
+        wide: factor of the last size of each shape, for rows that fill vectors.
+
     Attributes:
         domain: of the operator, empty for the standard one.
         operator: its name.
@@ -36,7 +41,8 @@ class Draw:
         schema: of the operator in that opset, None in other domains.
     """
 
-    def __init__(self, operator: str, seed: int) -> None:
+    def __init__(self, operator: str, seed: int, wide: int = 1) -> None:
+        self.wide = wide
         self.domain, _, self.operator = operator.rpartition(".")
         self.random = np.random.default_rng([zlib.crc32(operator.encode()), seed])
         self.schema: Any = None
@@ -69,7 +75,8 @@ class Draw:
     def shape(self, rank: int | None = None, low: int = 1, high: int = 4) -> tuple[int, ...]:
         """Sizes; a rank of 0 to 4 unless it is given."""
         rank = self.integer(0, 4) if rank is None else rank
-        return tuple(self.integer(low, high) for _ in range(rank))
+        sizes = [self.integer(low, high) for _ in range(rank)]
+        return tuple(sizes[:-1] + [size * self.wide for size in sizes[-1:]])
 
     def dtype(self, position: int = 0, among: Sequence[str] = DTYPES) -> str:
         """An element type that the schema allows for an input; float32 as often as the rest."""

@@ -297,9 +297,11 @@ def _fast_folder() -> str | None:
 # --- all tests ----------------------------------------------------------------------------------
 
 
-def as_child(function: Callable[[], tuple[str, str]], answer: Connection) -> None:
+def as_child(
+    function: Callable[[], tuple[str, str]], answer: Connection, most: int = BYTES
+) -> None:
     """Send what a function returns and end this process, with a limit of memory, in silence."""
-    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
@@ -312,13 +314,16 @@ def as_child(function: Callable[[], tuple[str, str]], answer: Connection) -> Non
 
 
 def isolated(
-    jobs: Iterable[tuple[Any, Callable[[Connection], None]]], processes: int
-) -> Iterator[tuple[Any, tuple[str, str]]]:
+    jobs: Iterable[tuple[Any, Callable[[Connection], None]]],
+    processes: int,
+    seconds: float = SECONDS,
+) -> Iterator[tuple[Any, Any]]:
     """Run functions in forked processes; yields what each sent, or how its process ended.
 
     Args:
         jobs: keys, and functions that send a column and a message.
         processes: how many run at a time.
+        seconds: that each may take.
     """
     context = multiprocessing.get_context("fork")
     waiting = iter(jobs)
@@ -330,14 +335,14 @@ def isolated(
             process = context.Process(target=function, args=(theirs,), daemon=True)
             process.start()
             theirs.close()
-            running[ours] = (key, process, time.monotonic() + SECONDS)
+            running[ours] = (key, process, time.monotonic() + seconds)
         if not running:
             return
         ready = {pipe for pipe in wait(list(running), timeout=1) if isinstance(pipe, Connection)}
         for pipe, (key, process, deadline) in list(running.items()):
             if pipe not in ready and time.monotonic() < deadline:
                 continue
-            result = ("traceback", f"no end after {SECONDS} s")
+            result: Any = ("traceback", f"no end after {seconds} s")
             if pipe in ready:
                 try:
                     result = pipe.recv()

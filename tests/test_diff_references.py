@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, save
 from onnx.reference import ReferenceEvaluator
+from qdq import Qdq
 from tflite_cases import Case, Tensor, file_of, of
 from umakit.cli.main import run_command
 
@@ -155,14 +156,31 @@ def test_who_decides(right: int, own: int, theirs: int, away: float) -> None:
     """A runtime stands if it is rounded correctly; else umakit if it is; else the nearest."""
     expected = Expected(np.array([right + away]), slack=0.505)
     arrays = [np.array([right + each], np.int8) for each in (own, theirs)]
-    wanted, overruled = decided(arrays[0], arrays[1], expected, Tolerance())
+    wanted, overruled, also_right = decided(arrays[0], arrays[1], expected, Tolerance())
     is_right = [abs(each - away) <= 0.505 for each in (own, theirs)]
     if own == theirs or is_right[1]:
         assert (wanted[0], overruled) == (right + theirs, False)
     else:
         assert (wanted[0], overruled) == (right, is_right[0])
-    alone, _ = decided(arrays[0], None, expected, Tolerance())
+    assert also_right == is_right[1]
+    alone, _, _ = decided(arrays[0], None, expected, Tolerance())
     assert alone[0] == (right + own if is_right[0] else right)
+
+
+def test_a_runtime_that_rounds_otherwise_next_to_ties_is_not_called_wrong(
+    uma: Uma, tmp_path: Path
+) -> None:
+    """ONNX Runtime approximates tanh, and differs at some of all 16-bit integers."""
+    graph, path = Qdq("int16", 0), tmp_path / "tanh.onnx"
+    x = graph.input([2**16], 1.3e-4, 17)
+    onnx.save(graph.model(graph.quantize(graph.node("Tanh", x), 1 / 32768, 0)), path)
+    inputs = tmp_path / "x.npz"
+    np.savez(inputs, x0=((np.arange(2**16) - 2**15 - 17) * 1.3e-4).astype(np.float32)[None])
+    code, printed, _ = uma(path, "--inputs", inputs)
+    assert code == 0 and "ONNX Runtime rounds" in printed and "next to ties" in printed
+    assert "wrong at" not in printed
+    code, printed, _ = uma(path, "--inputs", inputs, "--json")
+    assert all(each["both_right"] for each in json.loads(printed)["wrong_references"])
 
 
 # --- processes that end --------------------------------------------------------------------------

@@ -5,154 +5,24 @@ right, bit by bit, in working memory that holds garbage before."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
-from comparisons import SANITIZED, examples
-from cpus_here import PLAIN, PROCESSOR, QEMU, RUNS, need
+from comparisons import examples
+from cpu_programs import DEVICES, run_on_garbage
 from hypothesis import given
 from hypothesis import strategies as st
 from integer_networks import Network, networks
-from networks import Array
 
-import umakit
-from umakit.devices import Device, build, execute, find_device
-from umakit.devices.build import compile_c, library_sources
-from umakit.library.layout import RUNTIME
-from umakit.library.metadata import load_metadata
 from umakit.machine.cpu import cpu_names, find_cpu
 
-DEVICES = {
-    "x86-64-v3": "host",
-    "x86-64-v4": "host",
-    "x86-64-v4-vnni": "host",
-    "cortex-a76": "qemu-aarch64",
-    "cortex-m4": "qemu-cortex-m4",
-    "cortex-m7": "qemu-cortex-m7",
-    "cortex-m55": "qemu-cortex-m55",
-    "rv64gcv": "qemu-riscv64-linux",
-}
-"""Devices that run libraries for a CPU, by the CPU."""
-
-NO_LIMIT = 1000
-"""Percent by which the arena may be larger than for any CPU; the most that is allowed."""
-
 CPUS = [name for name in cpu_names() if find_cpu(name).dot_products]
-
-MAIN = """
-#include "tvmgen_net.h"
-#include "umakit_platform.h"
-#include <string.h>
-
-#define ALIGNED __attribute__((aligned(64)))
-
-{arrays}
-
-int main(int argc, char **argv)
-{{
-    if (argc != 3 || !umakit_platform_open(argv[1], argv[2])) {{
-        return 2;
-    }}
-    while ({read}) {{
-{poison}
-        if (tvmgen_net_run_unpacked({arguments}) != 0 || !({write})) {{
-            return 3;
-        }}
-    }}
-    return umakit_platform_close() ? 0 : 1;
-}}
-"""
-
-
-def main_of(library: Path) -> str:
-    """A program that runs each inference in memory of 0xFF."""
-    description = load_metadata(library)["umakit"]
-    inputs, outputs = description["inputs"], description["outputs"]
-    sizes = {f"in_{each['c_name']}": each["size_bytes"] for each in inputs}
-    stored = {f"out_{each['c_name']}": each["size_bytes"] for each in outputs}
-    stored |= {f"pool_{p['name']}": p["used_bytes"] for p in description["memory"]["pools"]}
-    written = [f"out_{each['c_name']}" for each in outputs]
-    every = [*sizes, *stored]
-    return MAIN.format(
-        arrays="\n".join(
-            f"static unsigned char {name}[{max(1, size)}] ALIGNED;"
-            for name, size in (sizes | stored).items()
-        ),
-        read=" && ".join(f"umakit_platform_read({name}, {size})" for name, size in sizes.items()),
-        poison="\n".join(f"        memset({name}, 0xFF, sizeof {name});" for name in stored),
-        arguments=", ".join(f"(void *){name}" for name in every),
-        write=" && ".join(f"umakit_platform_write({n}, {stored[n]})" for n in written),
-    )
-
-
-def device_of(cpu: str) -> tuple[Device, tuple[str, ...], tuple[str, ...]]:
-    """The device for libraries of a CPU, and compiler flags: all, and those for instructions.
-
-    This machine runs the kernels of all of its kind: without the instructions, as plain C.
-    """
-    device, described = find_device(DEVICES[cpu]), find_cpu(cpu)
-    if not device.is_host:
-        need(device.command)
-        need(device.run[0])
-        RUNS.append((cpu, QEMU))
-        return device, ("-std=c99", "-O1"), described.flags
-    lacks = described.missing_here()
-    RUNS.append((cpu, PLAIN if lacks else PROCESSOR))
-    if not lacks:
-        return device, SANITIZED, described.flags
-    pretended = [f"-D{macro}" for macro in described.macros]
-    return device, SANITIZED, ("-DUMAKIT_PLAIN_DOT_PRODUCTS", *pretended)
-
-
-def run_on_garbage(network: Network, cpu: str, folder: Path) -> dict[str, Array]:
-    """Outputs of a network, compiled for a CPU."""
-    device, flags, instructions = device_of(cpu)
-    path = folder / f"net{network.suffix}"
-    path.write_bytes(network.content)
-    # Above the limit of the arena kernels would be those for any CPU.
-    options = umakit.ExportOptions(
-        cpu=cpu, pools=(umakit.MemoryPool("sram"),), scratch_limit=NO_LIMIT
-    )
-    library = umakit.compile_model(path, [], folder / "library", options=options)
-    (folder / "main.c").write_text(main_of(library.path), encoding="utf-8")
-    (folder / "in").write_bytes(
-        b"".join(
-            np.ascontiguousarray(rows[i]).tobytes()
-            for i in range(len(next(iter(network.inputs.values()))))
-            for rows in network.inputs.values()
-        )
-    )
-    headers = library.path / "codegen/host/include"
-    sources = [folder / "main.c", *library_sources(library.path), *device.platform_sources(RUNTIME)]
-    more = [f"-I{headers}", *device.program_flags(), *instructions]
-    with mock.patch.object(build, "FLAGS", flags):
-        compile_c(sources, folder / "program", more, device)
-    done = execute(device, folder / "program", ["in", "out"], folder, timeout=120)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return outputs_of(library.metadata["umakit"], (folder / "out").read_bytes())
-
-
-def outputs_of(description: Mapping[str, Any], content: bytes) -> dict[str, Array]:
-    """Arrays by name, one row for each inference."""
-    outputs = description["outputs"]
-    size = sum(each["size_bytes"] for each in outputs)
-    assert content and len(content) % size == 0
-    rows: dict[str, list[Array]] = {each["name"]: [] for each in outputs}
-    for start in range(0, len(content), size):
-        for each in outputs:
-            part = content[start : start + each["size_bytes"]]
-            rows[each["name"]].append(np.frombuffer(part, each["dtype"]).reshape(each["shape"]))
-            start += each["size_bytes"]
-    return {name: np.stack(arrays) for name, arrays in rows.items()}
 
 
 def assert_exact(network: Network, cpu: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        found = run_on_garbage(network, cpu, Path(folder))
+        found = run_on_garbage(network.content, network.suffix, network.inputs, cpu, Path(folder))
         source = next(Path(folder).rglob("tvmgen_net.c")).read_text(encoding="utf-8")
     if network.has_dense:  # of convolutions some have no such kernel
         assert f"umakit_{find_cpu(cpu).dot_products}_products(" in source
@@ -160,8 +30,8 @@ def assert_exact(network: Network, cpu: str) -> None:
         np.testing.assert_array_equal(found[name].reshape(expected.shape), expected, name)
 
 
-def test_every_cpu_with_dot_products_has_a_device() -> None:
-    assert sorted(DEVICES) == sorted(CPUS)
+def test_every_cpu_has_a_device() -> None:
+    assert sorted(DEVICES) == sorted(cpu_names())
 
 
 @examples(4)
@@ -170,7 +40,7 @@ def test_drawn_networks_on_this_machine(network: Network, cpu: str) -> None:
     assert_exact(network, cpu)
 
 
-@pytest.mark.parametrize("cpu", DEVICES)
+@pytest.mark.parametrize("cpu", CPUS)
 @examples(1)
 @given(network=networks())
 def test_drawn_networks(cpu: str, network: Network) -> None:

@@ -33,7 +33,11 @@ SKIPPED = re.compile(r"this machine has no [a-z0-9_, ]+, and QEMU does not emula
 OF_CPUS = sorted(
     path.relative_to(ROOT).as_posix()
     for path in HERE.glob("test_*.py")
-    if re.search(r"^from (cpus_here|cpu_libraries) import", path.read_text("utf-8"), re.MULTILINE)
+    if re.search(
+        r"^from (cpus_here|cpu_libraries|cpu_programs) import",
+        path.read_text("utf-8"),
+        re.MULTILINE,
+    )
     and path != Path(__file__)
 )
 
@@ -91,7 +95,7 @@ ALLOWED = {
     "tests/test_cpus.py": "describes machines to `native` and to errors",
     "tests/test_cpu_options.py": "`uma run MODEL` takes `native`, whichever it is",
     "tests/test_dot_products.py": "runs on this machine or in QEMU",
-    "tests/test_integer_cpus.py": "runs the instructions or plain C",
+    "tests/cpu_programs.py": "runs the instructions or plain C",
     "tests/test_compiled_files.py": "a linker for x86-64 refuses what others may take",
     "tests/test_remote_ssh.py": "this machine is the one that answers",
     "tests/misra.py": "how many files are checked at once",

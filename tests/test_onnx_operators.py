@@ -20,6 +20,7 @@ from comparisons import LINKER, some
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
 from qdq import (
     EXAMPLES,
     FEWER,
@@ -34,9 +35,10 @@ from qdq import (
 )
 from strict import WARNINGS
 
+from umakit import run_library
 from umakit.devices import build
 from umakit.frontend import import_model
-from umakit.operators.tables.straight_lines import interpolated, interpolation_table
+from umakit.operators.tables.straight_lines import interpolation_table
 from umakit.pipeline import compile_model
 from umakit.quantized import quantize_to_integers
 
@@ -362,30 +364,61 @@ def test_functions_of_8_bits(
 def test_functions_of_16_bits(
     function: str, dtype: str, result: str, scale: float, result_scale: float, seed: int
 ) -> None:
-    """Changes of scale, or tables with straight lines between their values."""
+    """Changes of scale, or tables: one step off at most, where float32 is next to a tie."""
     graph = Qdq(dtype, seed)
     x = graph.input([1, 4096], scale * step_of(dtype))
     output = graph.quantize(
         FUNCTIONS[function](graph, x), result_scale * step_of(result), None, result
     )
-    straight = function in ("Relu", "Clip", "ReLU6")
-    graph.check_step(output, 6.0, unequal=SELDOM if straight else 0.5)
+    graph.check_step(output, 6.0, unequal=SELDOM)
 
 
-@pytest.mark.parametrize("dtype", ["int16", "uint16"])
-def test_lines_stay_within_a_step_of_all_integers(dtype: str) -> None:
-    x = np.linspace(-8, 8, 2**16)
-    limits = np.iinfo(dtype)
-    for values, most in ((np.tanh(x), 4096), (1 / (1 + np.exp(-x)), 4096), (x / 8, 32)):
-        low = values.min()
-        reals = limits.min + (values - low) / (values.max() - low) * (2**16 - 1)
-        table, bits = interpolation_table(np.rint(reals).astype(dtype), reals)
-        assert np.abs(interpolated(table.astype(np.int64), bits) - reals).max() <= 1.2
-        assert len(table) <= most + 1
-    noise = np.random.default_rng(1).integers(limits.min, limits.max, 2**16).astype(dtype)
-    table, bits = interpolation_table(noise, noise.astype(np.float64))
-    assert bits == 0
-    np.testing.assert_array_equal(interpolated(table.astype(np.int64), 0), noise)
+@pytest.mark.parametrize("function", [*FUNCTIONS, "Abs", "Neg", "Softsign", "Exp"])
+def test_functions_of_all_16_bit_integers(function: str, tmp_path: Path) -> None:
+    """Every integer's result is ONNX's, or the other one of two that are equally near.
+
+    Scales and zero points leave no symmetry, and results reach both ends of the range.
+    """
+    node = FUNCTIONS.get(function, lambda g, x: g.node(function, x))
+    scale, result_scale = np.float32(9.7 / 2**16), np.float32(3.1 / 2**16)
+    reals = (np.arange(2**16) - 30011) * float(scale)
+    for dtype in ("int16", "uint16"):
+        limits, graph, path = np.iinfo(dtype), Qdq(dtype, 0), tmp_path / f"{dtype}.onnx"
+        x = graph.input([2**16], float(scale), limits.min + 30011)
+        output = graph.quantize(node(graph, x), float(result_scale), limits.min + 21001)
+        onnx.save(graph.model(output), path)
+        inputs = {"x0": reals.astype(np.float32)}
+        library = compile_model(path, [], tmp_path / dtype)
+        found = run_library(library.path, inputs).outputs["result"]
+        with np.errstate(all="ignore"):
+            (wanted,) = ReferenceEvaluator(str(path)).run(None, inputs)
+        off = np.rint((found - wanted) / result_scale)
+        assert np.abs(off).max() <= 1 and np.count_nonzero(off) <= SELDOM * 2**16
+        if function in ("Abs", "Neg", "LeakyRelu", "HardSigmoid"):
+            assert not off.any()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "uint16"])
+def test_lines_and_corrections_yield_all_results(dtype: str) -> None:
+    """Also of noise; tables of smooth functions have a fraction of the results' size."""
+    x, limits = np.linspace(-8, 8, 2**16), np.iinfo(dtype)
+    noise = np.random.default_rng(1).integers(limits.min, limits.max, 2**16)
+    for values, most in ((np.tanh(x), 0.3), (np.abs(x), 0.3), (x, 0.13), (noise, 1.1)):
+        share = (values - values.min()) / (values.max() - values.min())
+        results = np.rint(limits.min + share * (limits.max - limits.min)).astype(dtype)
+        lines = interpolation_table(results)
+        assert lines.table.nbytes <= most * results.nbytes
+        place, bits = np.arange(2**16), lines.correction_bits
+        index, rest = place >> lines.step_bits, place & ((1 << lines.step_bits) - 1)
+        table, count = lines.table.astype(np.int64), (2**16 >> lines.step_bits) + 1
+        found = table[index] + ((table[index + 1] - table[index]) * rest >> lines.step_bits)
+        if bits:
+            stored = lines.table[count:].view(np.uint8)
+            assert len(stored) == 2**13 * bits
+            fields = np.unpackbits(stored, bitorder="little").reshape(-1, bits)
+            fields = fields @ (1 << np.arange(bits))
+            found += fields - (1 << bits) * ((bits > 2) & (fields >= 1 << (bits - 1)))
+        np.testing.assert_array_equal(found, results)
 
 
 # --- movements ----------------------------------------------------------------------------------

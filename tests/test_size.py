@@ -8,18 +8,24 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+from diff_sweep import onnx_batches
 from execution import VANILLA, vanilla
-from networks import Graph, save
+from networks import Graph, mobilenet_v1, save
+from tflite_networks import trained_model
+from umakit.cli import size_tables
 from umakit.cli.main import run_command
 
 import umakit
 from umakit.errors import BuildError, LibraryError
 from umakit.library.metadata import load_metadata
-from umakit.tools.size import LayerSize, LibrarySize, library_size
+from umakit.library.schema import Description
+from umakit.tools.size import LayerSize, LibrarySize, library_size, measure
 
 FLAGS = "-std=c99 -Os -ffunction-sections"
 ARM = "arm-none-eabi-gcc -mcpu=cortex-m3 -mthumb"
@@ -134,6 +140,193 @@ def test_a_layers_code_is_its_kernel_and_the_driver_it_calls(
     assert len(offloaded) == 2, "two layers share the driver"
     kernels = sum(layer.text_bytes for layer in on_host.layers) - driver
     assert on_host.text_bytes == kernels + on_host.shared_text_bytes
+
+
+# --- What compilers inline, clone, merge and remove ----------------------------------------------
+
+MERGED = """
+#include <stdint.h>
+#define KERNEL __attribute__((noinline))
+KERNEL static int32_t tvmgen_hand_first_kernel(const int32_t *x, int32_t *y, int n)
+{ for (int i = 0; i < n; ++i) y[i] = x[i] / 3; return n > 5; }
+KERNEL static int32_t tvmgen_hand_second_kernel(const int32_t *x, int32_t *y, int n)
+{ for (int i = 0; i < n; ++i) y[i] = x[i] / 3; return n > 5; }
+KERNEL static void tvmgen_hand_third_kernel(const int8_t *x, int8_t *y)
+{ volatile char frame[200]; for (int i = 0; i < 64; ++i) { frame[i] = x[i]; y[i] = frame[i]; } }
+KERNEL static void tvmgen_hand_fourth_kernel(const int8_t *x, int8_t *y)
+{ volatile char frame[200]; for (int i = 0; i < 64; ++i) { frame[i] = x[i]; y[i] = frame[i]; } }
+KERNEL static void tvmgen_hand_nothing_kernel(float *restrict y)
+{ for (int i = 0; i < 64; ++i) y[i] = y[i]; }
+static void tvmgen_hand_inlined_kernel(float *y)
+{ for (int i = 0; i < 64; ++i) y[i] = 3 * y[i]; }
+int32_t tvmgen_hand_run_unpacked(int32_t *v, int8_t *x, float *y)
+{
+    if (tvmgen_hand_first_kernel(v, v + 100, 9)) return 1;
+    tvmgen_hand_third_kernel(x, x + 64);
+    tvmgen_hand_fourth_kernel(x + 64, x);
+    tvmgen_hand_nothing_kernel(y);
+    tvmgen_hand_inlined_kernel(y);
+    return tvmgen_hand_second_kernel(v + 100, v, 9);
+}
+int32_t tvmgen_hand_run_in(int32_t *v) { return tvmgen_hand_run_unpacked(v, 0, 0); }
+int32_t tvmgen_hand_run(int32_t *v) { return tvmgen_hand_run_in(v); }
+"""
+
+
+@pytest.mark.parametrize("level", ["-Os", "-O2", "-O3"])
+def test_kernels_that_gcc_merges_removes_or_inlines_are_accounted_for(
+    level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("first", "second", "third", "fourth", "nothing", "inlined")
+    library = by_hand(tmp_path, MERGED, "int other;", layers=names)
+    optimize(monkeypatch, level)
+    sizes = library_size(library, ["gcc"])
+    first, second, third, fourth, nothing, inlined = (each.text_bytes for each in sizes.layers)
+    assert first == second > 0 and third == fourth > 0, "two functions of the same code are one"
+    assert nothing == inlined == 0
+    assert sizes.text_bytes == first + third + sizes.shared_text_bytes
+    stacks = [each.stack_bytes or 0 for each in sizes.layers]
+    assert stacks[2] == stacks[3] >= 200 and stacks[4:] == [0, 0]
+    assert sizes.stack_bytes is not None and sizes.stack_bytes > stacks[2]
+    assert sizes.stack_external_calls == ()
+    (note,) = (line for line in size_tables.size_notes(sizes) if "no code" in line)
+    assert note.startswith("no code of their own: nothing, inlined; ")
+
+
+def optimize(monkeypatch: pytest.MonkeyPatch, level: str) -> None:
+    """Let `uma size` compile with another level than -Os."""
+    flags = tuple(level if flag == "-Os" else flag for flag in measure.FLAGS)
+    monkeypatch.setattr(measure, "FLAGS", flags)
+
+
+class Binutils:
+    """Sections of code, and what refers to what, as binutils see a library.
+
+    Args:
+        prefix: of the names of the programs.
+        command: a compiler, with its flags.
+        library: what it compiles; without the simulator.
+    """
+
+    def __init__(self, prefix: str, command: list[str], library: Path, folder: Path) -> None:
+        described = Description.model_validate(load_metadata(library)["umakit"])
+        simulated = described.sources.simulated
+        self.sizes: dict[str, int] = {}
+        self._references: dict[str, set[str]] = {}
+        for source in sources(library):
+            name = str(source.relative_to(library / "codegen/host/src"))
+            if name in simulated:
+                continue
+            target = folder / f"{name.replace('/', '_')}.o"
+            line = [*command, "-std=c99", "-ffunction-sections", "-fno-lto", "-c", source]
+            subprocess.run([*line, "-o", target], check=True)
+            self._read(prefix, target, name)
+
+    def _read(self, prefix: str, target: Path, file: str) -> None:
+        for line in printed(f"{prefix}size", "-A", target).splitlines():
+            if line.startswith(".text"):
+                section, size, *_ = line.split()
+                self.sizes[f"{file} {section}"] = int(size)
+        homes = {}
+        for line in printed(f"{prefix}nm", "-f", "sysv", target).splitlines():
+            fields = [field.strip() for field in line.split("|")]
+            if len(fields) == 7 and fields[6].startswith(".text"):
+                key = fields[0] if fields[2] in ("T", "W") else f"{file} {fields[0]}"
+                homes[fields[0]] = f"{file} {fields[6]}"
+                self._references.setdefault(key, set()).add(homes[fields[0]])
+        for block in printed(f"{prefix}objdump", "-r", target).split("RELOCATION RECORDS FOR [")[
+            1:
+        ]:
+            section, _, rest = block.partition("]:")
+            for line in rest.splitlines()[2:]:
+                value = re.split(r"[-+]0x", (line.split() or [""])[-1])[0]
+                other = homes.get(value) or (f"{file} {value}" if value[:1] == "." else value)
+                self._references.setdefault(f"{file} {section}", set()).add(other)
+
+    def of(self, file: str, function: str) -> set[str]:
+        """Sections of a function, its clones and all that they refer to; none if it has no code."""
+        own = [function, f"{file} {function}"]
+        starts = [
+            key for key in self._references
+            if key in own or key.startswith(tuple(f"{name}." for name in own))
+        ]  # fmt: skip
+        found, waiting = set(starts), starts
+        while waiting:
+            more = self._references.get(waiting.pop(), set()) - found
+            found |= more
+            waiting += more
+        return {key for key in found if key in self.sizes}
+
+
+LEVELS = ("-Os", "-O2", "-O3")
+SIZED = {"gcc": "", "clang": "", ARM: "arm-none-eabi-"}
+NETWORKS = (
+    "pretrainedResnet.tflite", "pretrainedResnet_quant.tflite", "ad01_int8.tflite",
+    "kws_ref_model.tflite", "str_ww_ref_model.tflite", "vww_96_int8.tflite", "digits.onnx",
+    "digits_int8.onnx", "mobilenet_v1", "operators.onnx",
+)  # fmt: skip
+ACCELERATORS = ("", VANILLA, "strawberry_accelerator", "chocolate_accelerator")
+
+
+def network_file(name: str, folder: Path) -> Path:
+    """A trained model, an example, or a network of the tests."""
+    if name.endswith(".tflite"):
+        return trained_model(name)
+    if name == "mobilenet_v1":
+        return save(mobilenet_v1(0.25, size=32), folder)
+    if name == "operators.onnx":
+        (folder / name).write_bytes(next(onnx_batches(1, ())).content)
+        return folder / name
+    return Path(__file__).parents[1] / "examples/digits" / name
+
+
+@pytest.fixture(scope="module")
+def library_for(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """A library of a network for an accelerator, which several tests measure."""
+
+    @cache
+    def export(network: str, backend: str) -> Path:
+        folder = tmp_path_factory.mktemp("sized")
+        backends = [umakit.find_backend(backend)] if backend else []
+        umakit.compile_model(
+            network_file(network, folder), backends, folder / "library", name="net"
+        )
+        return folder / "library"
+
+    return export
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("compiler", SIZED)
+@pytest.mark.parametrize("backend", ACCELERATORS)
+@pytest.mark.parametrize("network", NETWORKS)
+def test_parts_add_up_to_what_binutils_count(
+    network: str, backend: str, compiler: str, level: str, tmp_path: Path,
+    library_for: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:  # fmt: skip
+    """Each layer has the code that its functions refer to, and all parts are the whole."""
+    command = compiler_or_skip(compiler)
+    optimize(monkeypatch, level)
+    library = library_for(network, backend)
+    described = load_metadata(library)["umakit"]["layers"]
+    if backend and not any(entry["where"] == backend for entry in described):
+        pytest.skip(f"{backend} takes nothing of {network}")
+    sizes = library_size(library, command)
+    seen = Binutils(SIZED[compiler], [*command, level], library, tmp_path)
+    assert sizes.text_bytes == sum(seen.sizes.values())
+    reached: set[str] = set()
+    merged = 0
+    for layer, entry in zip(sizes.layers, described, strict=True):
+        own = seen.of("tvmgen_net.c", entry["function"]) if entry["function"] else set()
+        reached |= own
+        merged += bool(layer.text_bytes and not own)
+        if own or not layer.text_bytes:
+            assert layer.text_bytes == sum(seen.sizes[key] for key in own), layer.name
+    assert sizes.shared_text_bytes == sizes.text_bytes - sum(seen.sizes[key] for key in reached)
+    lost = sum(bool(layer.kernel and not layer.text_bytes) for layer in sizes.layers)
+    layers = f"{len(described)} layers, {lost} without code, {merged} merged"
+    record_property("covered", f"uma size of {network} {backend} {compiler} {level}: {layers}")
 
 
 # --- Arena and constants ------------------------------------------------------------------------
@@ -265,11 +458,18 @@ void other(int n) { volatile int sink = table[n & 1](n); (void)sink; }
 """
 
 
-def by_hand(folder: Path, network: str, other: str = OTHER, simulator: str = "") -> Path:
-    """A library of hand-written C, with one layer."""
-    layer = {"name": "layer", "where": "cpu", "kernel": "kernel", "macs": 0}
-    layer |= {"function": "tvmgen_hand_kernel", "arena_bytes": 0, "constants_bytes": 0}
-    layer |= {"operators": [], "inputs": [], "outputs": [], "scratch_bytes": 0}
+def by_hand(
+    folder: Path, network: str, other: str = OTHER, simulator: str = "",
+    layers: Sequence[str] = ("",),
+) -> Path:  # fmt: skip
+    """A library of hand-written C, with a layer `layer` or layers of some names."""
+    described = []
+    for name in layers:
+        function = f"tvmgen_hand_{name}_kernel" if name else "tvmgen_hand_kernel"
+        layer = {"name": name or "layer", "where": "cpu", "kernel": "kernel", "macs": 0}
+        layer |= {"function": function, "arena_bytes": 0, "constants_bytes": 0}
+        layer |= {"operators": [], "inputs": [], "outputs": [], "scratch_bytes": 0}
+        described.append(layer)
     memory = {"arena_bytes": 0, "live_set_bound_bytes": 0, "constants_bytes": 0}
     memory |= {"planner": "optimal", "traffic": None, "pools": [], "scratchpads": []}
     sources = {key: [] for key in ("model", "static_workspace", "status")}
@@ -278,7 +478,7 @@ def by_hand(folder: Path, network: str, other: str = OTHER, simulator: str = "")
     description = {
         "name": "hand", "weights": "c", "interface": "tvmgen_hand",
         "inputs": [], "outputs": [], "backends": [],
-        "layers": [layer], "memory": memory, "sources": sources,
+        "layers": described, "memory": memory, "sources": sources,
         "version": "1", "model_sha256": "0" * 64, "tilings": None, "operators": [], "notices": [],
     }  # fmt: skip
     source = folder / "codegen/host/src"

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of TensorFlow Lite Micro's operators with all dtypes: right or refused, never wrong.
-
-`pytest -s tests/test_tflite_sweep.py -m soak` prints what became of each.
-"""
+"""All of TensorFlow Lite Micro's operators with all dtypes, which `dtype_sweep` runs."""
 
 from __future__ import annotations
 
@@ -11,13 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
-from tflite_cases import INFERENCES, Case, Tensor, assert_equals_micro, file_of, of, oracle
+from tflite_cases import INFERENCES, Case, Tensor, of
 
-from umakit.errors import ModelError
-from umakit.frontend import import_model
 from umakit.operators.tflite import CONVERSIONS
-from umakit.quantized import quantize_to_integers
 
 DTYPES = ("float32", "int8", "uint8", "int16", "int32", "int64", "bool")
 SCALED = {"int8": 3, "uint8": 130, "int16": 0}
@@ -199,45 +192,8 @@ def positive(case: Case) -> Case:
     return replace(case, inputs=inputs)
 
 
-def outcome(case: Case, path: Path) -> str:
-    """Whether a case is refused, or what to compare it with."""
-    content, tensors, outputs = file_of([case])
-    path.write_bytes(content)
-    try:
-        quantize_to_integers(import_model(path))
-    except ModelError as error:
-        assert "'y0_0'" in str(error), str(error)
-        return "refused"
-    random = np.random.default_rng(0)
-    inputs = {
-        name: tensor.drawn(random) if tensor.values is None else tensor.values
-        for name, tensor in tensors.items()
-    }
-    try:
-        oracle(content, inputs, outputs)
-    except (RuntimeError, ValueError):
-        return "taken, TensorFlow Lite Micro has no kernel"
-    return "right"
-
-
 def test_every_registered_operator_is_swept_or_has_tests_of_its_own() -> None:
     others = [path for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
     text = "\n".join(path.read_text(encoding="utf-8") for path in others)
     missing = [code for code in {*CONVERSIONS} - {*CASES} if f'"{code}"' not in text]
     assert not missing, "draw them here, or test all their dtypes in a test of the operator"
-
-
-@pytest.mark.soak
-def test_all_operators_with_all_dtypes_are_right_or_refused(tmp_path: Path) -> None:
-    outcomes: dict[str, dict[str, str]] = {}
-    right = []
-    for code, dtype, case in candidates():
-        found = outcome(case, tmp_path / "net.tflite")
-        outcomes.setdefault(code, {})[dtype] = found
-        if found == "right":
-            right.append(case)
-    for code, by_dtype in outcomes.items():
-        print(f"{code:24}", " ".join(f"{dtype}:{found}" for dtype, found in by_dtype.items()))
-    assert len(right) > 150
-    for start in range(0, len(right), 40):
-        assert_equals_micro(right[start : start + 40], tolerance=1e-5)

@@ -47,10 +47,12 @@ def float_literal(value: float, dtype: str) -> str:
     """
     number = np.float32(value) if dtype == "float32" else np.float64(value)
     suffix = "f" if dtype == "float32" else ""
+    # The macros are of float.
+    double = "" if dtype == "float32" else "(double)"
     if np.isnan(number):
-        return "NAN"
+        return f"{double}NAN"
     if np.isinf(number):
-        return "INFINITY" if number > 0 else "-INFINITY"
+        return f"{double}INFINITY" if number > 0 else f"-{double}INFINITY"
     text = str(number)
     if not any(character in text for character in ".e"):
         text += ".0"

@@ -269,8 +269,9 @@ class ExpressionPrinter:
         return f"{self.text(node.a, SUM)} {symbol} {self.text(node.b, SUM)}", precedence
 
     def _binary(self, node: tvm_api.PrimExpr, kind: str) -> tuple[str, int]:
-        symbol, precedence = BINARY[kind]
         type_ = dtype(node)
+        kind = "And" if kind == "Mul" and type_ == "bool" else kind
+        symbol, precedence = BINARY[kind]
         if kind == "Mod" and type_ in FLOATS:
             return self._math("fmod", type_, [node.a, node.b]), PRIMARY
         if kind == "Or":
@@ -364,7 +365,7 @@ class ExpressionPrinter:
         text = float_literal(float(node.value), dtype(node))
         if not math.isfinite(node.value):
             self.headers.add(MATH_HEADER)
-        return text, UNARY if text.startswith("-") else PRIMARY
+        return text, UNARY if text.startswith(("-", "(")) else PRIMARY
 
     def _print_Var(self, node: tvm_api.Var) -> tuple[str, int]:
         if node in self._values:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules for `LegalizeOps`: max, min, argmax, argmin, pools, signs, sums and products with 0.
+"""Rules for `LegalizeOps`: max, min, argmax, argmin, means, pools, signs, sums and products with 0.
 
 The semantics are NumPy's: NaN wins over every number (IEEE 754-2019, maximum and minimum), wherever
 it lies; the first NaN is the place of an extreme; a maximum of nothing but -inf is -inf. TVM's own
@@ -11,7 +11,7 @@ A maximum or minimum stays a node of TIR here: the printer of C gives it its mea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,12 @@ Reducer = Callable[..., Any]
 
 SPATIAL_AXES = "DHW"
 
+FLOATS = ("float32", "float64")
+INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+
 
 def float_rules() -> dict[str, Rule]:
-    """Return the rules by operator; calls on integers keep TVM's rules."""
+    """Return the rules by operator; calls on integers keep TVM's rules, means excepted."""
     rules: dict[str, Rule] = {
         "max": _reduction(_maximum_of),
         "min": _reduction(_minimum_of),
@@ -46,17 +49,30 @@ def float_rules() -> dict[str, Rule]:
         "multiply": _with_zero("multiply", (0, 1)),
         "divide": _with_zero("divide", (0,)),
     }
-    return {f"relax.{name}": _for_floats(f"relax.{name}", rule) for name, rule in rules.items()}
+    found = {f"relax.{name}": _for(f"relax.{name}", rule, FLOATS) for name, rule in rules.items()}
+    integers: dict[str, Rule] = {
+        "mean": _integer_mean,
+        "variance": _left_alone,
+        "std": _left_alone,
+        "logical_xor": _left_alone,
+    }
+    return found | {
+        f"relax.{name}": _for(f"relax.{name}", rule, INTEGERS) for name, rule in integers.items()
+    }
 
 
-def _for_floats(operator: str, rule: Rule) -> Rule:
+def _left_alone(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+    """Leave a call that TVM would lower to another function; lowering then refuses the call."""
+    return call
+
+
+def _for(operator: str, rule: Rule, dtypes: Collection[str]) -> Rule:
     usual = tvm_api.legalization(operator)
 
     def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
         data = call.args[0]
         static = all(tvm_api.static_shape(argument) is not None for argument in call.args)
-        floating = tvm_api.dtype_of(data) in ("float32", "float64")
-        result = rule(builder, call) if floating and static else None
+        result = rule(builder, call) if tvm_api.dtype_of(data) in dtypes and static else None
         return usual(builder, call) if result is None else result
 
     return apply
@@ -131,6 +147,31 @@ def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
         return builder.call_te(reduce, call.args[0], primfunc_name_hint=_hint(call))
 
     return rule
+
+
+def _integer_mean(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    """Lower the mean of integers, cut off towards 0 as in ONNX; sums have 64 bits.
+
+    TVM's own has int64 results, whatever the dtype of the call, and sums of the data's dtype.
+    """
+    shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
+    if not shape or result is None or 0 in shape:
+        return None
+    axes, dtype = _axes(call.attrs.axis, len(shape)), tvm_api.dtype_of(call)
+    wide = "uint64" if dtype.startswith("u") else "int64"
+    terms = tirx.const(math.prod(shape[axis] for axis in axes), wide)
+
+    def mean(data: te.Tensor) -> te.Tensor:
+        def element(index: Sequence[Any], inner: Sequence[Any]) -> Any:
+            return te.sum(data[tuple(index)].astype(wide), inner)
+
+        sums = _reduced(shape, axes, result, element)
+        average = tvm_api.tirx.truncdiv
+        return te.compute(
+            tuple(result), lambda *place: average(sums[place], terms).astype(dtype), name="mean"
+        )
+
+    return builder.call_te(mean, call.args[0], primfunc_name_hint=_hint(call)) if axes else None
 
 
 def _place_of(is_better: Callable[[Any, Any], Any], worst: float) -> Rule:
@@ -249,7 +290,8 @@ def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | N
     def sign(data: te.Tensor) -> te.Tensor:
         def element(*place: tvm_api.Expr) -> tvm_api.Expr:
             x = data[place]
-            return tirx.Select(x > zero, one, tirx.Select(x < zero, -one, x))
+            sign = tirx.Select(x > zero, one, tirx.Select(x < zero, -one, zero))
+            return tirx.Select(tirx.isnan(x), x, sign)
 
         return te.compute(data.shape, element, name="sign")
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from umakit import tvm_api
@@ -60,13 +60,15 @@ def lower_cpu_operators(
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
         own |= repeated_channels.rule_for(cpu, own)
-        module = joined_reshapes(module)  # which the layout of vectors leaves behind
+    module = joined_reshapes(module)  # which changes of layout leave behind
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
+    calls = {str(b.var.name): b.value for b in _bindings(module)}
     try:
         with tvm_api.c_target():
             module = transform.LegalizeOps({**all_legalizations(), **own})(module)
             _refuse_unlowered(module, rows, report)
+            _refuse_other_dtypes(module, calls, rows, report)
             module = transform.DeadCodeElimination()(module)
             if index_checks:
                 module = keep_checked_apart(module)
@@ -127,6 +129,31 @@ def _refuse_unlowered(
         name = tvm_api.operator_name(binding.value)
         if name and name not in ("call_tir", "reshape", "memory.view"):
             raise _no_lowering(binding.value, rows.get(str(binding.var.name), ()), report)
+
+
+def _refuse_other_dtypes(
+    module: tvm_api.IRModule,
+    calls: Mapping[str, tvm_api.Expr],
+    rows: dict[str, Rows],
+    report: OffloadReport,
+) -> None:
+    """Refuse operators whose lowered results have other dtypes than the network's tensors.
+
+    Args:
+        module: the lowered network.
+        calls: what variables were bound to before.
+        rows, report: as in `_no_lowering`.
+    """
+    for binding in _bindings(module):
+        name = str(binding.var.name)
+        before = calls.get(name)
+        if isinstance(before, tvm_api.Call) and _dtypes(binding.value) != _dtypes(before):
+            raise _no_lowering(before, rows.get(name, ()), report)
+
+
+def _dtypes(expression: tvm_api.Expr) -> list[str]:
+    """Return the dtypes of a value, or of the fields of a tuple; empty for other values."""
+    return [str(getattr(field, "dtype", "")) for field in tvm_api.tuple_fields(expression.ty)]
 
 
 def _schedule(

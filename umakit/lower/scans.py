@@ -47,6 +47,9 @@ def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
         number = int(axis or 0) % len(shape) if shape else 0
         dtype = tvm_api.dtype_of(call)
         total_dtype = "float64" if dtype == "float32" else dtype
+        # The sum of -0.0 alone is -0.0; the one of nothing is 0.
+        keeps_sign = start == 0 and "float" in dtype and not call.attrs.exclusive
+        begin = -0.0 if keeps_sign else start
         given = buffer("data", shape, tvm_api.dtype_of(data))
         output = buffer("output", shape, dtype)
         zero = int32(0)
@@ -62,7 +65,7 @@ def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
                 steps = (store, add) if call.attrs.exclusive else (add, store)
                 return sequence(tirx.Bind(value, given[at].astype(total_dtype)), *steps)
 
-            first = tirx.BufferStore(total, tirx.const(start, total_dtype), [zero])
+            first = tirx.BufferStore(total, tirx.const(begin, total_dtype), [zero])
             steps = loop("position", shape[number] if shape else 1, step)
             return sequence(tirx.AllocBuffer(total), first, steps)
 

@@ -148,8 +148,7 @@ def _is_last_index(store: tvm_api.Stmt, channel: Any) -> bool:
     """Whether channels are the last axis of all that is read and written, and of nothing else."""
     loads = tvm_api.collect(store.value, tvm_api.TensorLoad)
     accesses = [list(store.indices), *(list(load.indices) for load in loads)]
-    for indices in accesses:
-        *others, last = indices
+    for *others, last in filter(None, accesses):  # a scalar has no index, and is read by all
         if any(channel in tvm_api.collect(index, tvm_api.Var) for index in others):
             return False
         if not last.same_as(channel) and channel in tvm_api.collect(last, tvm_api.Var):

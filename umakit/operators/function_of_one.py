@@ -51,19 +51,24 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_api.Call:
-    """Return a change of scale with limits, or a table with linear interpolation."""
+    """Return a change of scale with limits, or a table with lines and corrections."""
     source, target = function.source.scale, result.scale
     clip = int(table.min()), int(table.max())
     there = replace(result, clip=clip)
     distances = all_integers(source.dtype) - source.zero_point
     straight = distances * (float(source.scale) / float(target.scale)) + target.zero_point
     if np.abs(np.clip(straight, *clip) - table.astype(np.int64)).max() <= HALF_AN_LSB:
-        parameters = change_of_scale(there, function.source, Arithmetic.EVEN)
-        return parameters.call([function.source.integers], result.span)
-    reals = function.values.astype(np.float64) / float(target.scale) + target.zero_point
-    short, bits = interpolation_table(table, np.clip(reals, *target.limits))
-    lines = Interpolation(**there.common(Arithmetic.EVEN), step_bits=bits)
-    return lines.call([function.source.integers, tvm_api.relax.const(short)], result.span)
+        change = change_of_scale(there, function.source, Arithmetic.EVEN)
+        return change.call([function.source.integers], result.span)
+    lines = interpolation_table(table)
+    parameters = Interpolation(
+        **there.common(Arithmetic.EVEN),
+        step_bits=lines.step_bits,
+        correction_bits=lines.correction_bits,
+    )
+    return parameters.call(
+        [function.source.integers, tvm_api.relax.const(lines.table)], result.span
+    )
 
 
 register(

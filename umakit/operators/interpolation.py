@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.interpolation` (16-bit data, table of the result's dtype): linear interpolation."""
+"""`quantized.interpolation` (16-bit data, table of the result's dtype): lines and corrections."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawing import Array, Settings, Tensor
+from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.tables.straight_lines import LEAST_CORRECTIONS
 
 tirx = tvm_api.tirx
 
@@ -25,17 +26,24 @@ tirx = tvm_api.tirx
 class Interpolation(Parameters):
     """A function of each 16-bit element by linear interpolation between tabulated values.
 
+    A correction is added to the interpolated value of each integer, so that the function is exact.
+    The table has 2**(16 - step_bits) + 1 values. Behind them are the corrections of all integers
+    from the least on, packed from the lowest bits of each element on.
+
     Attributes:
         step_bits: adjacent tabulated values belong to integers that are 2**step_bits apart.
+        correction_bits: bits of each correction: 0 for none, 1, 2, 4 or 8; corrections of 4 and 8
+            bits have a sign.
     """
 
     operator: ClassVar[str] = "interpolation"
 
     step_bits: int
+    correction_bits: int
 
 
 def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of linear interpolation in a table.
+    """Return the kernel (data, table, output).
 
     Args:
         parameters: parameters of the operator.
@@ -46,25 +54,46 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm
     table = buffer("table", shapes[1], parameters.output_dtype)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     least = 2**15 if dtypes[0] == "int16" else 0
-    step = 1 << parameters.step_bits
+    step, bits = 1 << parameters.step_bits, parameters.correction_bits
+    values, width = _values(parameters.step_bits), 8 * np.dtype(parameters.output_dtype).itemsize
+    packed = width // max(bits, 1)
 
     def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
         place = int32(data[tuple(unflatten(i, shape))]) + int32(least)
         index, rest = place >> int32(parameters.step_bits), place & int32(step - 1)
         begin, end = (int32(table[at]) for at in (index, index + int32(1)))
-        both = begin * (int32(step) - rest) + end * rest + int32(step >> 1)
-        value = (both >> int32(parameters.step_bits)).astype(parameters.output_dtype)
-        return tirx.BufferStore(output, value, unflatten(i, parameters.output_shape))
+        both = begin * (int32(step) - rest) + end * rest
+        value = both >> int32(parameters.step_bits)
+        if bits:
+            # Corrections in an element: a power of two.
+            word = int32(table[int32(values) + (place >> int32(packed.bit_length() - 1))])
+            shift = (place & int32(packed - 1)) * int32(bits)
+            sign = -LEAST_CORRECTIONS[bits]
+            field = (word >> shift) & int32((1 << bits) - 1)
+            value += (field ^ int32(sign)) - int32(sign) if sign else field
+        result = value.astype(parameters.output_dtype)
+        return tirx.BufferStore(output, result, unflatten(i, parameters.output_shape))
 
     return kernel([data, table, output], loop("i", math.prod(shape), one))
+
+
+def _values(step_bits: int) -> int:
+    """Return the number of values of a table."""
+    return (1 << (16 - step_bits)) + 1
 
 
 def _drawn(
     common: dict[str, Any], data: Tensor, settings: Settings, random: np.random.Generator
 ) -> tuple[Interpolation, list[Array]]:
-    bits, (low, high) = int(settings["step_bits"]), common["clip"]
-    table = random.integers(low, high + 1, (1 << (16 - bits)) + 1).astype(data.dtype)
-    return Interpolation(**common, step_bits=bits), [table]
+    step_bits, bits = int(settings["step_bits"]), int(settings["correction_bits"])
+    limits, least = np.iinfo(data.dtype), LEAST_CORRECTIONS[bits]
+    low, high = common["clip"][0] - least, common["clip"][1] - (1 << bits) + 1 - least
+    if low > high:
+        raise NotDrawable("corrections that exceed the bounds of the result")
+    values = random.integers(low, high + 1, _values(step_bits))
+    words = random.integers(limits.min, limits.max + 1, 2**16 * bits // (8 * limits.dtype.itemsize))
+    parameters = Interpolation(**common, step_bits=step_bits, correction_bits=bits)
+    return parameters, [np.concatenate([values, words]).astype(data.dtype)]
 
 
 register(
@@ -72,7 +101,13 @@ register(
         name="interpolation",
         parameters=Interpolation,
         kernel=kernel_of_operands(_kernel),
-        drawing=elements(_drawn, dtype=("int16",), rounding=("even",), step_bits=(7, 6, 9, 12)),
+        drawing=elements(
+            _drawn,
+            dtype=("int16",),
+            rounding=("even",),
+            step_bits=(7, 6, 9, 12),
+            correction_bits=(0, 1, 2, 4, 8),
+        ),
         interface=Interface(operands={"data": "", "table": ""}, dtypes="int16", clips=False),
     )
 )

@@ -33,9 +33,9 @@ BY_TVM: Mapping[str, Decision] = {
     **dict.fromkeys(
         "Abs Acos Acosh Asin Asinh Atan Atanh BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Ceil Cos "
         "Cosh Erf Exp Expand Floor GlobalAveragePool GlobalMaxPool "
-        "GreaterOrEqual HardSwish Identity IsNaN LessOrEqual Log MatMul MatMulInteger Max Mean "
+        "GreaterOrEqual HardSwish Identity IsNaN LessOrEqual Log MatMul MatMulInteger Max "
         "Min Mish Neg NonZero Not OptionalGetElement OptionalHasElement Reciprocal Relu Round "
-        "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sum Tan Tanh Tile Where".split(),
+        "Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh Tile Where".split(),
         NONE,
     ),
     **dict.fromkeys("Compress Concat Flatten Hardmax LogSoftmax Softmax".split(), AXIS),
@@ -90,7 +90,6 @@ BY_TVM: Mapping[str, Decision] = {
     "Reshape": Decision("allowzero", only={"shape": (ABSENT,)}),
     "Selu": Decision("alpha gamma"),
     "SequenceEmpty": Decision(ignored={"dtype": "what is inserted says it"}),
-    "Shrink": Decision("bias lambd"),
     "Squeeze": Decision("axes"),
     "Transpose": Decision("perm"),
     "Trilu": Decision("upper"),

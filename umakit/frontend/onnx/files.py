@@ -72,7 +72,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     name_blank_constants(proto)
     settle_attributes(proto, path)
     make_padding_explicit(proto, path)
-    module = NamingImporter(path).run(proto, shapes)
+    module = NamingImporter(path, sources).run(proto, shapes)
     quantizations = edge_quantizations(proto)
     given_names = [value.name for value in graph_inputs(proto)]
     main = module["main"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
+from umakit.frontend.onnx.element_types import check_input_types
 from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
 from umakit.frontend.onnx.parameters import check_parameters
@@ -21,6 +23,7 @@ from umakit.frontend.onnx.refusals import contradiction, not_supported
 from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
+from umakit.text.identities import SourceOperator
 
 onnx_frontend = tvm_api.onnx_frontend()
 Importer: Any = onnx_frontend.ONNXGraphImporter
@@ -35,9 +38,10 @@ class NamingImporter(Importer):  # type: ignore[misc]
 
     _nodes: dict[str, Any]
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sources: Mapping[str, SourceOperator]) -> None:
         super().__init__({}, "float32", keep_params_in_input=False, sanitize=False)
         self._path = path
+        self._sources = sources
         self._node_of_result: dict[str, str] = {}
         self._dequantized: set[str] = set()
         self._sizes: set[str] = set()
@@ -82,6 +86,10 @@ class NamingImporter(Importer):  # type: ignore[misc]
     def _construct_nodes(self, graph: onnx.GraphProto) -> None:
         for node in graph.node:
             try:
+                source = self._sources.get(node.name)
+                # Nodes that others were rewritten as take more types than those of a file.
+                if source is not None and source.kind == node.op_type:
+                    check_input_types(node, self._inputs_of(node), self.opset, str(self._path))
                 if node.op_type == "DequantizeLinear":
                     self._dequantized.add(node.output[0])
                 if self._conditional:

@@ -23,6 +23,9 @@ def rule_of(call: tvm_api.Expr, flip: Flip) -> Rule | None:
     found = RULES.get(tvm_api.operator_name(call))
     if found is None or not isinstance(call, tvm_api.Call):
         return None
+    operands = [each for operand in call.args for each in getattr(operand, "fields", (operand,))]
+    if not any(is_variable(each) and has_layout(each) for each in operands):
+        return None  # rules know the axes of layouts only
     rule = found(call, flip)
     if rule is None:
         return None

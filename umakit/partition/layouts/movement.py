@@ -165,7 +165,7 @@ def reshape(call: tvm_api.Call, flip: Flip) -> Rule | None:
     """A reshape that leaves images and channels, such as from a signal to an image of one row."""
     data = call.args[0]
     before, after = tvm_api.static_shape(data), tvm_api.static_shape(call)
-    if before is None or after is None or len(before) < 2 or len(after) not in RANKS:
+    if before is None or after is None or len(after) not in RANKS:
         return None
     channels = [1 if flip.source == "NCHW" else len(shape) - 1 for shape in (before, after)]
     if (before[0], before[channels[0]]) != (after[0], after[channels[1]]):

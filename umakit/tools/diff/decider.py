@@ -64,25 +64,29 @@ class Decider(Protocol):
 
 def decided(
     own: Array, theirs: Array | None, expected: Expected, tolerance: Tolerance
-) -> tuple[Array, bool]:
-    """Return the right values of a tensor, and whether they are not all those of the runtime.
+) -> tuple[Array, bool, bool]:
+    """Return the right values of a tensor, and two facts about those of the runtime.
 
     Args:
         own: values by umakit's kernel.
         theirs: values by the runtime from the same inputs; None without a runtime.
         expected: the values by NumPy.
         tolerance: the largest deviation that counts as agreement.
+
+    Returns:
+        The values; whether some of them are not those of the runtime; and whether the runtime is
+        right all the same: both integers next to a tie are.
     """
     is_own = _is_right(own, expected, tolerance)
     nearest = expected.nearest(own.dtype)
     if theirs is None:
-        return np.where(is_own, own, nearest), True
+        return np.where(is_own, own, nearest), True, False
     is_theirs = _is_right(theirs, expected, tolerance)
     differ = distances(own, theirs) > tolerance.limit(theirs)
     is_umakits = differ & is_own & (~is_theirs | (not expected.is_exact))
     right = np.where(is_umakits, own, theirs)
     right = np.where(differ & ~is_own & ~is_theirs, nearest, right)
-    return right, bool(is_umakits.any())
+    return right, bool(is_umakits.any()), bool(is_theirs.all())
 
 
 def _is_right(values: Array, expected: Expected, tolerance: Tolerance) -> Array:

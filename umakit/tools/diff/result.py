@@ -100,11 +100,13 @@ class Disagreement:
         operator: the operator.
         reference: the runtime, a name of `REFERENCES`.
         difference: difference between the runtime's result and the right one by NumPy.
+        both_right: whether the runtime's result is right too: next to ties, both integers are.
     """
 
     operator: OperatorPlacement
     reference: str
     difference: TensorDifference
+    both_right: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,7 @@ class DiffResult:
             "operator": self._operator_json(item.operator),
             "reference": item.reference,
             "difference": _difference_json(item.difference),
+            "both_right": item.both_right,
         }
 
     def _operator_json(self, operator: OperatorPlacement) -> dict[str, Any]:

@@ -187,7 +187,8 @@ class Reference:
                 right[value] = found[0]
                 operator = self.every.operators[value[0]]
                 difference = compare(array, found[0], self._tolerance)
-                disagreements.append((value, Disagreement(operator, self.name, difference)))
+                disagreement = Disagreement(operator, self.name, difference, both_right=found[2])
+                disagreements.append((value, disagreement))
         return right, disagreements
 
     def _without_runtime(
@@ -235,7 +236,7 @@ class Reference:
         own: Array,
         theirs: Array | None,
         known: Mapping[Any, Array],
-    ) -> tuple[Array, bool] | None:
+    ) -> tuple[Array, bool, bool] | None:
         """Return the result of `decided`; None if NumPy does not know the operator."""
         try:
             expected = file.decider.expected(file.tensors[value], known)

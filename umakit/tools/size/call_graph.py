@@ -22,7 +22,10 @@ RED_ZONE_BYTES = {"EM_X86_64": 128}
 _NODE = re.compile(
     r'^node: { title: "(?P<title>.*?)" label: "(?P<label>.*?)"(?P<ellipse> shape : ellipse)? }$'
 )
-_EDGE = re.compile(r'^edge: { sourcename: "(?P<caller>.*?)" targetname: "(?P<callee>.*?)".* }$')
+_EDGE = re.compile(
+    r'^edge: { sourcename: "(?P<caller>.*?)" targetname: "(?P<callee>.*?)"'
+    r'(?: label: ".*?(?P<place>\d+:\d+)")?.* }$'
+)
 _FRAME = re.compile(r"^(?P<bytes>\d+) bytes \((?P<kind>[a-z,]+)\)$")
 
 
@@ -50,11 +53,14 @@ class CallGraph:
         frames: frames of the functions that were compiled.
         calls: keys of the callees of each function.
         files: source file of each function.
+        sites: line and column of each call in C, with the key of what is called: another function
+            than C names where the compiler merged functions.
     """
 
     frames: dict[str, Frame] = field(default_factory=dict)
     calls: dict[str, set[str]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    sites: list[tuple[str, str]] = field(default_factory=list)
 
     def add(self, text: str, file_name: str) -> None:
         """Add the content of a `.ci` file.
@@ -73,6 +79,29 @@ class CallGraph:
             elif edge:
                 caller, callee = (_key(edge[end], file_name) for end in ("caller", "callee"))
                 self.calls.setdefault(caller, set()).add(callee)
+                self.sites += [(edge["place"], callee)] if edge["place"] else []
+
+    def unite(self, keys: Collection[str]) -> None:
+        """Give functions with the same code the frame and the calls of the one that has them."""
+        known = next((key for key in keys if key in self.frames), None)
+        if known is not None:
+            self.frames.update(dict.fromkeys(keys, self.frames[known]))
+            self.calls.update(dict.fromkeys(keys, self.calls[known]))
+            self.files.update(dict.fromkeys(keys, self.files[known]))
+
+    def called_as(self, function: str, text: str) -> str | None:
+        """Return the key of the function that the compiler calls where C calls another one.
+
+        Args:
+            function: the name in C.
+            text: C source of the calls.
+        """
+        lines = text.split("\n")
+        for place, callee in self.sites:
+            line, column = (int(number) for number in place.split(":"))
+            if re.match(rf"{function}\b", "".join(lines[line - 1 : line])[column - 1 :]):
+                return callee
+        return None
 
     def resolve_tables(self, files: Collection[str]) -> None:
         """Resolve calls through function pointers in some files to the possible callees.

@@ -7,6 +7,7 @@ Code sizes come from the compiler's object files, the stack from its call graph,
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -52,7 +53,7 @@ class LayerSize:
         where: `cpu` or the name of a backend.
         kernel: name of its kernel; empty for a plain copy.
         text_bytes: its kernel and all functions of the library that it calls; shared functions are
-            counted in each layer.
+            counted in each layer. 0 if the compiler put the kernel into its caller or removed it.
         constants_bytes: constants that it reads; shared constants are counted in each layer.
         arena_bytes: live bytes in the arena while it runs.
         stack_bytes: worst-case stack of its kernel, None without a bound.
@@ -186,12 +187,14 @@ def library_size(
             where=str(library),
             fix="export the library again",
         )
-    whole = _Program(read, graphs, network)
+    text = (sources / f"{network}.c").read_text(encoding="utf-8")
+    whole = _Program(read, graphs, network, text)
     whole.resolve_tables(simulator)
     product = _Program(
         {name: item for name, item in read.items() if name not in simulator},
         graphs,
         network,
+        text,
     )
     return _summarize(description, shlex.join([*command, *FLAGS, *own_flags]), product, whole)
 
@@ -229,17 +232,22 @@ class _Program:
     Attributes:
         objects: by name.
         network: name of the network's own file.
+        text: its C.
     """
 
     def __init__(
-        self, objects: dict[str, ObjectFile], graphs: dict[str, str], network: str
+        self, objects: dict[str, ObjectFile], graphs: dict[str, str], network: str, text: str
     ) -> None:
         self.objects = objects
         self.network = network
+        self.text = text
         self._graph = CallGraph() if graphs else None
         for name in objects.keys() & graphs.keys():
             assert self._graph is not None
             self._graph.add(graphs[name], name)
+            for names in objects[name].merged:
+                exported = objects[name].exported
+                self._graph.unite([n if n in exported else f"{name}:{n}" for n in names])
         self._owner = {
             symbol: (item.name, number)
             for item in objects.values()
@@ -269,22 +277,30 @@ class _Program:
         external = {name for result in results for name in result.external_calls}
         external |= {name for key in self._keys(function) for name in self._mentioned(key)}
         findings = dict.fromkeys(text for result in results for text in result.findings)
-        size = None if findings else max(result.size or 0 for result in results)
+        size = None if findings else max((result.size or 0 for result in results), default=0)
         return Stack(size, tuple(sorted(external)), tuple(findings))
 
     def has(self, function: str) -> bool:
-        """Whether a function was compiled."""
-        return bool(self._sections_of(function))
+        """Whether a function was compiled, or is in the C and the compiler needed no code of it."""
+        in_c = re.search(rf"\b{function}\b", self.text)
+        return bool(in_c or self._sections_of(function))
 
     def _keys(self, function: str) -> list[str]:
-        """Return the nodes of the call graph of a function, including compiler-made clones."""
+        """Return the nodes of the call graph of a function, including compiler-made clones; those
+        of the function that it was merged with."""
         assert self._graph is not None
         wanted = (function, f"{self.network}:{function}")
-        return [
+        found = [
             key
             for key in self._graph.frames
             if key in wanted or key.startswith(tuple(f"{name}." for name in wanted))
         ]
+        return found or self._merged_with(function)
+
+    def _merged_with(self, function: str) -> list[str]:
+        """Return the node that the compiler calls instead of a function that it has merged."""
+        key = self._graph.called_as(function, self.text) if self._graph else None
+        return [key] if key is not None else []
 
     def _mentioned(self, start: str) -> set[str]:
         """Return the undefined symbols that a function and its callees refer to.
@@ -308,7 +324,8 @@ class _Program:
         return None if number is None else (file_name, number)
 
     def _sections_of(self, function: str) -> list[tuple[str, int]]:
-        """Return the sections of a function of the network and of its clones."""
+        """Return the sections of a function of the network and of its clones, or of the function
+        that it was merged with."""
         item = self.objects[self.network]
         names = {**item.exported, **item.local_functions}
         found = [
@@ -316,7 +333,9 @@ class _Program:
             for name, number in names.items()
             if name == function or name.startswith(f"{function}.")
         ]
-        return found or [self._owner[name] for name in (function,) if name in self._owner]
+        found = found or [self._owner[name] for name in (function,) if name in self._owner]
+        places = [self._place(key) for key in ([] if found else self._merged_with(function))]
+        return found or [place for place in places if place is not None]
 
     def _closure(self, functions: Iterable[str]) -> list[Section]:
         """Return all sections that a linker would keep for some functions."""

@@ -33,7 +33,6 @@ class Section:
         size: size in bytes.
         is_code: whether it contains machine code.
         is_writable: whether it needs RAM.
-        functions: C functions that start in it.
         sections: numbers of the sections of the same file that it refers to.
         symbols: external symbols that it refers to.
     """
@@ -41,7 +40,6 @@ class Section:
     size: int
     is_code: bool
     is_writable: bool
-    functions: frozenset[str]
     sections: frozenset[int]
     symbols: frozenset[str]
 
@@ -56,6 +54,7 @@ class ObjectFile:
         sections: sections by number.
         exported: section number by name of a global symbol.
         local_functions: section number by name of a static function.
+        merged: names of functions with the same code, which the compiler made one function of.
     """
 
     name: str
@@ -63,6 +62,7 @@ class ObjectFile:
     sections: dict[int, Section]
     exported: dict[str, int]
     local_functions: dict[str, int]
+    merged: tuple[frozenset[str], ...]
 
     @property
     def text_bytes(self) -> int:
@@ -120,7 +120,7 @@ def _read(elf: Any, name: str) -> ObjectFile:
     }
     symbols = elf.get_section_by_name(".symtab")
     entries = list(symbols.iter_symbols()) if symbols is not None else []
-    functions: dict[int, set[str]] = {number: set() for number in kept}
+    starts: dict[tuple[int, int], set[str]] = {}
     exported: dict[str, int] = {}
     local: dict[str, int] = {}
     for symbol in entries:
@@ -129,7 +129,7 @@ def _read(elf: Any, name: str) -> ObjectFile:
         if number not in kept or not symbol.name:
             continue
         if is_function:
-            functions[number].add(symbol.name)
+            starts.setdefault((number, symbol["st_value"]), set()).add(symbol.name)
         if symbol["st_info"]["bind"] != "STB_LOCAL":
             exported[symbol.name] = number
         elif is_function:
@@ -140,13 +140,13 @@ def _read(elf: Any, name: str) -> ObjectFile:
             section["sh_size"],
             bool(section["sh_flags"] & EXECUTABLE),
             bool(section["sh_flags"] & WRITE),
-            frozenset(functions[number]),
             frozenset(references[number][0]),
             frozenset(references[number][1]),
         )
         for number, section in kept.items()
     }
-    return ObjectFile(name, elf["e_machine"], sections, exported, local)
+    merged = tuple(frozenset(names) for names in starts.values() if len(names) > 1)
+    return ObjectFile(name, elf["e_machine"], sections, exported, local, merged)
 
 
 def _references(

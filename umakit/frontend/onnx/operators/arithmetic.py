@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remainders, shifts, tests for infinity, and broadcasting as before opset 7."""
+"""Remainders, shifts, means, tests for infinity, and broadcasting as before opset 7."""
 
 from __future__ import annotations
 
@@ -108,6 +108,17 @@ def dropout(node: Node) -> Any | None:
         return node.inputs[0]
     dtype = "bool" if node.opset >= 10 else node.dtype(0)
     return [node.inputs[0], tvm_api.relax.const(np.ones(node.shape(0), dtype), dtype)]
+
+
+@converts("Mean Sum")
+def mean_or_sum(node: Node) -> Any:
+    """Sum and Mean of several tensors, from left to right: of one, the tensor, -0.0 too."""
+    total, *others = node.inputs
+    for other in others:
+        total = node.emit(op.add(total, other))
+    if node.proto.op_type == "Sum" or not others:
+        return total
+    return op.divide(total, tvm_api.relax.const(len(node.inputs), node.dtype(0)))
 
 
 LEGACY: dict[str, Callable[[Any, Any], Any]] = {
