@@ -249,6 +249,14 @@ NODES: dict[str, tuple[str, onnx.ModelProto]] = {
         "has the index 7, which is out of range", node("Gather (x, i)",
                                                       constants="int64[1] i = {7}")
     ),
+    "Conv of int8": (
+        "has the input X of type int8, but opset 17 of ONNX allows double, float",
+        node("Conv (x, w)", "int8[1, 1, 3, 3]", constants="int8[1, 1, 1, 1] w = {1}"),
+    ),
+    "a sum of two types": (
+        "has the input B of type int32, but the input A of type float32, which must be the same",
+        node("Add (x, w)", constants="int32[6] w = {1, 1, 1, 1, 1, 1}"),
+    ),
     "an axis of 64 bits": (
         "has the attribute axis=4294967296, for which",
         node("Concat <axis = 4294967296> (x, x)"),
