@@ -36,7 +36,7 @@ COMMON: Mapping[str, tuple[Setting, ...]] = {
     "rounding": ("tflm", "ort", "even"),
     "output_zero_point": ZERO_POINTS,
     "clip": ("none", "relu", "narrow", "low", "high"),
-    "values": ("random", "extreme", "lowest", "near_zero_point"),
+    "values": ("random", "extreme", "lowest", "near_zero_point", "near_zero"),
 }
 """Settings of all operators whose results are rescaled."""
 

@@ -93,7 +93,7 @@ def _values(results: Array, step_bits: int, bits: int) -> Array | None:
     chosen = [int(open_to[0].argmax())]
     for place in range(len(segments)):
         chosen.append(int((fits[place, chosen[-1]] & open_to[place + 1]).argmax()))
-    return np.asarray(np.append(starts, behind) - below[chosen])
+    return np.append(starts, behind) - below[chosen]
 
 
 def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
@@ -104,7 +104,7 @@ def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
     fields = (corrections & ((1 << bits) - 1)).reshape(-1, width // bits) << np.arange(
         0, width, bits
     )
-    return fields.sum(axis=1).astype(f"uint{width}").view(dtype)
+    return np.asarray(fields.sum(axis=1).astype(f"uint{width}").view(dtype))
 
 
 def interpolated(values: Array, step_bits: int) -> Array:

@@ -132,7 +132,7 @@ def input_array(tensor: Tensor, kind: str, seed: Sequence[int]) -> Array:
     Args:
         tensor: its shape, dtype, and an element that half of the values are.
         kind: of the others: `random`, `extreme` for the least and largest integers only, `lowest`,
-            or `near_zero_point`.
+            `near_zero_point`, or `near_zero`, where rounding of sums changes its direction.
         seed: of the random numbers.
     """
     random = np.random.default_rng(list(seed))
@@ -152,8 +152,9 @@ def _values(tensor: Tensor, kind: str, random: np.random.Generator) -> Array:
         return np.asarray(random.choice([low, high], tensor.shape), dtype)
     if kind == "lowest":
         return np.full(tensor.shape, low, dtype)
-    if kind == "near_zero_point":
-        near = tensor.zero_point + random.integers(-2, 3, tensor.shape)
+    if kind in ("near_zero_point", "near_zero"):
+        middle = tensor.zero_point if kind == "near_zero_point" else 0
+        near = middle + random.integers(-2, 3, tensor.shape)
         return np.asarray(near.clip(low, high), dtype)
     return np.asarray(random.integers(low, high + 1, tensor.shape), dtype)
 
