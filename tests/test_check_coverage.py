@@ -213,7 +213,9 @@ def test_equal_seeds_plan_equal_layers_and_pairs_are_a_covering_array() -> None:
             (first.kind_of(first.of(each)), second.kind_of(second.of(each))) for each in complete
         }
         alone = [{pair[side] for pair in found} for side in (0, 1)]
-        assert len(found) == len(alone[0]) * len(alone[1]), (first.name, second.name)
+        # The rounding of TensorFlow Lite has no scales that saturate.
+        excluded = {first.name, second.name} == {"rounding", "scale"}
+        assert len(found) == len(alone[0]) * len(alone[1]) - excluded, (first.name, second.name)
 
 
 def test_layers_follow_each_other_in_every_order() -> None:
