@@ -69,14 +69,16 @@ def _check_systolic_array(config: Any) -> None:
             f"{len(scratchpads)}"
         )
     (memory,) = scratchpads
+    key = f"memory.{config.memory.index(memory)}"
     if memory.banks > MOST_BANKS:
         raise ValueError(
-            f"memory.0.banks: {memory.name} has more than the {MOST_BANKS} banks of "
-            'simulator = "systolic_array"'
+            f"{key}.banks: {memory.name} has more than the {MOST_BANKS} banks of "
+            f'simulator = "systolic_array": write {MOST_BANKS} or less'
         )
     if memory.size % (4 * memory.banks):
         raise ValueError(
-            f"{memory.name}: {memory.size} bytes are not {memory.banks} banks of whole 32-bit words"
+            f"{key}.size: {memory.name}: {memory.size} bytes are not {memory.banks} "
+            f"banks of whole 32-bit words: write a multiple of {4 * memory.banks}"
         )
     if array.depthwise and array.allowed_dataflows == ["input_stationary"]:
         raise ValueError(

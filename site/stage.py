@@ -53,8 +53,8 @@ CHAPTERS = {
     "How to: backends": "patterns check your-cost-model layouts",
     "How to: measure": "analysis compare sweeps traces",
     "How to: ship": "shipping boards remote",
-    "Reference": "commands reference/help reference/python backends-api onnx tflite registers "
-    "simulator simulator-protocol tvm-versions",
+    "Reference": "commands reference/help reference/python backends-api onnx tflite refusals "
+    "registers simulator simulator-protocol tvm-versions",
     "Explanation": "architecture arithmetic generated-c performance safety misra",
     "Coming from": "coming-from migrating",
     "Glossary": "glossary",

@@ -92,6 +92,9 @@ class Network:
     certain: bool = True
 
 
+REFUSED = {("onnx", "Compress"), ("tflite", "EMBEDDING_LOOKUP"), ("tflite", "L2_POOL_2D")}
+"""Operators that umakit refuses in all networks that are drawn."""
+
 # --- what is drawn -------------------------------------------------------------------------------
 
 
@@ -201,8 +204,8 @@ def tflite_network(keys: Sequence[Key], seed: int) -> Network | str:
     }
     try:
         expected = [oracle(content, rows, outputs)]
-    except (RuntimeError, ValueError) as error:
-        return f"no oracle: {error}"
+    except (RuntimeError, ValueError):  # no kernel: kernels for CPUs are compared with each other
+        expected = [{}]
     return Network(content, ".tflite", rows, expected, list(keys))
 
 
@@ -262,6 +265,8 @@ def differences(network: Network, found: Mapping[str, Array], generic: Mapping[s
         is_exact = wanted.dtype.kind != "f" or name in network.steps
         if is_exact and not np.array_equal(found[name], wanted, equal_nan=wanted.dtype.kind == "f"):
             said.append(f"{name}: other integers than with {GENERIC}")
+        elif not any(network.expected) and (text := difference(found[name], wanted, 0.0)):
+            said.append(f"{name}: other numbers than with {GENERIC}: {text}")
     return "\n".join(said)
 
 
@@ -305,9 +310,9 @@ def check(keys: Sequence[Key], seed: int, cpus: Sequence[str]) -> Result:
         return Result(keys, seed, refused=network)
     result = Result(network.keys, seed, network.around)
     generic: Mapping[str, Array] = {}
-    has_integers = bool(network.steps) or any(
-        array.dtype.kind != "f" for array in network.expected[0].values()
-    )
+    (first, *_) = network.expected
+    has_integers = bool(network.steps) or any(a.dtype.kind != "f" for a in first.values())
+    has_integers |= not first
     tried = [GENERIC, *cpus] if has_integers else cpus
     for cpu in dict.fromkeys(tried):
         with tempfile.TemporaryDirectory() as temporary:
@@ -368,9 +373,9 @@ class Coverage:
                 self.complaints.append(f"{named} --cpus {cpu} --seed {result.seed}: {said}")
 
     def never_drawn(self, keys: Sequence[Key]) -> list[str]:
-        """What could be drawn and never ran: operators of each format, and steps."""
+        """What could be drawn and never ran: operators of each format, and steps of chains."""
         ran = {key[:2] for key in self.ran}
-        operators = {key[:2] for key in keys} - ran
+        operators = {key[:2] for key in keys} - ran - REFUSED
         return [*sorted(map(":".join, operators)), *sorted(set(STEPS) - set(self.around))]
 
     def summary(self) -> str:
@@ -408,7 +413,7 @@ def split_of_refused(
 ) -> list[tuple[Sequence[Key], Result]]:
     """Results of a group; of its halves where a part of the group is refused."""
     result = check(keys, seed, cpus)
-    if len(keys) == 1:
+    if len(keys) == 1 and keys[0] not in tflite_cases():  # those are the same for each seed
         for other in range(1, TRIES):
             result = check(keys, seed + 1000 * other, cpus) if result.refused else result
     if not result.refused or len(keys) == 1:
@@ -442,11 +447,11 @@ def sweep(jobs: Sequence[tuple[Sequence[Key], int, Sequence[str]]], processes: i
     described = [((tuple(keys), seed), job(keys, seed, cpus)) for keys, seed, cpus in jobs]
     results: Any
     for number, ((keys, seed), results) in enumerate(isolated(described, processes, 1800), 1):
+        before = len(coverage.complaints)
         if results[0] == "traceback":
             named = " ".join(":".join(key) for key in keys)
             coverage.complaints.append(f"{named} --seed {seed}: {results[1]}")
             results = []
-        before = len(coverage.complaints)
         for part, result in results:
             coverage.add(part, result)
         for text in coverage.complaints[before:]:
@@ -471,7 +476,7 @@ def sample(
             continue
         form = ("qdq", "tflite")[int(random.integers(2))]
         own = [key for key in others if key[0] == form]
-        chosen = [own[int(n)] for n in random.permutation(len(own))[:TOGETHER]]
+        chosen = [own[int(n)] for n in random.permutation(len(own))[: TOGETHER // 2]]
         yield chosen, seed, [cpu]
 
 

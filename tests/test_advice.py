@@ -488,10 +488,6 @@ def inventory() -> dict[str, str]:
 
 
 APPLIED: dict[str, tuple[str, ...]] = {
-    "test_buffer_alignment.py::"
-    "test_a_map_that_asks_for_more_than_accel_toml_says_is_refused_with_what_to_write": (
-        "write alignment = {} into",
-    ),
     "test_advice.py::test_what_is_to_be_done_mends_what_is_broken": (
         "correct the line that is named",
         "pip install {}, or what has that module",

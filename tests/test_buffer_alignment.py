@@ -11,7 +11,7 @@ import pytest
 from umakit.cli.main import run_command
 
 from umakit.backend import load_backend_folder
-from umakit.errors import LibraryError, RegisterMapError
+from umakit.errors import BackendError, LibraryError, RegisterMapError
 from umakit.library.metadata import load_metadata
 from umakit.library.options import ExportOptions
 from umakit.memory.pools import memory_pools
@@ -80,6 +80,35 @@ def test_a_map_that_asks_for_more_than_accel_toml_says_is_refused_with_what_to_w
     file.write_text(f"{text}\n{found[2]}\n{found[1]}\n", encoding="utf-8")
     report = check_backend(load_backend_folder(folder), draws=4)
     assert not report.failures and report.operators["qdense"].ran > 0
+
+
+@pytest.mark.parametrize("stated", ["256u", "1u << 8", "MAP_STEP"])
+def test_a_simulator_that_asks_for_more_is_refused_before_it_runs(
+    stated: str, tmp_path: Path
+) -> None:
+    folder = new_backend("engine", tmp_path, kind="layer").folder
+    source = folder / "simulator" / "engine_simulator.c"
+    text = source.read_text(encoding="utf-8")
+    text = text.replace(".create = create,", f".map_alignment = {stated},\n.create = create,")
+    source.write_text(f"#define MAP_STEP 256u\n{text}", encoding="utf-8")
+
+    def compiled(name: str) -> int:
+        words = ["compile", str(INT8), "-b", str(folder), "--rounding", "tflm"]
+        return run_command([*words, "-o", str(tmp_path / name)])
+
+    backend = load_backend_folder(folder)
+    with pytest.raises(
+        BackendError, match=r"engine_simulator\.c:\d+: map_alignment is 256"
+    ) as caught:
+        compile_model(INT8, [backend], tmp_path / "refused", rounding="tflm")
+    number = int(re.search(r"\.c:(\d+)", caught.value.where)[1])  # type: ignore[index]
+    assert stated in source.read_text(encoding="utf-8").splitlines()[number - 1]
+    found = re.search(r"write (.*) into the section (\[dma\]) of", caught.value.fix)
+    assert found is not None and not (tmp_path / "refused").exists()
+    with (folder / "accel.toml").open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{found[2]}\n{found[1]}\n")
+    assert compiled("mended") == 0
+    assert run_command(["run", str(tmp_path / "mended"), "-i", str(HELD_OUT)]) == 0
 
 
 def test_no_address_is_a_multiple_of_something_odd(map_text: str, tmp_path: Path) -> None:

@@ -43,7 +43,6 @@ def test_some_networks_that_each_commit_draws_anew(record_property: Record) -> N
 
 
 @pytest.mark.soak
-@pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="hours: make soak")
 def test_every_operator_for_every_cpu(record_property: Record) -> None:
     run_sweep(record_property, "--seed", str(cpu_sweep.rotating_seed()))
 

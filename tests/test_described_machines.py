@@ -283,7 +283,7 @@ def edited(*changes: tuple[str, str]) -> str:
         ("job = 6", "job = 0", "machine.driver.job: 0 is less than 1"),
         ('holds = ["data", "result"]', 'holds = ["data", "weights"]',
          "memory weights: data holds weights already"),
-        ("banks = 64", "banks = 63", "memory data: 4096 bytes are not 63 equal banks"),
+        ("banks = 64", "banks = 63", "memory.0.size: data: 4096 bytes are not 63 equal banks"),
         ('name = "weights"\nsize', 'name = "data"\nsize', "memory: two have the same name"),
         ("row", "row", ""),
     ],
@@ -412,7 +412,7 @@ def test_costs_below_a_cycle_are_refused_when_they_are_asked_for(tmp_path: Path)
     machine = ConfiguredMachine(loaded(tmp_path, text))
     with pytest.raises(
         AcceleratorConfigError,
-        match=r"accel.toml of two_channels: machine.engine.dma.busy: 'planes .* - 20' is -12 for "
+        match=r"accel.toml:\d+: machine.engine.dma.busy: 'planes .* - 20' is -12 for "
         r"planes = 1, row_bytes = 16, rows = 2, less than 1; correct its section \[machine\]",
     ):
         machine.copy(Copy("data", 1, 2, 16))

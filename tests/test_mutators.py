@@ -7,8 +7,10 @@ all that are taken, builds them with sanitizers and compares them with a referen
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,17 +23,38 @@ COUNTS = {
 """Mutants of each format; `make quick` reads a twentieth of them."""
 
 
+NETWORKS = ("onnx", "tflite", "torch", "relax")
+LITTLE = ("--one-byte", "--memory", "1024", "--cpu-seconds", "15")
+"""One changed byte takes no more memory (MB) and processor time than this, wherever it is."""
+
+
 @pytest.mark.parametrize("name", COUNTS)
 def test_mutants_are_refused_in_one_sentence_or_right(
     name: str, request: pytest.FixtureRequest
 ) -> None:
+    count = COUNTS[name] // 20 if request.config.getoption("--quick") else COUNTS[name]
+    mutate(name, "--count", str(count), "--thorough", "0.1", "--compared", "0.03")
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_changed_byte_takes_little_memory_and_time(
+    name: str, record_property: Callable[[str, object], None]
+) -> None:
+    """`make soak` reads thousands."""
+    count = COUNTS[name] * (50 if "UMAKIT_EXAMPLES" in os.environ else 1)
+    printed = mutate(name, "--count", str(count), "--thorough", "0", "--compared", "0", *LITTLE)
+    record_property("covered", f"one changed byte: {printed.splitlines()[0]}")
+
+
+def mutate(name: str, *options: str) -> str:
+    """Read mutants of a format, of which none may fail; returns the counts."""
     if name == "torch":
         pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
     kept = Path(tempfile.gettempdir()) / "umakit-mutants"
     command = [warm_python.python(), "-m", "mutators", name, "--seed", "1", "--kept", str(kept)]
-    count = COUNTS[name] // 20 if request.config.getoption("--quick") else COUNTS[name]
-    command += ["--count", str(count), "--thorough", "0.1", "--compared", "0.03"]
-    ended = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
-    print(ended.stdout)
+    ended = subprocess.run(
+        [*command, *options], cwd=TESTS, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     assert '"accepted"' in ended.stdout and '"refused"' in ended.stdout
+    return ended.stdout

@@ -322,6 +322,51 @@ def test_a_device_without_a_reset_is_compared_once() -> None:
     assert compare(Toy("no reset"), toy_map()).differences == []
 
 
+def test_what_some_resets_leave_is_found() -> None:
+    class Forgetful(Toy):
+        resets = 0
+
+        def reset(self) -> bool:
+            done = super().reset()
+            self.resets += 1
+            self.values[LAST] = 5 if self.resets == 6 else 0
+            return done
+
+    assert compare(Forgetful(), toy_map()).differences == [
+        "LAST (0x030), bits 2, 0: after a reset 0x00000005 instead of 0x00000000"
+    ]
+
+
+JOB = """
+[job]
+start = "CONTROL.START"
+busy = "STATE.BUSY"
+error = "ERROR"
+
+[[register]]
+name = "STATE"
+offset = 0x28
+access = "ro"
+volatile = true
+field = [{ name = "BUSY", lowest_bit = 2, width = 1 }]
+"""
+
+
+def test_a_device_without_a_job_is_idle() -> None:
+    class Busy(Toy):
+        state = 3
+
+        def read(self, offset: int) -> int:
+            return self.state if offset == 0x28 else super().read(offset)
+
+    device, registers = Busy(), toy_map(text=MAP + JOB)
+    assert compare(device, registers).differences == []
+    device.state = 4
+    assert compare(device, registers).differences == [
+        "STATE.BUSY of STATE (0x028) is 0x00000004 after power-on, though no job was started"
+    ]
+
+
 def test_a_number_that_runs_has_to_be_volatile() -> None:
     (said, *_) = compare(Toy(), toy_map(text=MAP.replace("volatile = true", ""))).differences
     assert said.startswith("COUNT (0x01C)")

@@ -180,7 +180,10 @@ def test_without_a_cost_model_one_sentence_says_so(
         ([*CALL[1:], "--plot", "x.gif"], "x.gif: a sweep is drawn as SVG, PNG or PDF"),
         ([*CALL[1:], "--cost", "area"], "--cost 'area' is not one of cells, scratchpad and both"),
         ([*CALL[1:], "--set", "array.row=3"], "array.row: array has no row; write rows"),
-        ([*CALL[1:], "--set", "scratchpad.size=3000"], "scratchpad: 3000 bytes are not 32 banks"),
+        (
+            [*CALL[1:], "--set", "scratchpad.size=3000"],
+            "memory.0.size: scratchpad: 3000 bytes are not 32 banks",
+        ),
         ([*CALL[1:], "--set", "accelerator.name=other"], "describes other, the backend is choc"),
     ],
 )
@@ -208,7 +211,7 @@ def test_a_machine_that_is_refused_has_a_reason_and_no_figures(swept: Any) -> No
         view = each.as_json()
         known = {key for key, value in view.items() if value not in (None, [], False)}
         assert known == {"settings", "refused"}
-        assert view["refused"] == "scratchpad: 3000 bytes are not 32 banks of whole 32-bit words"
+        assert "scratchpad: 3000 bytes are not 32 banks of whole 32-bit words" in view["refused"]
 
 
 def test_a_machine_of_a_sweep_is_that_of_set(swept: Any, answer: Callable[..., Any]) -> None:
@@ -391,7 +394,7 @@ def test_machines_of_the_front_are_simulated(
     assert [line.startswith("*") for line in table[3:7]] == [False, False, False, True]
     assert table[6].rstrip().endswith("+0.00 %")
     text = " ".join(line.strip() for line in table)
-    assert "(1) refused: scratchpad: 3000 bytes are not 32 banks of whole 32-bit words" in text
+    assert "(1) refused: memory.0.size: scratchpad: 3000 bytes are not 32 banks" in text
     assert "4 machines, 2 predicted, 2 refused" in text
     assert "1 is on the front of cycles against bytes of scratchpads (marked *)" in text
     picture = (tmp_path / "p.svg").read_text()

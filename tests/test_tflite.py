@@ -203,10 +203,12 @@ REFUSED = {
     "a dynamic shape": (convolution(shape=(1, -1, 4, 2)), "tensor 'x' has the dynamic shape"),
     "no scale": (convolution(scale=()), "CONV_2D that writes 'conv/y': tensor 'x' has no scale"),
     "a stride of 0": (convolution(stride=0), "CONV_2D that writes 'conv/y': its StrideH is 0"),
-    "weights of another width": (convolution(dtype="uint8"), "uint8, int8 to uint8; quantize"),
+    "weights of another width": (convolution(dtype="uint8"), "uint8, int8 to uint8; let data"),
     "int16": (convolution(dtype="int16"), "tensor 'x' has a zero point that is not int16"),
     "weights of another type": (convolution(dtype="float32"), "float32, int8 to float32"),
-    "weights with a zero point": (convolution(weights_zero_point=2), "a zero point other than 0"),
+    "weights with a zero point": (
+        convolution(weights_zero_point=2), "'weights' have the zero point 2, which kernels"
+    ),
     "another schema": (convolution(version=2), "has schema version 2, not 3"),
     "a custom operator": (single("CUSTOM", custom="Magic"), "CUSTOM Magic that writes 'y' is not"),
     "an operator of strings": (

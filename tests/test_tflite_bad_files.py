@@ -45,6 +45,21 @@ def unread(**tensor: Any) -> bytes:
     return file.finish([x], [y])
 
 
+def edited(
+    operators: Any,
+    shape: tuple[int, ...] = (1, 4),
+    result: tuple[int, ...] = (1, 4),
+    more: str = "",
+    **tensor: Any,
+) -> bytes:
+    """A file whose operators a function of (file, x, y) adds."""
+    file = TfliteFile()
+    x = file.tensor(shape, **KNOWN, name="x", **tensor)
+    y = file.tensor(result, **KNOWN, name="y")
+    operators(file, x, y)
+    return file.finish([x, file.tensor([1], more, name="z")] if more else [x], [y])
+
+
 def other_code(newer: int) -> bytes:
     """A ReLU whose field for codes above 126 says something else."""
     file = single("RELU")
@@ -81,6 +96,48 @@ BAD = {
         "has 2 scales, which is not its size along axis 7",
     ),
     "a tensor that nothing writes": (unread(), "'odd' is read before it is written"),
+    "a file that went through Vela": (
+        single("CUSTOM", custom="ethos-u"), "CUSTOM ethos-u that writes 'y' is not an operator of "
+        "TensorFlow Lite: the file went through Vela; give umakit the file from before Vela",
+    ),
+    "an element type of 4 bits": (
+        unread(dtype="int4", data=np.ones(2, np.int8)), "'odd' has the unsupported type INT4"
+    ),
+    "an input of 4 bits": (
+        single(dtype="int4"), "tensor 'x' is type INT4, which it does not take"
+    ),
+    "an input of 4 bits that nothing reads": (
+        edited(lambda f, x, y: f.operator("RELU", [x], [y]), more="int4"),
+        "tensor 'z' has the unsupported type INT4; convert the model with inputs",
+    ),
+    "no elements": (single("RESHAPE", shape=(0,)), "tensor 'x' of shape [0] has no elements"),
+    "two results": (
+        edited(lambda f, x, y: f.operator("RESHAPE", [x], [y, f.tensor([4], name="z", **KNOWN)])),
+        "has 2 outputs, not 1",
+    ),
+    "no input": (edited(lambda f, x, y: f.operator("RELU", [], [y])), "RELU has no input"),
+    "an input that is a constant": (
+        edited(lambda f, x, y: f.operator("RELU", [x], [y]), data=np.ones((1, 4), np.int8)),
+        "an input is a constant",
+    ),
+    "a tensor that is written twice": (
+        edited(lambda f, x, y: [f.operator("RELU", [x], [y]) for _ in range(2)]),
+        "a tensor is written twice",
+    ),
+    "an output that nothing writes": (
+        edited(lambda f, x, y: f.operator("RELU", [x], [f.tensor([1, 4], name="z", **KNOWN)])),
+        "an output is never written",
+    ),
+    "a tensor that is not there": (
+        edited(lambda f, x, y: f.operator("RELU", [77], [y])), "there is no tensor of some number"
+    ),
+    "an operator code that is not there": (
+        edited(lambda f, x, y: f.operator("RELU", [x], [y], index=9)), "is no operator code 9"
+    ),
+    "an empty input": (
+        edited(lambda f, x, y: f.operator("RESHAPE", [x], [y]), shape=(0,), result=(0,)),
+        "tensor 'x' of shape [0] has no elements",
+    ),
     **{code: (single(code), f"operator {code} that writes 'y' is not supported")
        for code in STATEFUL},
 }  # fmt: skip
@@ -98,6 +155,7 @@ def test_a_command_ends_with_one_line_and_writes_nothing(
     (line,) = [line for line in error.splitlines() if not line.startswith("[")]
     assert (code, output) == (2, "")
     assert line.startswith("error: ") and message in line and "net.tflite" in line
+    assert "; " in line and "(docs/refusals.md#" in line
     assert [entry.name for entry in tmp_path.iterdir()] == ["net.tflite"]
 
 

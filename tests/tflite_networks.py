@@ -29,6 +29,7 @@ TYPES = {
     "int32": tflite.TensorType.INT32,
     "int64": tflite.TensorType.INT64,
     "bool": tflite.TensorType.BOOL,
+    "int4": tflite.TensorType.INT4,
 }
 MODELS_VARIABLE = "UMAKIT_MODELS"
 
@@ -149,11 +150,15 @@ class TfliteFile:
         options: str = "",
         *,
         custom: str = "",
+        index: int | None = None,
         **values: Any,
     ) -> None:
-        """An operator with builtin options, for example `Conv2DOptions`."""
+        """An operator with builtin options, for example `Conv2DOptions`.
+
+        `custom` names a custom operator, `index` is another number than that of its code.
+        """
         fields: dict[str, Any] = {
-            "OpcodeIndex": len(self._codes),
+            "OpcodeIndex": len(self._codes) if index is None else index,
             "Inputs": self._vector(inputs, np.int32),
             "Outputs": self._vector(outputs, np.int32),
         }

@@ -75,7 +75,16 @@ class UmakitError(Exception):
 
 
 class ModelError(UmakitError):
-    """A network that cannot be read or imported."""
+    """A network that cannot be read or imported.
+
+    Attributes:
+        page: the section of the documentation that lists it; empty if none does.
+    """
+
+    page = ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} ({self.page})" if self.page else super().__str__()
 
 
 class InputError(UmakitError):

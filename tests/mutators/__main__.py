@@ -19,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from mutators import runner
+from mutators.base import Format, OneByte
 from mutators.formats import FORMATS
 
 
@@ -32,13 +33,18 @@ def main() -> int:
     parser.add_argument("--thorough", type=float, default=1.0, help="share that is compiled")
     parser.add_argument("--compared", type=float, default=1.0, help="share that is compared")
     parser.add_argument("--number", type=int, help="read this mutant in this process")
+    parser.add_argument("--one-byte", action="store_true", help="change one byte of healthy files")
+    parser.add_argument("--memory", type=int, default=4096, help="MB that a mutant may take")
+    parser.add_argument("--cpu-seconds", type=float, default=40.0, help="time that it may take")
     parser.add_argument("--kept", type=Path, default=Path(tempfile.gettempdir()) / "umakit-mutants")
     given = parser.parse_args()
     if given.format == "torch" and importlib.util.find_spec("torch") is None:
         print("torch: left out, PyTorch is not installed")
         return 0
     seed = given.seed or str(secrets.randbelow(10**9))
-    form = FORMATS[given.format]()
+    form: Format = FORMATS[given.format]()
+    if given.one_byte:
+        form = OneByte(form)
     with tempfile.TemporaryDirectory(prefix="umakit-mutators-") as temporary:
         form.prepare(Path(temporary))
         if given.number is not None:
@@ -50,7 +56,13 @@ def main() -> int:
         last = given.first + given.count
         numbers = runner.until(given.seconds) if given.seconds else iter(range(given.first, last))
         summary = runner.run(
-            form, seed, numbers, given.kept, thorough=given.thorough, compared=given.compared
+            form,
+            seed,
+            numbers,
+            given.kept,
+            thorough=given.thorough,
+            compared=given.compared,
+            limits=runner.Limits(given.memory << 20, given.cpu_seconds),
         )
     print(json.dumps({"format": form.name, "seed": seed, "counts": dict(summary.counts)}))
     for number, what, kept in summary.failures:

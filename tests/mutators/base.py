@@ -78,6 +78,26 @@ def sentence_problem(error: UmakitError) -> str:
     return f"the message quotes {quoted[0]!r}" if quoted else ""
 
 
+class OneByte:
+    """A format whose mutants are healthy files with one byte changed.
+
+    Args:
+        form: the format; it has `healthy`, the files to start from.
+    """
+
+    def __init__(self, form: Any) -> None:
+        self._form = form
+        self.name, self.suffix = form.name, form.suffix
+        self.prepare, self.read, self.compare = form.prepare, form.read, form.compare
+
+    def mutate(self, chance: Random) -> bytes:
+        """A file in which one byte has another value: any, or the old one with one bit changed."""
+        changed = bytearray(chance.choice(self._form.healthy()))
+        place = chance.randrange(len(changed))
+        changed[place] ^= chance.choice((1 << chance.randrange(8), chance.randrange(1, 256)))
+        return bytes(changed)
+
+
 # --- bytes ---------------------------------------------------------------------------------------
 
 

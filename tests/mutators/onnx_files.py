@@ -14,6 +14,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError
 from networks import onnx_runtime
 from onnx import TensorProto, helper, numpy_helper
+from onnx_node_tests import collected, with_constants
 
 from mutators.base import EXTREMES, REALS, TEXTS, mutate_bytes
 from mutators.models import Arrays, compare_network, read_network
@@ -106,6 +107,14 @@ class OnnxFiles:
         files = [EXAMPLES / "digits_int8.onnx"]
         self._models = [convolutions(), movements(), convolutions(), movements()]
         self._models += [onnx.load(str(path)) for path in files]
+
+    def healthy(self) -> list[bytes]:
+        """These, and ONNX's node tests of one of eight modules, with constants."""
+        if not hasattr(self, "_healthy"):
+            cases = [case for case in collected(8) if case.data_sets]
+            models = [with_constants(c.model, c.data_sets[0][0]) or c.model for c in cases]
+            self._healthy = [each.SerializeToString() for each in (*self._models[2:], *models)]
+        return self._healthy
 
     def mutate(self, chance: Random) -> bytes:
         model = copy.deepcopy(chance.choice(self._models))

@@ -64,6 +64,10 @@ class TorchFiles:
             torch.export.save(program, stream)
             self._archives.append(stream.getvalue())
 
+    def healthy(self) -> list[bytes]:
+        """Files to start from."""
+        return self._archives
+
     def mutate(self, chance: Random) -> bytes:
         data = chance.choice(self._archives)
         kind = chance.random()
@@ -138,6 +142,10 @@ class RelaxFiles:
         text = (ROOT / "tests/relax_modules/quantized_convolution.json").read_bytes()
         self._texts = [text]
         self._trees = [json.loads(text)]
+
+    def healthy(self) -> list[bytes]:
+        """Files to start from."""
+        return self._texts
 
     def mutate(self, chance: Random) -> bytes:
         if chance.random() < 0.3:

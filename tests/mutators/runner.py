@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -27,11 +28,21 @@ from typing import Any
 from mutators.base import Format, sentence_problem
 from umakit.errors import UmakitError
 
-MEMORY = 4 << 30
-"""Bytes of address space that reading a mutant may take."""
+SECONDS = 400
+"""Limit of wall-clock time for one mutant, in seconds."""
 
-CPU_SECONDS, SECONDS = 40, 400
-"""Limits of processor time and of wall-clock time for one mutant, in seconds."""
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading one mutant may take.
+
+    Attributes:
+        memory: bytes of address space, besides what the process has.
+        cpu_seconds: processor time.
+    """
+
+    memory: int = 4 << 30
+    cpu_seconds: float = 40.0
 
 
 @dataclass
@@ -60,6 +71,7 @@ def run(
     *,
     thorough: float,
     compared: float,
+    limits: Limits = Limits(),
 ) -> Summary:
     """Read mutants and compare what is accepted.
 
@@ -70,6 +82,7 @@ def run(
         kept: folder for the files of failing mutants.
         thorough: share of the mutants that are compiled to C where they are accepted.
         compared: share of those that are built with sanitizers and compared.
+        limits: of each mutant.
     """
     summary = Summary()
     pending: list[int] = []
@@ -78,14 +91,24 @@ def run(
             pending = pending or [n for _, n in zip(range(50), numbers, strict=False)]
             if not pending:
                 return summary
-            for number, verdict, detail in _read_some(form, seed, pending, temporary, thorough):
+            for number, verdict, detail in _read_some(
+                form, seed, pending, temporary, thorough, limits
+            ):
                 pending = pending[pending.index(number) + 1 :]
                 if verdict == "accepted" and _is_drawn(seed, number, "compare", compared):
                     summary.counts["compared"] += 1
                     verdict, detail = _compare(form, seed, number, Path(temporary))
                 summary.counts[verdict] += 1
                 if verdict == "failed":
+                    summary.counts[kind_of(detail)] += 1
                     summary.failures.append((number, detail, _keep(form, seed, number, kept)))
+
+
+def kind_of(failure: str) -> str:
+    """What a failure counts as: `time`, `memory` or `traceback`."""
+    if "too slow" in failure:
+        return "time"
+    return "memory" if re.search("memory|MemoryError|SIGKILL|SIGABRT", failure) else "traceback"
 
 
 def _is_drawn(seed: str, number: int, purpose: str, share: float) -> bool:
@@ -103,17 +126,22 @@ def _keep(form: Format, seed: str, number: int, kept: Path) -> str:
 
 
 def _read_some(
-    form: Format, seed: str, numbers: list[int], temporary: str, thorough: float
+    form: Format,
+    seed: str,
+    numbers: list[int],
+    temporary: str,
+    thorough: float,
+    limits: Limits,
 ) -> Iterator[tuple[int, str, str]]:
     """Verdicts of mutants in order, up to one that a child died of."""
 
     def work(report: Callable[[Any], None]) -> None:
         page = resource.getpagesize()
         used = int(Path("/proc/self/statm").read_text().split()[0]) * page
-        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (used + limits.memory, resource.RLIM_INFINITY))
         for number in numbers:
             report([number, "started", ""])
-            signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, limits.cpu_seconds)
             signal.setitimer(signal.ITIMER_REAL, SECONDS)
             deep = _is_drawn(seed, number, "thorough", thorough)
             report([number, *_verdict(form, file_of(form, seed, number), Path(temporary), deep)])
@@ -137,6 +165,8 @@ def _verdict(form: Format, data: bytes, temporary: Path, thorough: bool) -> tupl
         form.read(path, thorough)
     except UmakitError as error:
         problem = sentence_problem(error)
+        if "more memory than there is" in str(error):
+            problem = "only the limit of memory ended it"
         left = [entry.name for entry in folder.iterdir() if entry != path]
         if left and not problem:
             problem = f"a refusal leaves {left[0]!r} behind"

@@ -44,6 +44,10 @@ class TfliteFiles:
             net.add("QUANTIZE", [last.number], y, "QuantizeOptions")
             self._files.append(net.file.finish([net.first.number], [y.number]))
 
+    def healthy(self) -> list[bytes]:
+        """Files to start from."""
+        return self._files
+
     def mutate(self, chance: Random) -> bytes:
         data = chance.choice(self._files)
         if chance.random() < 0.3:

@@ -10,17 +10,12 @@ from umakit.codegen.driver_names import is_simulated
 from umakit.codegen.listing import comment
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
-
-LEAST_DMA_ALIGNMENT = 4
-"""Bytes: what umakit's device of a board and its MAC array ask of every buffer."""
+from umakit.registration.buffer_alignment import buffer_alignment
 
 
 def dma_alignments(backends: Mapping[str, Backend]) -> dict[str, int]:
     """Return the alignment in bytes of what each accelerator reads and writes in shared memory."""
-    return {
-        name: max(LEAST_DMA_ALIGNMENT, backend.configuration.dma.alignment)
-        for name, backend in sorted(backends.items())
-    }
+    return {name: buffer_alignment(backend) for name, backend in sorted(backends.items())}
 
 
 def interface_alignments(program: Program, backends: Mapping[str, Backend]) -> dict[str, int]:
@@ -34,8 +29,9 @@ def interface_alignments(program: Program, backends: Mapping[str, Backend]) -> d
         backend = backends.get(call.target)
         if backend is None:
             continue
-        least = LEAST_DMA_ALIGNMENT if is_simulated(backend) else 1
-        alignment = max(least, backend.configuration.dma.alignment)
+        alignment = backend.configuration.dma.alignment
+        if is_simulated(backend):
+            alignment = buffer_alignment(backend)
         for name in (*call.inputs, *call.outputs):
             if name in found:
                 found[name] = max(found[name], alignment)

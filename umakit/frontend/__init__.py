@@ -26,6 +26,7 @@ from umakit.frontend.model import (
 )
 from umakit.frontend.onnx.checks import external_files
 from umakit.frontend.onnx.files import import_onnx
+from umakit.frontend.pages import listed
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
@@ -60,6 +61,9 @@ def import_model(
     """
     try:
         return _imported(source, name, parameters, input_shapes, rounding)
+    except ModelError as error:
+        listed(error)
+        raise
     except MemoryError:
         where = os.fspath(source) if isinstance(source, (str, os.PathLike)) else ""
         raise ModelError(
@@ -102,8 +106,8 @@ def _imported(
     else:
         raise _no_model(source)
     model = with_rounding(model, rounding)
-    check_sizes(model.module, model.name)
     where = str(source) if isinstance(source, (str, Path)) else model.name
+    check_sizes(model.module, where)
     check_constant_indices(model.module, where)
     model = replace(model, module=simplify(model.module, where))
     check_constant_indices(model.module, where)
@@ -136,9 +140,7 @@ def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Mod
             if path.suffix != ".tflite" or not path.is_file():
                 raise
             raise ModelError(
-                "is not a TensorFlow Lite file: its identifier is not TFL3",
-                where=str(path),
-                fix="export it again",
+                "is not a TensorFlow Lite file: its identifier is not TFL3", where=str(path)
             ) from None
     if importlib.util.find_spec("tflite") is None:
         raise ModelError(

@@ -21,6 +21,9 @@ from umakit.text.identities import SourceOperator
 
 InputShapes = Mapping[str, Sequence[int]]
 
+READABLE = "see that it exists and may be read"
+"""What to do about a file that the system does not let read."""
+
 
 class QuantizedSemantics(Enum):
     """Meaning of a quantized operator in the format of a model.
@@ -143,7 +146,9 @@ def check_element_count(shape: Sequence[int], label: str, where: str) -> None:
     """
     if math.prod(int(size) for size in shape) > MOST_ELEMENTS:
         raise ModelError(
-            f"{label} of shape {list(shape)} has more than {MOST_ELEMENTS} elements", where=where
+            f"{label} of shape {list(shape)} has more than {MOST_ELEMENTS} elements",
+            where=where,
+            fix="choose smaller dimensions",
         )
 
 
@@ -164,13 +169,15 @@ def with_rounding(model: Model, rounding: str | None) -> Model:
         return model
     if rounding not in ROUNDINGS:
         raise ModelError(
-            f"there is no rounding {rounding!r}", fix=f"choose {' or '.join(ROUNDINGS)}"
+            f"there is no rounding {rounding!r}",
+            where=model.path or model.name,
+            fix=f"choose {' or '.join(ROUNDINGS)}",
         )
     if model.semantics is QuantizedSemantics.INTEGERS:
         raise ModelError(
             f"integers of the model's format are defined with the rounding {model.arithmetic}, "
             f"not {rounding}",
-            where=model.name,
+            where=model.path or model.name,
             fix="leave --rounding out, or quantize the model as ONNX (QDQ) or with PyTorch",
         )
     # Reals are near the results of any runtime; those of another one cannot be met exactly.
@@ -191,7 +198,11 @@ def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpec
             fix="generated C has fixed sizes; export the model with static shapes",
         )
     if 0 in shape:
-        raise ModelError(f"tensor {name!r} of shape {list(shape)} has no elements", where=where)
+        raise ModelError(
+            f"tensor {name!r} of shape {list(shape)} has no elements",
+            where=where,
+            fix="choose sizes of at least 1",
+        )
     check_element_count(shape, repr(name), where)
     return TensorSpecification(name, shape, tvm_api.type_dtype(type_))
 

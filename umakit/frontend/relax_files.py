@@ -77,7 +77,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
             f"holds a {type(module).__name__}, not a module", where=str(path), fix=HOW_TO_SAVE
         )
     _check_functions_called(module, path)
-    return import_relax(module, name or path.stem, {}, input_shapes)
+    return import_relax(module, name or path.stem, {}, input_shapes, str(path))
 
 
 def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:

@@ -9,27 +9,67 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, Model, symbolic_notice, type_specification
+from umakit.frontend.model import (
+    InputShapes,
+    Model,
+    last_line,
+    symbolic_notice,
+    type_specification,
+)
+from umakit.text.escaping import shown
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
 
 def import_relax(
-    module: tvm_api.IRModule, name: str, parameters: Mapping[str, Any], input_shapes: InputShapes
+    module: tvm_api.IRModule,
+    name: str,
+    parameters: Mapping[str, Any],
+    input_shapes: InputShapes,
+    where: str = "",
 ) -> Model:
+    """Import a Relax module.
+
+    Args:
+        module: with a function `main`.
+        name: of the model in C.
+        parameters: values of parameters of `main` by name.
+        input_shapes: sizes by input name, for symbolic dimensions.
+        where: the file, for messages; default: the name.
+
+    Raises:
+        ModelError: it is not well-formed, or has no `main`, inputs or parameters as asked for.
+    """
+    where = where or name
     if "main" not in [variable.name_hint for variable in module.functions]:
-        raise ModelError("the Relax module has no function `main`", where=name)
-    _check_inference(module, name)
+        raise ModelError(
+            "the Relax module has no function `main`",
+            where=where,
+            fix="name the network's function main",
+        )
+    try:
+        tvm_api.relax.analysis.well_formed(module)
+    except tvm_api.TVM_ERRORS as error:
+        raise ModelError(
+            f"the Relax module is not well-formed: {shown(last_line(error), 200)}",
+            where=where,
+            fix="make tvm.relax.analysis.well_formed(module) return",
+        ) from None
+    _check_inference(module, where)
     parameter_names = {parameter.name for parameter in module["main"].params}
     for unknown in sorted(set(parameters) - parameter_names):
-        raise ModelError(f"there is no parameter {unknown!r} in `main`", where=name)
+        raise ModelError(
+            f"there is no parameter {unknown!r} in `main`",
+            where=where,
+            fix=f"parameters are {', '.join(sorted(map(str, parameter_names)))}",
+        )
     with_weights = tvm_api.relax_transform.BindParams("main", dict(parameters))(module)
-    bound, notices = _bind_symbolic_dimensions(with_weights, name, input_shapes)
+    bound, notices = _bind_symbolic_dimensions(with_weights, where, input_shapes)
     main = bound["main"]
-    inputs = tuple(type_specification(p.name, p.ty, name) for p in main.params)
+    inputs = tuple(type_specification(p.name, p.ty, where) for p in main.params)
     fields = tvm_api.tuple_fields(main.ret_ty)
     labels = ["output"] if len(fields) == 1 else [f"output_{i}" for i in range(len(fields))]
-    outputs = tuple(type_specification(n, f, name) for n, f in zip(labels, fields, strict=True))
+    outputs = tuple(type_specification(n, f, where) for n, f in zip(labels, fields, strict=True))
     named, sources = _name_operators(bound)
     model = Model(symbol_part(name), named, inputs, outputs, tuple(notices))
     return replace(model, sources=sources)
@@ -73,11 +113,17 @@ def _bind_symbolic_dimensions(
     for name, parameter in zip(names, parameters, strict=True):
         shape = getattr(parameter.ty, "shape", None)
         if shape is None:
-            raise ModelError(f"input {name!r} has no known rank", where=where)
+            raise ModelError(
+                f"input {name!r} has no known rank",
+                where=where,
+                fix="give its type a shape, which may be symbolic",
+            )
         wanted = input_shapes.get(name)
         if wanted is not None and len(wanted) != len(shape):
             raise ModelError(
-                f"input {name!r} has {len(shape)} dimensions, not {len(wanted)}", where=where
+                f"input {name!r} has {len(shape)} dimensions, not {len(wanted)}",
+                where=where,
+                fix=f"give --input-shapes {len(shape)} sizes for it",
             )
         for dimension, size in zip(shape, wanted or (), strict=False):
             if isinstance(dimension, tvm_api.tirx.Var):
@@ -96,6 +142,7 @@ def _bind_symbolic_dimensions(
                 f"input {name!r} has the shape {list(bound or parameter.ty.shape)}, which cannot "
                 f"be {list(input_shapes[name])}",
                 where=where,
+                fix="give --input-shapes sizes for symbolic dimensions only",
             )
     return module, notices
 

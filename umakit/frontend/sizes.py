@@ -14,6 +14,9 @@ LARGEST_OBJECT = 2**63 - 1
 LARGEST_CONSTANT = 2**31 - 1
 """Bytes of a tensor that is computed of constants alone, which the compiler has to hold."""
 
+MOST_COPIES = 16
+"""How often the bytes of a network's constants may be computed of them, besides."""
+
 
 def check_sizes(module: tvm_api.IRModule, where: str) -> None:
     """Refuse a network with a tensor that C cannot address, or that no compiler could hold.
@@ -24,10 +27,12 @@ def check_sizes(module: tvm_api.IRModule, where: str) -> None:
 
     Raises:
         ModelError: a tensor has more than `LARGEST_OBJECT` bytes, or one that is computed of
-            constants alone more than `LARGEST_CONSTANT`; names it.
+            constants alone more than `LARGEST_CONSTANT`, which is named; or all of those together
+            more than that and `MOST_COPIES` times the bytes of the constants.
     """
     main = module["main"]
     varying = set(main.params)
+    computed = given = 0
     for variable in main.params:
         _check(variable, LARGEST_OBJECT, "more than a C object can have", where)
     for binding in tvm_api.bindings_of(main):
@@ -37,17 +42,29 @@ def check_sizes(module: tvm_api.IRModule, where: str) -> None:
             _check(binding.var, LARGEST_OBJECT, "more than a C object can have", where)
         else:
             _check(binding.var, LARGEST_CONSTANT, "too many for a constant", where)
+            computed += _bytes_of(binding.var)
+        given += sum(map(_bytes_of, tvm_api.collect(binding.value, tvm_api.GenericConst)))
+    if computed > LARGEST_CONSTANT + MOST_COPIES * given:
+        raise ModelError(
+            f"what is computed of constants alone has {computed:,} B, of constants of {given:,} B",
+            where=where,
+            fix="compute it before the export, or choose smaller dimensions",
+        )
+
+
+def _bytes_of(tensor: tvm_api.Expr) -> int:
+    """Bytes of a tensor; 0 where its shape is not known, or its dtype none of C."""
+    shape, dtype = tvm_api.static_shape(tensor), tvm_api.dtype_of(tensor)
+    try:
+        return math.prod(shape) * tvm_api.element_bytes(dtype) if shape and dtype else 0
+    except TypeError:  # later stages refuse it
+        return 0
 
 
 def _check(variable: tvm_api.Var, most: int, complaint: str, where: str) -> None:
-    shape, dtype = tvm_api.static_shape(variable), tvm_api.dtype_of(variable)
-    if shape is None or not dtype:
-        return
-    try:
-        size = math.prod(shape) * tvm_api.element_bytes(dtype)
-    except TypeError:  # no dtype of C, which later stages refuse
-        return
+    size = _bytes_of(variable)
     if size > most:
+        shape = tvm_api.static_shape(variable)
         raise ModelError(
             f"tensor {str(variable.name)!r} of shape {shape} has {size:,} B, {complaint}",
             where=where,

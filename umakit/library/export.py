@@ -54,6 +54,7 @@ from umakit.memory.plan import MemoryPlan
 from umakit.partition.report import OffloadReport
 from umakit.program.program import Program
 from umakit.registration.backend import Backend
+from umakit.registration.buffer_alignment import check_buffer_alignment
 from umakit.text.rendering import render
 
 INCLUDED = re.compile(r'^\s*#\s*include\s*[<"](umakit/[^>"]*)[>"]', re.MULTILINE)
@@ -145,6 +146,8 @@ def write_library(
         sections = sections_of(for_cpus, backends, codes)
         metadata["umakit"] |= {"suffix": sections[-1]["suffix"], "cpus": sections}
     _add(sources, _driver_files(backends), str(destination))
+    for backend in backends.values():
+        check_buffer_alignment(backend)
     simulators = own_simulator_files(backends)
     _add(sources, _inline_headers(sources, simulators), str(destination))
     sources |= _with_found_includes(sources, backends)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umakit import tir, tvm_api
+from umakit.errors import BackendError
 from umakit.lower.check_statements import is_index_check
 from umakit.lower.driver_calls import (
     DriverCall,
@@ -33,6 +34,7 @@ from umakit.operators.registry import PARAMETERS
 from umakit.patterns import Composite
 from umakit.patterns.driver import ARRAYS_ATTRIBUTE, parameters_of
 from umakit.registration.backend import Backend
+from umakit.registration.python_sources import place_of
 
 LOCAL_ELEMENTS = 1
 """Maximum number of elements of a scratch buffer that stays a local variable; larger ones go into
@@ -136,7 +138,7 @@ class Kernel:
         found = []
         for node in self.driver_calls:
             transfer = self._transfer(node)
-            if transfer is not None and self._mentions(transfer.tensor) == 1:
+            if transfer is not None and self.mentions(transfer.tensor) == 1:
                 found.append(transfer)
         return found
 
@@ -155,7 +157,7 @@ class Kernel:
             return None
         return Transfer(node, tensor, place)
 
-    def _mentions(self, parameter: Parameter) -> int:
+    def mentions(self, parameter: Parameter) -> int:
         """Return how many nodes of the body use a parameter."""
         calls = sum(node.mentions(parameter) for node in self.driver_calls)
         return calls + sum(
@@ -173,7 +175,7 @@ class Kernel:
         unused = [
             parameter
             for parameter in (*self.inputs, *self.outputs)
-            if self._mentions(parameter) == sum(node.mentions(parameter) for node in nodes) > 0
+            if self.mentions(parameter) == sum(node.mentions(parameter) for node in nodes) > 0
         ]
         return replace(
             self,
@@ -223,7 +225,7 @@ def make_kernel(
     attributes = tvm_api.function_attribute(function, PARAMETERS)
     nodes = _nodes(body, [*tensors, *scratch], backend)
     ignored = _unused(inputs, nodes)
-    return Kernel(
+    kernel = Kernel(
         name=name,
         target=target,
         inputs=tuple(p for number, p in enumerate(inputs) if number not in ignored),
@@ -244,6 +246,41 @@ def make_kernel(
         has_vectors=facts.register_bytes > 0,
         allocating_body=function.body if backend is None else None,
     )
+    if backend is not None:
+        _check_transfers(kernel, backend)
+    return kernel
+
+
+def _check_transfers(kernel: Kernel, backend: Backend) -> None:
+    """Compare the bytes of copies with those of the tensor and of its place in a scratchpad.
+
+    Raises:
+        BackendError: a copy is larger than one of them, or leaves out a part of a tensor that
+            nothing else accesses; names the line that names the copying function.
+    """
+    for node in kernel.driver_calls:
+        for end in node.operands[:-1] if node.moved_bytes else ():
+            if not isinstance(end, Parameter) or end.size == node.moved_bytes:
+                continue
+            if node.moved_bytes > end.size or _is_needed_whole(kernel, end):
+                where = place_of(node.function, backend.folder) or backend.target_name
+                raise BackendError(
+                    f"kernel {kernel.name}: {node.function} copies {node.moved_bytes:,} bytes, "
+                    f"and {end.own_name} has {end.size:,}",
+                    where=where,
+                    fix="let the TIR pass give the bytes of the tensor, tir.buffer_bytes(tensor)",
+                )
+
+
+def _is_needed_whole(kernel: Kernel, tensor: Parameter) -> bool:
+    """Whether the only driver call that has a tensor has to copy all of it: a result, constants,
+    and data of which windows leave nothing out."""
+    if tensor in kernel.scratch or kernel.mentions(tensor) > 1:
+        return False
+    if tensor in kernel.outputs:
+        return True
+    strides = getattr(kernel.composite, "strides", (1,))
+    return kernel.composite is not None and (tensor.own_name != "data" or max(strides) == 1)
 
 
 def _bias_has_zero_point(function: tvm_api.PrimFunc, composite: Composite | None) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from umakit import tvm_api
-from umakit.errors import LoweringError, UmakitError
+from umakit.errors import BackendError, LoweringError, UmakitError
 from umakit.lower.bindings import drop_unused_bindings, plain_indices_of_scalars
 from umakit.lower.cut_loops import cut_loops, shorten_loops
 from umakit.lower.float_expressions import without_float_rules
@@ -19,9 +19,9 @@ from umakit.lower.kernel_facts import FACTS
 from umakit.lower.named_values import bind_named_values
 from umakit.lower.vector_leaves import vectorize_leaves
 from umakit.registration.backend import Backend
-from umakit.registration.code import raised
-from umakit.registration.registered import PassPhase
-from umakit.tir import prim_func_pass
+from umakit.registration.code import raised, with_place
+from umakit.registration.registered import PassPhase, Pattern
+from umakit.tir import composite_name, prim_func_pass
 
 NO_FAULT_OF_THE_NETWORK = "this is a fault of umakit or of TVM: report it with the network"
 
@@ -100,6 +100,13 @@ def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:
     return [tvm_api.tirx_transform.UnrollLoop()] if asked else []
 
 
+def _pattern_of(function: tvm_api.PrimFunc, backend: Backend | None) -> Pattern | None:
+    """Return the pattern of the composite that a prim func was lowered from."""
+    name = (composite_name(function) or "").partition(".")[2]
+    patterns = backend.patterns if backend else []
+    return next((each for each in patterns if each.name == name), None)
+
+
 def lower_prim_func(
     name: str, function: tvm_api.PrimFunc, backend: Backend | None, checks: Sequence[Any] = ()
 ) -> tvm_api.PrimFunc:
@@ -128,6 +135,8 @@ def lower_prim_func(
                     module = drop_unused_bindings()(module)
                 for registered in backend.passes[phase] if backend else []:
                     module = registered(module)
+            except BackendError as error:
+                raise with_place(error, _pattern_of(function, backend)) from error
             except UmakitError:
                 raise
             except Exception as error:  # a backend's pass may raise anything

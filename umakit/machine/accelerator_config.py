@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -220,6 +221,12 @@ class AcceleratorConfig(_Section):
     energy: EnergySection | None = None
     memory: list[MemorySection] = Field(default=[])
     statuses: dict[StatusNumber, Meaning] = Field(default={})
+    _path: Path | None = PrivateAttr(default=None)
+
+    @property
+    def path(self) -> Path | None:
+        """The file; None if the contents come from elsewhere."""
+        return self._path
 
     @property
     def status_meanings(self) -> dict[int, str]:
@@ -306,7 +313,7 @@ class AcceleratorConfig(_Section):
     @model_validator(mode="after")
     def _described(self) -> Self:
         if self.machine is not None:
-            _check_memories(self.scratchpads)
+            _check_memories(self.scratchpads, self.memory)
         elif any(memory.model_fields_set & FOR_MACHINES for memory in self.memory):
             names = ", ".join(sorted(FOR_MACHINES))
             raise ValueError(f"memory: {names} need a section [machine]")
@@ -327,7 +334,7 @@ FOR_MACHINES = {"exclusive", "row_bytes", "holds"}
 """Keys of memories that only a described machine has."""
 
 
-def _check_memories(memories: list[MemorySection]) -> None:
+def _check_memories(memories: list[MemorySection], all_: list[MemorySection]) -> None:
     if not memories:
         raise ValueError('[machine] needs a [[memory]] with address = "offset"')
     held: dict[str, str] = {}
@@ -336,7 +343,8 @@ def _check_memories(memories: list[MemorySection]) -> None:
     for memory in memories:
         if (memory.size or 0) % memory.banks:
             raise ValueError(
-                f"memory {memory.name}: {memory.size} bytes are not {memory.banks} equal banks"
+                f"memory.{all_.index(memory)}.size: {memory.name}: {memory.size} bytes are not "
+                f"{memory.banks} equal banks: write a multiple of {memory.banks}"
             )
         for tensor in memory.holds:
             if held.setdefault(tensor, memory.name) != memory.name:
@@ -345,7 +353,8 @@ def _check_memories(memories: list[MemorySection]) -> None:
 
 def _check_power_of_two(number: int) -> int:
     if number & (number - 1):
-        raise ValueError(f"{number} is not a power of two")
+        larger = 1 << number.bit_length()
+        raise ValueError(f"{number} is not a power of two: write {larger // 2} or {larger}")
     return number
 
 
@@ -395,6 +404,7 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
             key = ""
         message = f"{key}: {problem}" if key else problem
         raise fault_in_file(path, message, AcceleratorConfig) from None
+    configuration._path = path
     section = configuration.filled_simulator
     if section is not None:
         simulator_files(section, path.parent)  # refuses what is missing

@@ -55,7 +55,7 @@ def described_fault(path: Path, what: str, model: type[BaseModel]) -> tuple[str,
     return what, f"{path}:{number}" if number else str(path), fix
 
 
-def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:
+def line_of_value(path: Path, section: str, key: str, value: str = "", number: int = 0) -> str:
     """Return where an `accel.toml` sets a key: `file:line`, or the file if no line does.
 
     Args:
@@ -63,12 +63,13 @@ def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:
         section: name of the section.
         key: in the section.
         value: text in quotes that the line holds, of a list that may be several lines long.
+        number: of the section among those of its name, from 0.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
         return str(path)
-    first, last = _section(lines, section)
+    first, last = _section(lines, section, number)
     number = first + _line_of(lines[first:last], key)
     if value:
         quoted = re.compile(rf"""["']{re.escape(value)}["']""")
@@ -77,10 +78,18 @@ def line_of_value(path: Path, section: str, key: str, value: str = "") -> str:
     return f"{path}:{number}" if number else str(path)
 
 
-def _section(lines: Sequence[str], name: str) -> tuple[int, int]:
-    """Return the numbers of the lines of a section's name and of its end; the file's without it."""
-    begin = re.compile(rf"\s*\[\s*{re.escape(name)}\s*\]")
-    first = next((number for number, line in enumerate(lines, 1) if begin.match(line)), 0)
+def _section(lines: Sequence[str], name: str, place: int = 0, called: str = "") -> tuple[int, int]:
+    """Return the numbers of the lines of a section's name and of its end; the file's without it.
+
+    Of sections of one name, as of `[[memory]]`, it is the one that is called so, or else the one at
+    a place, from 0.
+    """
+    begin = re.compile(rf"\s*\[+\s*{re.escape(name)}\s*\]")
+    found = [number for number, line in enumerate(lines, 1) if begin.match(line)]
+    own = re.compile(rf"""\s*name\s*=\s*["']{re.escape(called)}["']""")
+    ends = [*found[1:], len(lines)]
+    named = [a for a, b in zip(found, ends, strict=False) if any(map(own.match, lines[a:b]))]
+    first = (named or found[place : place + 1] or found or [0])[0]
     others = (number for number in range(first, len(lines)) if ANY_SECTION.match(lines[number]))
     return first, next(others, len(lines)) if first else len(lines)
 
@@ -94,8 +103,9 @@ def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
         parts: names and positions on the way to the key.
     """
     names = [part for part in parts if not part.isdigit()]
+    place = next((int(part) for part in parts if part.isdigit()), 0)
     for count in range(len(names) - 1, 0, -1):
-        first, last = _section(lines, ".".join(names[:count]))
+        first, last = _section(lines, ".".join(names[:count]), place, names[count])
         for name in reversed(names[count:]):
             number = _line_of(lines[first:last], name) if first else 0
             if number:

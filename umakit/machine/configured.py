@@ -11,11 +11,12 @@ from math import lcm
 from umakit.errors import AcceleratorConfigError
 from umakit.machine.accelerator_config import AcceleratorConfig, MemorySection
 from umakit.machine.commands import DriverCosts
+from umakit.machine.config_faults import described_fault
 from umakit.machine.costs import Copy, Cost, TileSizes
 from umakit.machine.description import Does, Engine, Machine, Memory, Queue, Stream
 from umakit.machine.figures import Figure, flat
 from umakit.machine.formulas import Formula, FormulaError
-from umakit.machine.layer import Layer
+from umakit.machine.layer import Kind, Layer
 from umakit.machine.machine_config import (
     COPY_NAMES,
     FOOTPRINT_NAMES,
@@ -53,7 +54,7 @@ class ConfiguredMachine(TileMachine):
     """
 
     def __init__(self, configuration: AcceleratorConfig) -> None:
-        self._name = configuration.accelerator.name
+        self._name, self._path = configuration.accelerator.name, configuration.path
         section = configuration.machine
         if section is None:
             raise self._refusal("there is no section [machine]")
@@ -93,6 +94,8 @@ class ConfiguredMachine(TileMachine):
             str(name): section.formula(f"footprints.{name}", text, FOOTPRINT_NAMES)
             for name, text in section.footprints.items()
         }
+        if Kind.CONVOLUTION.value in self._costs:
+            self._check_footprints()
 
     @cached_property
     def machine(self) -> Machine:
@@ -163,6 +166,48 @@ class ConfiguredMachine(TileMachine):
             return super().sums(sizes, steps)
         return self._bytes("sums", sizes, (0, 0))
 
+    def _check_footprints(self) -> None:
+        """Compare formulas with the bytes of a position of whole blocks, whose rows are full.
+
+        Raises:
+            AcceleratorConfigError: a formula yields less.
+        """
+        block, inputs = self.block_channels, self.unit("input_channels")
+        layer = Layer(
+            Kind.CONVOLUTION, 1, (1, 1), (1, 1), 2 * inputs, block, (1, 1), scales=block,
+            stored_channels=block,
+        )  # fmt: skip
+        sizes = TileSizes(layer, self.dataflows[0], 1, 1, block, inputs)
+        for name in self._footprints:
+            if self._is_overridden(name):
+                continue
+            if name == "sums":
+                self.kept_bytes(sizes, 2)
+            else:
+                self.tile_bytes(name, sizes, (1, 1), 2)
+
+    def _states(self, name: str) -> bool:
+        """Whether a formula, or a function of a subclass, says what a tile takes."""
+        return name in self._footprints or self._is_overridden(name)
+
+    def _is_overridden(self, name: str) -> bool:
+        own = type(self).sums if name == "sums" else type(self).footprint
+        return own not in (ConfiguredMachine.sums, ConfiguredMachine.footprint)
+
+    def _too_small(
+        self, name: str, found: int, needed: int, sizes: TileSizes, *, is_sum: bool
+    ) -> AcceleratorConfigError:
+        """Return the error with the line of the formula, unless a subclass has a function."""
+        error = super()._too_small(name, found, needed, sizes, is_sum=is_sum)
+        if self._is_overridden(name):
+            return error
+        return self._refusal(
+            f"machine.footprints.{name}: {error.what}",
+            fix='write "4 * m * n", or more'
+            if is_sum
+            else "let it be larger, or remove it: tiles then have the bytes that are copied",
+        )
+
     def figures(self) -> dict[str, Figure]:
         """Return what identifies the machine: that of its parts, its formulas and tables."""
         section = self._section
@@ -221,10 +266,13 @@ class ConfiguredMachine(TileMachine):
             raise self._refusal(f"{key}: {formula.text!r} is {found}{sizes}, less than {least}")
         return found
 
-    def _refusal(self, message: str) -> AcceleratorConfigError:
-        return AcceleratorConfigError(
-            message, where=f"accel.toml of {self._name}", fix="correct its section [machine]"
-        )
+    def _refusal(
+        self, message: str, fix: str = "correct its section [machine]"
+    ) -> AcceleratorConfigError:
+        where = f"accel.toml of {self._name}"
+        if self._path is not None:
+            message, where, _ = described_fault(self._path, message, AcceleratorConfig)
+        return AcceleratorConfigError(message, where=where, fix=fix)
 
 
 def _tile_alignment(memory: MemorySection) -> int:

@@ -23,6 +23,7 @@ from umakit.machine.hardware import Hardware
 from umakit.machine.layer import Kind, Layer
 from umakit.machine.selection import Candidate, best_tilings, search_space, some_tiling_fits
 from umakit.machine.space import SIZED, axis_unit, misfit, refusal, tiles_on
+from umakit.machine.stated_bytes import check_operands, check_order_of_weights
 from umakit.machine.tile_machine import TileMachine, WithoutQueues
 from umakit.machine.tiles import (
     AXES,
@@ -185,11 +186,13 @@ class TilePlanner:
 
         Raises:
             TypeError: layers of this kind cannot be cut into tiles.
+            BackendError: the pattern or the machine states other bytes than copies move.
         """
         layer = Layer.of(composite)
         groups = getattr(composite, "groups", 1)
         if groups > 1 and layer.kind is Kind.CONVOLUTION:
             return f"{groups} groups: tiles are of one group, or of a depthwise convolution"
+        check_operands(composite, layer, self.machine)
         if self.machine.alignment > 1:
             return (
                 "tiles start at any byte, the DMA engine copies from multiples of "
@@ -232,6 +235,7 @@ class TilePlanner:
 
         Raises:
             ValueError: no tiling of the layer fits.
+            BackendError: the pattern orders weights in another way than tiles cut them.
         """
         layer = Layer.of(composite)
         if tilings is None:
@@ -241,7 +245,9 @@ class TilePlanner:
         tiling = tilings.get(layer) or self.default(layer)
         if tiling is None:
             raise ValueError("the layer does not fit in any way")
-        return self._tiles(layer, tiling)
+        tiles = self._tiles(layer, tiling)
+        check_order_of_weights(composite, tiles, self.machine)
+        return tiles
 
     def default(self, layer: Layer) -> Tiling | None:
         """Return the default tiling, selected by estimate and simulation; None if none fits."""

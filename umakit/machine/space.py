@@ -52,7 +52,7 @@ def misfit(tiles: Tiles, hardware: TileMachine) -> str:
         return f"dataflow {tiling.dataflow.value}: the array has none"
     if layer.per_channel and tiling.dataflow is Dataflow.INPUT_STATIONARY:
         return "input_stationary: each input meets one weight only"
-    sums = hardware.sums(tiles.largest, tiles.extents[INPUT_CHANNELS])
+    sums = hardware.kept_bytes(tiles.largest, tiles.extents[INPUT_CHANNELS])
     if sums > hardware.sum_bytes:
         return f"needs {sums:,} B of accumulators, there are {hardware.sum_bytes:,} B"
     return ""
@@ -76,7 +76,7 @@ def refusal(layer: Layer, machine: TileMachine) -> str:
 
 def accumulator_bytes(tiles: Tiles, machine: TileMachine) -> int:
     """Return the bytes of accumulator memory that a tile of a convolution requires."""
-    return machine.sums(tiles.largest, tiles.extents[INPUT_CHANNELS])
+    return machine.kept_bytes(tiles.largest, tiles.extents[INPUT_CHANNELS])
 
 
 def dataflows_of(layer: Layer, machine: TileMachine) -> tuple[Dataflow, ...]:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 
+from umakit.errors import AcceleratorConfigError, short_path
 from umakit.machine.costs import TENSORS, Copy, Cost, TileSizes
 from umakit.machine.description import Does, Engine, Machine, Memory
 from umakit.machine.figures import Figure, costs, flat
@@ -72,6 +73,17 @@ class Placement:
         lines, size = self._lines(tensor, sizes, covered)
         return lines * -(-size // row) * row
 
+    def tile_bytes(
+        self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
+    ) -> int:
+        """Return `footprint`.
+
+        Args:
+            tensor, sizes, covered: as of `footprint`.
+            steps: number of jobs that compute a tile.
+        """
+        return self.footprint(tensor, sizes, covered)
+
     def _lines(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> tuple[int, int]:
         """Return the number of contiguous parts of a tile and the bytes of each."""
         layer = sizes.layer
@@ -88,6 +100,10 @@ class Placement:
         if layer.channels_first:
             return channels * height, width
         return height * width, channels
+
+
+def _results(sizes: TileSizes) -> int:
+    return sizes.positions * sizes.output_channels
 
 
 class OneMemory(Placement):
@@ -181,6 +197,75 @@ class TileMachine(Placement, ABC):
 
     # --- what follows from these ------------------------------------------------------------------
 
+    def tile_bytes(
+        self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
+    ) -> int:
+        """Return `footprint`, compared with the bytes that copies and jobs put into a tile.
+
+        Sums in a tile of the result have room, unless a footprint of the machine's own says less.
+
+        Raises:
+            AcceleratorConfigError: the footprint is smaller, so that tiles would overlap.
+        """
+        found = self.footprint(tensor, sizes, covered)
+        is_sum = tensor == "result" and self.sums_in_result and steps > 1
+        needed = SUM_BYTES * _results(sizes) if is_sum else self._least(tensor, sizes, covered)
+        if is_sum and not self._states(tensor):
+            return max(found, needed)
+        if found < needed:
+            raise self._too_small(tensor, found, needed, sizes, is_sum=is_sum)
+        return found
+
+    def kept_bytes(self, sizes: TileSizes, steps: int) -> int:
+        """Return `sums`, compared with the bytes of the sums that a tile keeps.
+
+        Raises:
+            AcceleratorConfigError: there are more sums than that.
+        """
+        found = self.sums(sizes, steps)
+        needed = TileMachine.sums(self, sizes, steps)
+        if found < needed:
+            raise self._too_small("sums", found, needed, sizes, is_sum=True)
+        return found
+
+    def _states(self, name: str) -> bool:
+        """Whether the machine itself says what a tensor, or sums, of a tile take."""
+        kits, own = (TileMachine.sums, type(self).sums) if name == "sums" else (
+            TileMachine.footprint, type(self).footprint
+        )  # fmt: skip
+        return own is not kits
+
+    def _least(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
+        """Return the bytes of a tile that a job reads or writes, at least."""
+        if tensor in ("addend", "result"):
+            return _results(sizes)
+        if tensor != "data":
+            lines, size = self._lines(tensor, sizes, covered)
+            return lines * size
+        layer = sizes.layer
+        # Copies may leave out what lies between windows.
+        taken = [
+            min(all_, results if stride > kernel or dilation > 1 else all_)
+            for all_, results, stride, kernel, dilation in zip(
+                covered, (sizes.rows, sizes.columns), layer.strides, layer.kernel, layer.dilation,
+                strict=True,
+            )
+        ]  # fmt: skip
+        return taken[0] * taken[1] * sizes.input_channels
+
+    def _too_small(
+        self, name: str, found: int, needed: int, sizes: TileSizes, *, is_sum: bool
+    ) -> AcceleratorConfigError:
+        """Return the error of a footprint that holds less than is put there."""
+        code = (type(self).sums if name == "sums" else type(self).footprint).__code__
+        what = "int32 sums" if is_sum else "what is copied"
+        return AcceleratorConfigError(
+            f"{name} of a tile take {found:,} B, and {what} {needed:,} B, "
+            f"for {sizes.rows} x {sizes.columns} results of {sizes.output_channels} channels",
+            where=f"{short_path(code.co_filename)}:{code.co_firstlineno}",
+            fix=f"return at least {needed:,} for these sizes",
+        )
+
     @cached_property
     def _placed(self) -> dict[str, Memory]:
         """The memory of each tensor's tiles."""
@@ -256,6 +341,16 @@ class Wrapped(TileMachine):
     def footprint(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
         """Return the bytes of a tile."""
         return self.other.footprint(tensor, sizes, covered)
+
+    def tile_bytes(
+        self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
+    ) -> int:
+        """Return the bytes of a tile, compared with what is put there."""
+        return self.other.tile_bytes(tensor, sizes, covered, steps)
+
+    def kept_bytes(self, sizes: TileSizes, steps: int) -> int:
+        """Return the bytes of sums of a tile, compared with those that a tile keeps."""
+        return self.other.kept_bytes(sizes, steps)
 
     def refusal(self, layer: Layer) -> str:
         """Return the other machine's reason."""

@@ -186,9 +186,10 @@ class Tiles:
         names += ["addend"] if layer.adds else []
         found = {}
         sizes, covered = self.largest, self.largest_input
+        steps = self.extents[INPUT_CHANNELS]
         for name in (*names, "result"):
             unit = machine.tile_alignment_of(name)
-            size = -(-machine.footprint(name, sizes, covered) // unit) * unit
+            size = -(-machine.tile_bytes(name, sizes, covered, steps) // unit) * unit
             found[name] = Buffer(size, min(self.tiling.buffers, self.copies(name)))
         return found
 

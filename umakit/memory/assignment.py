@@ -178,6 +178,6 @@ def _overflow(full: Filled, label: Label) -> MemoryPlanError:
     return MemoryPlanError(
         f"has {full.pool.size:,} B, the network needs {full.size:,} B of it: {full.excess:,} B too "
         f"much; alive together are {named}{more}",
-        where=f"memory pool {full.pool.name}",
+        where=f"{full.pool.place}: memory pool {full.pool.name}".removeprefix(": "),
         fix="give it more room, or a second pool (--pool NAME=BYTES)",
     )

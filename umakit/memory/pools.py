@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from umakit.errors import MemoryPlanError
+from umakit.machine.config_faults import line_of_value
 from umakit.partition.report import CPU
 from umakit.registration.backend import Backend
 from umakit.text.names import is_macro, is_reserved
@@ -41,6 +42,7 @@ class MemoryPool:
         by_offset: whether it is a scratchpad that the CPU cannot access. Drivers get byte offsets
             from its start instead of pointers; it holds the buffers that a TIR pass allocates
             (`umakit.tir.scratchpad_buffer`), and the caller of the library does not provide it.
+        place: file and line of its size in an `accel.toml`; empty if it is given otherwise.
     """
 
     name: str
@@ -48,6 +50,7 @@ class MemoryPool:
     alignment: int = ALIGNMENT
     reachable_by: frozenset[str] | None = None
     by_offset: bool = False
+    place: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or (
@@ -217,8 +220,9 @@ def _declared_pools(backend: Backend) -> list[MemoryPool]:
             section.alignment,
             frozenset(targets[who] for who in section.reachable_by),
             section.address == "offset",
+            line_of_value(backend.folder / "accel.toml", "memory", "size", number=number),
         )
-        for section in backend.configuration.memory
+        for number, section in enumerate(backend.configuration.memory)
     ]
 
 

@@ -228,7 +228,10 @@ class Island:
         array = tvm_api.constant_array(self.definition(expression))
         if self.network.means_reals and array is not None and array.dtype == np.float32:
             return array
-        return self.weights(expression, symmetric=True)
+        symmetric = self.arithmetic is Arithmetic.TFLM
+        return dequantized_weights(
+            expression, self.definition, symmetric=symmetric, what="the bias"
+        )
 
 
 def arithmetic_of(*scales: Scale) -> Arithmetic:

@@ -138,7 +138,11 @@ def scale_of(call: tvm_api.Expr, dtype: str, allowed: Sequence[str] = INTEGERS) 
 
 
 def dequantized_weights(
-    expression: tvm_api.Expr, definition: Definition, *, symmetric: bool = False
+    expression: tvm_api.Expr,
+    definition: Definition,
+    *,
+    symmetric: bool = False,
+    what: str = "the weights",
 ) -> Weights:
     """Return a constant, dequantized tensor, with reshapes and transpositions applied.
 
@@ -146,6 +150,7 @@ def dequantized_weights(
         expression: the dequantized tensor.
         definition: finds the expression that a variable is bound to.
         symmetric: whether zero points must be 0, as TensorFlow Lite assumes.
+        what: the tensor's part in its layer, for messages.
 
     Raises:
         NoIntegerForm: the expression is not such a tensor, or its scales are invalid.
@@ -153,31 +158,36 @@ def dequantized_weights(
     value = definition(expression)
     operator = tvm_api.operator_name(value)
     if operator == "reshape":
-        inner = dequantized_weights(value.args[0], definition, symmetric=symmetric)
+        inner = dequantized_weights(value.args[0], definition, symmetric=symmetric, what=what)
         shape = tvm_api.static_shape(value)
         if shape is None:
-            raise NoIntegerForm("the weights have no static shape")
+            raise NoIntegerForm(f"{what}: the shape is not static")
         return inner.reshaped(shape)
     if operator == "permute_dims":
-        inner = dequantized_weights(value.args[0], definition, symmetric=symmetric)
+        inner = dequantized_weights(value.args[0], definition, symmetric=symmetric, what=what)
         return inner.transposed(_order(value, inner.integers.ndim))
     if operator != "dequantize":
-        raise NoIntegerForm("the weights are not a dequantized constant")
+        found = tvm_api.dtype_of(value) if tvm_api.constant_array(value) is not None else "computed"
+        raise NoIntegerForm(f"{what}: {found} where a dequantized constant of integers is needed")
     integers = _constant(value.args[0], definition)
     scale, zero_point = (tvm_api.constant_array(argument) for argument in value.args[1:3])
     if integers is None or scale is None or zero_point is None:
-        raise NoIntegerForm("the weights, their scale or zero point are not constant")
+        raise NoIntegerForm(f"{what}: integers, scale or zero point are not constant")
     if not (np.isfinite(scale) & (scale >= 0)).all():
-        raise NoIntegerForm("a scale of the weights is negative or no number")
+        raise NoIntegerForm(f"{what}: a scale is negative or no number")
     extents = [1] * integers.ndim
     if scale.size > 1:
         axis = int(value.attrs.axis) % integers.ndim
         if integers.shape[axis] != scale.size:
-            raise NoIntegerForm("the weights' scales do not fit their axis")
+            raise NoIntegerForm(
+                f"{what}: {scale.size} scales do not fit axis {axis} of size {integers.shape[axis]}"
+            )
         extents[axis] = scale.size
     if np.any(zero_point != 0):
         if symmetric:
-            raise NoIntegerForm("the weights have a zero point other than 0")
+            raise NoIntegerForm(
+                f"{what}: a zero point is {zero_point[zero_point != 0][0]}, where kernels take 0"
+            )
         at = extents if zero_point.size > 1 else [1] * integers.ndim
         integers = _without_zero_point(integers, zero_point.reshape(at))
     scales = np.broadcast_to(scale.reshape(extents), integers.shape)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import Model, QuantizedSemantics
+from umakit.frontend.pages import on_page
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import roots_without_quantize
 from umakit.quantized.recognizer import LeftInFloat, recognize_islands
@@ -40,11 +41,14 @@ def quantize_to_integers(model: Model) -> Model:
     left, rounded = recognizer.left, recognizer.rounded_biases
     for operator in left:
         if exact and not operator.float_in_model:
-            raise ModelError(
-                f"quantized operator {operator.operator} has no integer form: {operator.reason}",
-                where=f"{model.name}, node {operator.name!r}",
+            source = model.sources.get(operator.name)
+            kind = source.kind if source is not None and source.kind else operator.operator
+            error = ModelError(
+                f"operator {kind} of node {operator.name!r} has no integer form: {operator.reason}",
+                where=model.path or model.name,
                 fix="quantize the model otherwise, or leave the operator in float",
             )
+            raise on_page(error, __name__)
     notices = [*model.notices, *_notices(module, left)]
     if rounded:
         notices.append(

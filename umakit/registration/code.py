@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 LONGEST = 300
 """Maximum number of characters of an exception's text in a message."""
+
+PLACED = re.compile(r"\S+:\d+: ")
+"""File and line at the begin of a message."""
 
 _last_described: list[BaseException] = []
 
@@ -157,7 +161,10 @@ def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> 
         BackendError: the predicate raised an exception, or returned neither a bool nor a text.
     """
     what = f"predicate of pattern {pattern.name!r}"
-    answer = called(backend, what, ask)
+    try:
+        answer = called(backend, what, ask)
+    except BackendError as error:
+        raise with_place(error, pattern) from error
     if isinstance(answer, str):
         return answer
     if isinstance(answer, (bool, np.bool_)):
@@ -167,6 +174,14 @@ def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> 
         where=backend.target_name,
         fix="return True, or a sentence that says why not",
     )
+
+
+def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
+    """Return an error of a backend with a place: that of its pattern if it has none."""
+    # On its way through TVM an error becomes one text.
+    if error.where or pattern is None or PLACED.match(str(error)):
+        return error
+    return type(error)(error.what, where=pattern.place, fix=error.fix)
 
 
 def _kind(error: BaseException) -> str:

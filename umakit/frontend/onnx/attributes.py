@@ -22,6 +22,9 @@ from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision
 EVERYWHERE = {"consumed_inputs": "which inputs may be overwritten; the memory plan decides that"}
 """Attributes that all operators of the first opset have, and why they are ignored."""
 
+WIDE = frozenset("starts ends start end value_int value_ints".split())
+"""Attributes that may have any integer of 64 bits: values, and ends beyond those of tensors."""
+
 WINDOW = "auto_pad kernel_shape pads strides dilations"
 AXIS = Decision("axis")
 NONE = Decision()
@@ -135,6 +138,14 @@ def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
 def _check_attributes(node: onnx.NodeProto, where: str) -> None:
     decision = DECISIONS.get(node.op_type, Decision())
     for attribute in node.attribute:
+        wide = [n for n in (attribute.i, *attribute.ints) if not -(2**31) <= n < 2**31]
+        if wide and attribute.name not in WIDE:  # TVM would take the lower 32 bits
+            raise ModelError(
+                f"operator {node.op_type} of node {node.name!r} has the attribute "
+                f"{attribute.name}={wide[0]}, for which no tensor is large enough",
+                where=where,
+                fix="correct it, or export the model again",
+            )
         if attribute.name not in decision.only:
             continue
         value = onnx.helper.get_attribute_value(attribute)

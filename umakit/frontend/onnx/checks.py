@@ -62,6 +62,22 @@ def check_names(proto: onnx.ModelProto, path: Path) -> None:
                         )
 
 
+def check_opsets(proto: onnx.ModelProto, path: Path) -> None:
+    """Refuse versions of the standard operators that the package onnx does not know.
+
+    Raises:
+        ModelError: says the version, and the newest one.
+    """
+    newest = onnx.defs.onnx_opset_version()
+    for opset in proto.opset_import:
+        if opset.domain in STANDARD_DOMAINS and not 1 <= opset.version <= newest:
+            raise ModelError(
+                f"is written for opset {opset.version} of ONNX; known are 1 to {newest}",
+                where=str(path),
+                fix=f"export the model for opset {newest} or an older one",
+            )
+
+
 def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse weights in files outside the model's folder, or in none.
 
@@ -82,7 +98,11 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
         absolute = PurePosixPath(location).is_absolute() or PureWindowsPath(location).drive
         inside = (path.parent / location).resolve().is_relative_to(path.parent.resolve())
         if not location or absolute or ".." in parts or "\\" in location or not inside:
-            raise ModelError(f"{what}, which is outside the model's folder", where=str(path))
+            raise ModelError(
+                f"{what}, which is outside the model's folder",
+                where=str(path),
+                fix="save it with its external data beside it: onnx.save_model(..., location=NAME)",
+            )
         file = path.parent / location
         if not file.is_file():
             raise ModelError(
@@ -129,7 +149,7 @@ def _check_extent(entries: dict[str, str], file: Path, what: str, path: Path) ->
     except ValueError:
         raise ModelError(f"{what} at a place that is not a number", where=str(path)) from None
     if offset < 0 or length < 0 or offset + length > file.stat().st_size:
-        raise ModelError(f"{what}, which is too short", where=str(path), fix="export it again")
+        raise ModelError(f"{what}, which is too short", where=str(path))
 
 
 def check_values(proto: onnx.ModelProto, path: Path) -> None:
@@ -157,19 +177,19 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
         ModelError: names operator, node and file.
     """
     for node in all_nodes(proto.graph):
-        where = f"{path}, node {node.name!r}" if node.name else str(path)
+        where, label = str(path), f"operator {node.op_type} of node {node.name!r}"
         if is_rewritten(node):
             continue
         if node.op_type in QOPERATORS:
             raise ModelError(
-                f"operator {node.op_type} is of the QOperator format",
+                f"{label} is of the QOperator format",
                 where=where,
                 fix="quantize the float model with quant_format=QuantFormat.QDQ",
             )
         microsoft = node.domain == MICROSOFT and node.op_type in QUANTIZING
         if node.domain not in STANDARD_DOMAINS and not microsoft:
             raise ModelError(
-                f"operator {node.op_type} is of the custom domain {node.domain!r}",
+                f"{label} is of the custom domain {node.domain!r}",
                 where=where,
                 fix="export the model with standard ONNX operators only",
             )
@@ -187,19 +207,17 @@ def check_scales(proto: onnx.ModelProto, path: Path) -> None:
     constants = constant_tensors(proto.graph)
     for node in all_nodes(proto.graph):
         if node.op_type in QUANTIZING:
-            where = f"{path}, node {node.name!r}" if node.name else str(path)
-            _check_scale(node, constants, where)
+            _check_scale(node, constants, str(path))
 
 
 def _check_scale(
     node: onnx.NodeProto, constants: dict[str, onnx.TensorProto | None], where: str
 ) -> None:
-    if len(node.input) < 2 or not node.input[1]:
-        raise ModelError(f"{node.op_type} has no scale", where=where)
+    label = f"operator {node.op_type} of node {node.name!r}"
     for name, what in zip(node.input[1:3], ("scale", "zero point"), strict=False):
         if name and name not in constants:
             raise ModelError(
-                f"the {what} {name!r} of {node.op_type} is not a constant",
+                f"{label} has a {what} {name!r} that is not a constant",
                 where=where,
                 fix="quantize statically: quantize_static, not quantize_dynamic",
             )
@@ -209,9 +227,14 @@ def _check_scale(
     try:
         values = onnx.numpy_helper.to_array(scale)
     except (KeyError, TypeError, ValueError):
-        raise ModelError(f"a scale of {node.op_type} holds no numbers", where=where) from None
-    if not (np.isfinite(values) & (values > 0)).all():
-        raise ModelError(f"a scale of {node.op_type} is not a positive number", where=where)
+        raise ModelError(f"{label} has a scale that holds no numbers", where=where) from None
+    wrong = values[~(np.isfinite(values) & (values > 0))]
+    if wrong.size:
+        raise ModelError(
+            f"{label} has the scale {wrong[0]}, which is not a positive number",
+            where=where,
+            fix="quantize it again, or give a channel whose weights are all 0 the scale 1",
+        )
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

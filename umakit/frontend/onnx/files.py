@@ -15,6 +15,7 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
+    READABLE,
     InputShapes,
     Model,
     QuantizedSemantics,
@@ -29,15 +30,22 @@ from umakit.frontend.onnx.checks import (
     check_external_data,
     check_names,
     check_operators,
+    check_opsets,
     check_scales,
     check_values,
 )
 from umakit.frontend.onnx.importer import NamingImporter
+from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.padding import make_padding_explicit
 from umakit.frontend.onnx.quantization import edge_quantizations
 from umakit.frontend.onnx.rewriting import rewrite_nodes
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
-from umakit.frontend.onnx.structure import check_structure, write_out_constants
+from umakit.frontend.onnx.structure import (
+    check_structure,
+    drop_unread_results,
+    sort_nodes,
+    write_out_constants,
+)
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
 
@@ -56,6 +64,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     """
     proto, sources = _load(path)
     write_out_constants(proto, path)
+    drop_unread_results(proto.graph, opset_of(proto))
     rewrite_nodes(proto.graph, path, {})
     check_scales(proto, path)
     shapes, notices = static_input_shapes(proto, path, input_shapes)
@@ -69,7 +78,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     main = module["main"]
     inputs = tuple(
         replace(
-            type_specification(given, parameter.ty, path.name),
+            type_specification(given, parameter.ty, str(path)),
             quantization=quantizations.get(given),
         )
         for given, parameter in zip(given_names, main.params, strict=True)
@@ -77,7 +86,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
     fields = tvm_api.tuple_fields(main.ret_ty)
     outputs: tuple[TensorSpecification, ...] = tuple(
         replace(
-            type_specification(value.name, field, path.name),
+            type_specification(value.name, field, str(path)),
             quantization=quantizations.get(value.name),
         )
         for value, field in zip(proto.graph.output, fields, strict=True)
@@ -96,13 +105,18 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
     """Return a checked model, whose nodes have unique names, and its operators by these names."""
     if not path.exists():
-        raise ModelError("no such file", where=str(path))
+        raise ModelError("no such file", where=str(path), fix=READABLE)
     if not path.is_file():
-        raise ModelError("is a folder, not a model file", where=str(path))
+        raise ModelError("is a folder, not a model file", where=str(path), fix="name a file in it")
     try:
         proto = onnx.load(str(path), load_external_data=False)
         if not proto.opset_import or not proto.graph.node:
-            raise ModelError("is not an ONNX model or holds no operators", where=str(path))
+            raise ModelError(
+                "is not an ONNX model or holds no operators",
+                where=str(path),
+                fix="name a file .onnx, .tflite, .pt2 or a Relax module in JSON",
+            )
+        check_opsets(proto, path)
         check_names(proto, path)
         check_external_data(proto, path)
         onnx.load_external_data_for_model(proto, str(path.parent))
@@ -110,20 +124,24 @@ def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
         check_operators(proto, path)
         sources = name_nodes(proto)
         check_structure(proto, path)
+        sort_nodes(proto.graph, path)
         _check_by_onnx(proto)
     except UNREADABLE:
-        raise ModelError(
-            "is not an ONNX file, or it is truncated", where=str(path), fix="export it again"
-        ) from None
+        raise ModelError("is not an ONNX file, or it is truncated", where=str(path)) from None
     except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ModelError(
+            f"cannot be read: {error.strerror}", where=str(path), fix=READABLE
+        ) from None
     except ValueError as error:
         raise ModelError(
             f"is not a valid ONNX model: {last_line(error)}", where=str(path)
         ) from None
     except onnx.checker.ValidationError as error:
-        first_line = str(error).strip().splitlines()[0]
-        raise ModelError(f"is not a valid ONNX model: {first_line}", where=str(path)) from None
+        raise ModelError(
+            f"is not a valid ONNX model: {' '.join(str(error).split())}",
+            where=str(path),
+            fix="correct what it names, or export the model again",
+        ) from None
     return proto, sources
 
 

@@ -18,8 +18,9 @@ from umakit.frontend.onnx.conditionals import check_conditional, chosen
 from umakit.frontend.onnx.element_types import check_input_types
 from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
-from umakit.frontend.onnx.refusals import not_supported
-from umakit.frontend.onnx.shapes import inferred_types
+from umakit.frontend.onnx.parameters import check_parameters
+from umakit.frontend.onnx.refusals import contradiction, not_supported
+from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.text.identities import SourceOperator
@@ -45,12 +46,13 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._dequantized: set[str] = set()
         self._sizes: set[str] = set()
         self._conditional = 0
-        self._expected: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+        self._expected: Types = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> tvm_api.IRModule:
         """The Relax module of a checked model; calls carry their node's name."""
         self._shape = dict(shapes)
-        self._expected = inferred_types(proto)
+        self._expected, fault = inferred_types(proto)
+        check_extents(proto, self._expected, self._path)
         opset = opset_of(proto)
         Importer.current = self
         try:
@@ -68,6 +70,8 @@ class NamingImporter(Importer):  # type: ignore[misc]
             ) from error
         finally:
             Importer.current = None
+        if fault:  # what a converter refuses is said in its words
+            raise contradiction(fault, str(self._path))
         return self._label(module)
 
     def _check_for_unsupported_ops(self, graph: onnx.GraphProto) -> None:
@@ -90,9 +94,11 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     self._dequantized.add(node.output[0])
                 if self._conditional:
                     check_conditional(node, self._inputs_of(node), str(self._path))
+                seen = self._seen(node)
+                check_parameters(seen)
                 if node.op_type == "If":
                     self._convert_if(node)
-                elif not (self._compute(node) or self._convert(node)):
+                elif not (self._compute(node) or self._convert(seen)):
                     single = onnx.GraphProto()
                     single.node.append(node)
                     super()._construct_nodes(single)
@@ -157,12 +163,9 @@ class NamingImporter(Importer):  # type: ignore[misc]
             self._sizes.update(names)
         return True
 
-    def _convert(self, proto: onnx.NodeProto) -> bool:
-        """Import a node by a converter of ours; False where it is left to TVM's importer."""
-        converter = CONVERTERS.get(proto.op_type)
-        if converter is None:
-            return False
-        node = Node(
+    def _seen(self, proto: onnx.NodeProto) -> Node:
+        """A node as converters see it."""
+        return Node(
             proto,
             self._inputs_of(proto),
             self.opset,
@@ -170,11 +173,15 @@ class NamingImporter(Importer):  # type: ignore[misc]
             str(self._path),
             frozenset(self._dequantized),
         )
-        result = converter(node)
+
+    def _convert(self, node: Node) -> bool:
+        """Import a node by a converter of ours; False where it is left to TVM's importer."""
+        converter = CONVERTERS.get(node.proto.op_type)
+        result = None if converter is None else converter(node)
         if result is None:
             return False
         results = result if isinstance(result, list) else [result]
-        for name, expression in zip(proto.output, results, strict=False):
+        for name, expression in zip(node.proto.output, results, strict=False):
             if name:
                 self._nodes[name] = self.bb.normalize(expression)
         return True

@@ -81,16 +81,22 @@ class Node:
             )
         return array
 
+    def static_shape(self, position: int) -> tuple[int, ...] | None:
+        """The shape of an input, None where it is left out or not known."""
+        expression = self.input(position)
+        return None if expression is None else tvm_api.static_shape(expression)
+
     def shape(self, position: int) -> tuple[int, ...]:
         """The shape of an input.
 
         Raises:
             ModelError: it is left out, or not known before the network runs.
         """
-        expression = self.input(position)
-        shape = None if expression is None else tvm_api.static_shape(expression)
+        shape = self.static_shape(position)
         if shape is None:
-            raise self.refuse(f"has an input {position} of unknown shape")
+            raise self.refuse(
+                f"has an input {position} of unknown shape", "export the model with fixed shapes"
+            )
         return shape
 
     def dtype(self, position: int) -> str:

@@ -28,7 +28,11 @@ def make_padding_explicit(proto: onnx.ModelProto, path: Path) -> None:
     try:
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
-        raise ModelError(f"shapes do not fit: {last_line(error)}", where=str(path)) from None
+        raise ModelError(
+            f"shapes do not fit: {last_line(error)}",
+            where=str(path),
+            fix="export the model with fixed shapes",
+        ) from None
     value_infos = {v.name: v for v in [*inferred.graph.value_info, *inferred.graph.input]}
     constants = {tensor.name: list(tensor.dims) for tensor in proto.graph.initializer}
     for node in nodes:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,12 +48,31 @@ def not_supported(
             where=file,
             fix=f"make {names} a constant: export the model with fixed shapes",
         )
+    results = [output_name(schema, place) for place, name in enumerate(node.output) if name]
+    several = _listed("results", results) if len(results) > 1 else ""
     return ModelError(
-        f"{what}{_listed('inputs', shown)}{_listed('attributes', _attributes(node))}",
+        f"{what}{_listed('inputs', shown)}{several}{_listed('attributes', _attributes(node))}",
         where=file,
         fix="export the model with fixed shapes, so that sizes are constants"
         if SIZES in shown
         else "replace it in the model, or export it for another opset",
+    )
+
+
+def contradiction(fault: str, file: str) -> ModelError:
+    """The refusal of a model for which ONNX's strict inference fails.
+
+    Args:
+        fault: what it says; it names an operator and its node.
+        file: path of the model.
+    """
+    found = re.findall(r"op_type:(\w+)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)", fault)
+    kind, node, what = found[-1] if found else ("", "", fault)
+    subject = f"operator {kind} of node {node!r}" if kind else "the graph"
+    return ModelError(
+        f"{subject} contradicts the specification of ONNX: {what}",
+        where=file,
+        fix="correct the attribute or the shape that this is about, or export the model again",
     )
 
 
@@ -73,6 +93,13 @@ def input_name(schema: Any | None, position: int) -> str:
         if position < len(schema.inputs):
             return str(formal.name)
     return f"number {position}"
+
+
+def output_name(schema: Any | None, position: int) -> str:
+    """The name of a result in its schema, or its number."""
+    if schema is None or position >= len(schema.outputs):
+        return f"number {position}"
+    return str(schema.outputs[position].name)
 
 
 def is_computed(expression: Any | None) -> bool:
@@ -103,6 +130,7 @@ def _attributes(node: onnx.NodeProto) -> list[str]:
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
             value = value.decode("utf-8", "replace")
-        if isinstance(value, (int, float, str)):
+        numbers = isinstance(value, list) and all(isinstance(each, (int, float)) for each in value)
+        if isinstance(value, (int, float, str)) or numbers:
             shown.append(f"{attribute.name}={value}")
     return shown

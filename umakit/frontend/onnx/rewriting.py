@@ -163,9 +163,7 @@ def rewrite_nodes(
         try:
             REWRITES[_domain(node), node.op_type](rewriter)
         except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise rewriter.refuse(
-                "is put together in a way that is not supported", "export the model again"
-            ) from error
+            raise rewriter.refuse("is put together in a way that is not supported") from error
         written += rewriter.nodes
         changed = True
     if changed:

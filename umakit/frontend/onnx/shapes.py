@@ -10,7 +10,10 @@ import onnx
 import onnx.shape_inference
 
 from umakit.errors import ModelError
-from umakit.frontend.model import InputShapes, symbolic_notice
+from umakit.frontend.model import InputShapes, check_element_count, symbolic_notice
+
+Types = dict[str, tuple[str, tuple[int, ...] | None]]
+"""dtype and, where it is known, shape of tensors by name."""
 
 
 def graph_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -31,16 +34,6 @@ def static_input_shapes(
     shapes: dict[str, list[int]] = {}
     notices: list[str] = []
     for value in graph_inputs(proto):
-        tensor = value.type.tensor_type
-        if not tensor.HasField("shape"):
-            if value.name not in wanted:
-                raise ModelError(
-                    f"input {value.name!r} has no known rank",
-                    where=str(path),
-                    fix="give its shape with --input-shapes",
-                )
-            shapes[value.name] = [int(size) for size in wanted[value.name]]
-            continue
         shapes[value.name] = _bound_shape(value, path, wanted.get(value.name), notices)
     return shapes, notices
 
@@ -53,6 +46,7 @@ def _bound_shape(
         raise ModelError(
             f"input {value.name!r} has {len(dimensions)} dimensions, not {len(wanted)}",
             where=str(path),
+            fix=f"give --input-shapes {len(dimensions)} sizes for it",
         )
     shape: list[int] = []
     for axis, dimension in enumerate(dimensions):
@@ -62,6 +56,7 @@ def _bound_shape(
                 raise ModelError(
                     f"dimension {axis} of input {value.name!r} is {fixed}, not {wanted[axis]}",
                     where=str(path),
+                    fix=f"give --input-shapes {fixed} there, or export it with a symbolic one",
                 )
             shape.append(int(wanted[axis]))
         elif fixed > 0:
@@ -90,13 +85,23 @@ def set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> No
         value.type.tensor_type.ClearField("shape")
 
 
-def inferred_types(proto: onnx.ModelProto) -> dict[str, tuple[str, tuple[int, ...] | None]]:
-    """dtype and, where it is known, shape of every tensor, as ONNX itself infers them."""
+def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
+    """dtype and, where it is known, shape of every tensor, as ONNX itself infers them.
+
+    Returns:
+        Them by name, and what contradicts the operators' specifications, in the words of the
+        package onnx; empty where nothing does.
+    """
+    fault = ""
     try:
-        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
-    except (onnx.shape_inference.InferenceError, ValueError):
-        return {}
-    types: dict[str, tuple[str, tuple[int, ...] | None]] = {}
+        inferred = onnx.shape_inference.infer_shapes(proto, strict_mode=True, data_prop=True)
+    except (onnx.shape_inference.InferenceError, ValueError) as error:
+        fault = str(error) if isinstance(error, onnx.shape_inference.InferenceError) else ""
+        try:
+            inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+        except (onnx.shape_inference.InferenceError, ValueError):
+            return {}, fault
+    types: Types = {}
     for value in [*inferred.graph.value_info, *inferred.graph.output]:
         tensor = value.type.tensor_type
         if not tensor.elem_type:
@@ -105,4 +110,17 @@ def inferred_types(proto: onnx.ModelProto) -> dict[str, tuple[str, tuple[int, ..
         sizes = [d.dim_value if d.HasField("dim_value") else -1 for d in tensor.shape.dim]
         is_static = tensor.HasField("shape") and min(sizes, default=0) >= 0
         types[value.name] = (dtype, tuple(sizes) if is_static else None)
-    return types
+    return types, fault
+
+
+def check_extents(proto: onnx.ModelProto, types: Types, path: Path) -> None:
+    """Refuse results that generated C could not count through, before anything makes them.
+
+    Raises:
+        ModelError: names operator, node and shape.
+    """
+    for node in proto.graph.node:
+        for name in node.output:
+            _, shape = types.get(name, ("", None))
+            label = f"operator {node.op_type} of node {node.name!r}: its result"
+            check_element_count(shape or (), label, str(path))

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import graphlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ from umakit.frontend.onnx.checks import STANDARD_DOMAINS, all_nodes
 from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.refusals import input_name, schema_of
 
-NOT_NUMBERS = {
-    onnx.TensorProto.STRING: "string",
-    onnx.TensorProto.COMPLEX64: "complex64",
-    onnx.TensorProto.COMPLEX128: "complex128",
+NOT_COMPUTED = {
+    number: name.lower()
+    for name, number in onnx.TensorProto.DataType.items()
+    if name.startswith(("STRING", "COMPLEX", "FLOAT8", "FLOAT4", "INT4", "UINT4", "INT2", "UINT2"))
 }
 """Element types that nothing here computes with, and their names."""
 
@@ -46,12 +48,9 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
     for value in [*graph.input, *graph.output, *graph.value_info]:
         _check_element_type(value, str(path))
     for tensor in graph.initializer:
-        if tensor.data_type not in onnx.TensorProto.DataType.values() or not tensor.data_type:
-            raise ModelError(
-                f"initializer {tensor.name!r} has the unknown element type {tensor.data_type}",
-                where=str(path),
-                fix="export the model again",
-            )
+        readers = (n for n in all_nodes(graph) if tensor.name in n.input)
+        read = "".join(f", read by {n.op_type} of node {n.name!r}," for n in islice(readers, 1))
+        _check_type(tensor.data_type, f"initializer {tensor.name!r}{read}", str(path))
     written = {
         *(value.name for value in graph.input),
         *(tensor.name for tensor in graph.initializer),
@@ -59,6 +58,48 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
         *(name for node in graph.node for name in node.output),
     }
     _check_outputs(graph.output, written, str(path))
+
+
+def sort_nodes(graph: onnx.GraphProto, path: Path) -> None:
+    """Put nodes behind those whose results they read, as ONNX demands, where they are not.
+
+    Raises:
+        ModelError: nodes read each other's results; names them.
+    """
+    writers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
+    read: dict[int, set[int]] = {}
+    for place, node in enumerate(graph.node):
+        inner = (a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH)
+        names = {*node.input, *(name for g in inner for n in all_nodes(g) for name in n.input)}
+        read[place] = {writers[name] for name in names if name in writers}
+    if all(place > other for place, others in read.items() for other in others):
+        return
+    try:
+        order = list(graphlib.TopologicalSorter(read).static_order())
+    except graphlib.CycleError as error:
+        circle = ", ".join(repr(graph.node[place].name) for place in error.args[1])
+        raise ModelError(
+            f"nodes {circle} read each other's results in a circle",
+            where=str(path),
+            fix="export the model again; recurrent layers are LSTM, GRU, RNN or Scan",
+        ) from None
+    nodes = [onnx.NodeProto.FromString(graph.node[place].SerializeToString()) for place in order]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def drop_unread_results(graph: onnx.GraphProto, opset: int) -> None:
+    """Take optional results that nobody reads off their nodes: they need not be computed."""
+    read = {name for node in all_nodes(graph) for name in node.input}
+    read |= {value.name for value in graph.output}
+    for node in graph.node:
+        schema = schema_of(node, opset)
+        while (
+            schema is not None
+            and len(node.output) > max(1, schema.min_output)
+            and node.output[-1] not in read
+        ):
+            del node.output[-1]
 
 
 def write_out_constants(proto: onnx.ModelProto, path: Path) -> None:
@@ -131,38 +172,41 @@ def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
                 f"operator {node.op_type} of node {node.name!r} lacks its input "
                 f"{input_name(schema, position)}, which has no default",
                 where=where,
-                fix="export the model again",
             )
 
 
 def _check_element_type(value: onnx.ValueInfoProto, where: str) -> None:
     if not value.type.HasField("tensor_type"):
         return
-    number = value.type.tensor_type.elem_type
-    if number in NOT_NUMBERS:
+    _check_type(value.type.tensor_type.elem_type, f"tensor {value.name!r}", where)
+
+
+def _check_type(number: int, what: str, where: str) -> None:
+    if number in NOT_COMPUTED:
         raise ModelError(
-            f"tensor {value.name!r} is of the element type {NOT_NUMBERS[number]}, which is not "
-            "supported",
+            f"{what} is of the element type {NOT_COMPUTED[number]}, which is not supported",
             where=where,
-            fix="export the model without it",
+            fix="export the model with float32, or quantized to int8 or uint8",
         )
     if not number or number not in onnx.TensorProto.DataType.values():
+        raise ModelError(f"{what} has the unknown element type {number}", where=where)
+
+
+def _check_outputs(outputs: Sequence[onnx.ValueInfoProto], written: set[str], where: str) -> None:
+    if not outputs:
         raise ModelError(
-            f"tensor {value.name!r} has the unknown element type {number}",
+            "has no outputs, so that nothing is computed",
             where=where,
-            fix="export the model again",
+            fix="list the results under outputs of the graph",
         )
-
-
-def _check_outputs(outputs: Iterable[onnx.ValueInfoProto], written: set[str], where: str) -> None:
     names: set[str] = set()
     for value in outputs:
         if value.name in names:
-            raise ModelError(f"there are two outputs {value.name!r}", where=where)
+            raise ModelError(
+                f"there are two outputs {value.name!r}",
+                where=where,
+                fix="give each result of the graph a name of its own",
+            )
         names.add(value.name)
         if value.name not in written:
-            raise ModelError(
-                f"output {value.name!r} is computed by no node",
-                where=where,
-                fix="export the model again",
-            )
+            raise ModelError(f"output {value.name!r} is computed by no node", where=where)

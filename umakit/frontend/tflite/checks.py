@@ -15,6 +15,12 @@ from umakit.operators.tflite import (
     TfliteTensor,
 )
 
+BIASED = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
+"""Operators whose third input is a bias."""
+
+ZERO_FOR_ZERO = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
+"""Operators whose kernels of TensorFlow Lite Micro know no zero points of weights."""
+
 
 def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> None:
     """Refuse an operator that would not be imported exactly.
@@ -39,15 +45,17 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
         foreign = tensor.dtype in QUANTIZED and not taken
         if tensor.dtype.startswith("type") or foreign:
             raise ModelError(
-                f"{label}: tensor {tensor.name!r} is {tensor.dtype}",
+                f"{label}: tensor {tensor.name!r} is {tensor.dtype}, which it does not take",
                 where=where,
-                fix="quantize to int8",
+                fix=f"convert it to one of {_shown(conversion)}",
             )
     source, result = _check_dtypes(graph, operator, conversion, label, where)
     if conversion.scaled:
         symmetric = (source.dtype, result.dtype) not in conversion.asymmetric
         for tensor in quantized:
             _check_scale(tensor, symmetric, label, where)
+    if conversion.weights:
+        _check_weights(graph, operator, source.dtype, label, where)
     if conversion.same_scale:
         for tensor in quantized:
             if not _same_quantization(tensor, result):
@@ -90,7 +98,11 @@ def _check_states(
             continue
         name = graph.tensors[number].name
         if position in conversion.states:
-            raise ModelError(f"{label}: its state {name!r} is not a variable tensor", where=where)
+            raise ModelError(
+                f"{label}: its state {name!r} is not a variable tensor",
+                where=where,
+                fix="convert the model with TensorFlow Lite's own converter",
+            )
         raise ModelError(
             f"{label}: tensor {name!r} is a variable, which outlives an inference",
             where=where,
@@ -103,8 +115,18 @@ def _check_states(
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:
     """Refuse integers without a scale, and zero points that kernels do not take."""
-    if tensor.scales.size == 0 or (tensor.scales == 0).any():
-        raise ModelError(f"{label}: tensor {tensor.name!r} has no scale", where=where)
+    if tensor.scales.size == 0:
+        raise ModelError(
+            f"{label}: tensor {tensor.name!r} has no scale",
+            where=where,
+            fix="quantize all tensors of the operator, or none",
+        )
+    if (tensor.scales == 0).any():
+        raise ModelError(
+            f"{label}: tensor {tensor.name!r} has the scale 0 at {int(tensor.scales.argmin())}",
+            where=where,
+            fix="give a channel whose weights are all 0 the scale 1",
+        )
     limits = np.iinfo(tensor.dtype)
     low, high = (0, 0) if tensor.dtype == "int16" and symmetric else (limits.min, limits.max)
     if ((tensor.zero_points < low) | (tensor.zero_points > high)).any():
@@ -112,7 +134,30 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
             f"{label}: tensor {tensor.name!r} has a zero point that is not {tensor.dtype}"
             + (" of symmetric quantization" if low == high else ""),
             where=where,
+            fix=f"quantize with zero points from {low} to {high}",
         )
+
+
+def _check_weights(
+    graph: TfliteGraph, operator: TfliteOperator, dtype: str, label: str, where: str
+) -> None:
+    """Refuse zero points of weights that kernels take for 0, and biases without a scale."""
+    weights = graph.tensors[operator.inputs[1]]
+    if dtype in ("int8", "int16") and operator.code in ZERO_FOR_ZERO and weights.zero_points.any():
+        raise ModelError(
+            f"{label}: its weights {weights.name!r} have the zero point "
+            f"{weights.zero_points[weights.zero_points != 0][0]}, which kernels take for 0",
+            where=where,
+            fix="quantize weights symmetrically, with zero points of 0",
+        )
+    for number in operator.inputs[2:] if operator.code in BIASED else ():
+        bias = graph.tensors[number] if number >= 0 else None
+        if dtype in QUANTIZED and bias is not None and not bias.scales.size:
+            raise ModelError(
+                f"{label}: its bias {bias.name!r} has no scale",
+                where=where,
+                fix="give it the scale of the data times that of the weights",
+            )
 
 
 def _check_dtypes(
@@ -143,9 +188,17 @@ def _check_dtypes(
             f"{label} has dtypes that its kernel does not take together: "
             f"{', '.join(dtypes)} to {result.dtype}",
             where=where,
-            fix="quantize weights and activations to int8, or neither",
+            fix=f"let data and result be one of {_shown(conversion)}"
+            + (", and weights the same, or int8 for data of int16" if conversion.weights else ""),
         )
     return source, result
+
+
+def _shown(conversion: TfliteConversion) -> str:
+    """The dtypes of data and result that an operator takes."""
+    return ", ".join(
+        each if isinstance(each, str) else " to ".join(each) for each in conversion.dtypes
+    )
 
 
 def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:

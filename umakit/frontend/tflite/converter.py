@@ -172,8 +172,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     # --- TVM's hooks --------------------------------------------------------------------------
 
     def get_expr(self, input_tensor_idx: int) -> tvm_api.Expr:
-        """The value of a tensor that is not a constant."""
-        return self.values[int(input_tensor_idx)]
+        """The value of a tensor."""
+        return self.value(int(input_tensor_idx))
 
     def has_expr(self, input_tensor_idx: int) -> bool:
         """Whether a tensor was computed, and is not a constant of the file."""

@@ -17,6 +17,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import (
+    READABLE,
     InputShapes,
     Model,
     Quantization,
@@ -48,16 +49,18 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelError(f"cannot be read: {error.strerror}", where=str(path)) from None
+        raise ModelError(
+            f"cannot be read: {error.strerror}", where=str(path), fix=READABLE
+        ) from None
     graph = read_graph(data, str(path))
     for operator in graph.operators:
         check_operator(graph, operator, str(path))
     notices = _check_inputs(graph, input_shapes, str(path))
-    module = _module(graph, str(path))
     inputs, outputs = (
         [_specification(graph.tensors[number], str(path)) for number in numbers]
         for numbers in (graph.inputs, graph.outputs)
     )
+    module = _module(graph, str(path))
     old, new, sentences = _states(graph, str(path))
     return Model(
         symbol_part(name or path.stem),
@@ -73,9 +76,15 @@ def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Mo
 
 def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
     if 0 in tensor.shape:
-        raise ModelError(f"{tensor.name!r} has no elements", where=where)
+        raise ModelError(
+            f"tensor {tensor.name!r} of shape {list(tensor.shape)} has no elements", where=where
+        )
     if tensor.dtype.startswith("type"):
-        raise ModelError(f"{tensor.name!r} has the unsupported {tensor.dtype}", where=where)
+        raise ModelError(
+            f"tensor {tensor.name!r} has the unsupported {tensor.dtype}",
+            where=where,
+            fix="convert the model with inputs and outputs of float32 or int8",
+        )
     quantization = None
     if tensor.scales.size == 1:
         quantization = Quantization(float(tensor.scales[0]), int(tensor.zero_points[0]))
@@ -228,14 +237,14 @@ def _convert(
         raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
     except Exception as error:  # TVM raises whatever its converters stumble over
         raise ModelError(
-            f"{label} is not supported for its inputs and options",
-            where=where,
-            fix="export the model with other ones, or without the operator",
+            f"{label} is not supported for its inputs and options", where=where
         ) from error
     values = value if isinstance(value, list) else [value]
     states = [operator.inputs[place] for place in CONVERSIONS[operator.code].states]
     if len(values) != len(operator.outputs) + len(states):
-        raise ModelError(f"{label} has {len(operator.outputs)} outputs", where=where)
+        raise ModelError(
+            f"{label} has {len(operator.outputs)} outputs, not {len(values)}", where=where
+        )
     variables = []
     for number, item in zip((*operator.outputs, *states), values, strict=True):
         expected = graph.tensors[number]

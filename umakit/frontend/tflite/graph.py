@@ -18,15 +18,15 @@ import numpy.typing as npt
 import tflite
 
 from umakit.errors import ModelError
+from umakit.frontend.model import check_element_count
 from umakit.operators.tflite import TfliteOperator, TfliteTensor
 
 IDENTIFIER = b"TFL3"
 SCHEMA_VERSION = 3
+CUSTOM = "CUSTOM "
+"""Begin of the codes of custom operators, before their names."""
 NEWER_CODE_FIELD = 10
 """Offset, in the vtable of an OperatorCode, of the entry for the field `builtin_code`."""
-
-MOST_ELEMENTS = 2**31 - 1
-"""Maximum number of elements of a tensor: generated C counts them in 32 bits."""
 
 DTYPES = {
     tflite.TensorType.FLOAT32: "float32",
@@ -81,7 +81,7 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
 
 def _damaged(where: str, what: str = "") -> ModelError:
     reason = f": {what}" if what else ""
-    return ModelError(f"is truncated or damaged{reason}", where=where, fix="export it again")
+    return ModelError(f"is truncated or damaged{reason}", where=where)
 
 
 class _Reader:
@@ -96,6 +96,7 @@ class _Reader:
             raise ModelError(
                 f"has schema version {self._model.Version()}, not {SCHEMA_VERSION}",
                 where=self._where,
+                fix="convert the model with a TensorFlow of version 2",
             )
         if self._count(self._model.SubgraphsLength()) != 1:
             raise ModelError(
@@ -116,6 +117,7 @@ class _Reader:
         outputs = self._numbers(subgraph.OutputsLength(), subgraph.Outputs, len(tensors))
         if not operators or not outputs:
             raise ModelError("holds no operators or no outputs", where=self._where)
+        self._check_custom(tensors, operators)
         states = self._states(tensors, operators, {*inputs, *outputs})
         graph = TfliteGraph(
             tuple(tensors), tuple(operators), inputs, outputs, states, self._model, subgraph
@@ -144,15 +146,15 @@ class _Reader:
             name = f"{name}#{number}"
         self._names.add(name)
         shape = tuple(int(table.Shape(i)) for i in range(self._count(table.ShapeLength())))
-        dtype = DTYPES.get(table.Type(), f"type {table.Type()}")
+        number = table.Type()
+        dtype = DTYPES.get(number, f"type {TYPE_NAMES.get(number, number)}")
         if any(extent < 0 for extent in shape):
             raise ModelError(
                 f"tensor {name!r} has the dynamic shape {list(shape)}",
                 where=self._where,
                 fix="generated C has fixed sizes; export the model with static shapes",
             )
-        if math.prod(shape) > MOST_ELEMENTS:
-            raise _damaged(self._where, f"tensor {name!r} has the shape {list(shape)}")
+        check_element_count(shape, f"tensor {name!r}", self._where)
         if table.Sparsity() is not None:
             raise ModelError(
                 f"tensor {name!r} is sparse", where=self._where, fix="export it densely"
@@ -195,15 +197,20 @@ class _Reader:
         buffer = self._model.Buffers(number)
         if buffer.Offset() > 1 or buffer.Size() > 0:
             raise ModelError(
-                f"the values of tensor {name!r} lie behind the flatbuffer",
+                f"the values of tensor {name!r} lie behind the flatbuffer, {buffer.Size():,} B at "
+                f"{buffer.Offset():,}, as in models of more than 2 GB",
                 where=self._where,
-                fix="models of more than 2 GB are not supported",
+                fix="convert the model without use_buffer_offset, or make it smaller",
             )
         size = self._count(buffer.DataLength())
         if size == 0:
             return False
         if dtype.startswith("type"):
-            raise ModelError(f"tensor {name!r} has the unsupported {dtype}", where=self._where)
+            raise ModelError(
+                f"tensor {name!r} has the unsupported {dtype}",
+                where=self._where,
+                fix="convert the model with weights of float32 or int8",
+            )
         if size != math.prod(shape) * np.dtype(dtype).itemsize:
             raise _damaged(self._where, f"tensor {name!r} has {size} bytes of values")
         if buffer.DataAsNumpy().size != size:
@@ -240,12 +247,29 @@ class _Reader:
         code = self._model.OperatorCodes(number)
         builtin = operator_number(code)
         if builtin == tflite.BuiltinOperator.CUSTOM:
-            name = f"CUSTOM {(code.CustomCode() or b'').decode('utf-8', 'replace')}"
+            name = f"{CUSTOM}{(code.CustomCode() or b'').decode('utf-8', 'replace')}"
         else:
             name = OPERATOR_NAMES.get(builtin, f"number {builtin}")
         inputs = self._numbers(table.InputsLength(), table.Inputs, tensors, optional=True)
         outputs = self._numbers(table.OutputsLength(), table.Outputs, tensors)
         return TfliteOperator(name, inputs, outputs, table)
+
+    def _check_custom(
+        self, tensors: Sequence[TfliteTensor], operators: Sequence[TfliteOperator]
+    ) -> None:
+        """Refuse custom operators, before the tensors that only their compiler understands."""
+        for operator in operators:
+            if operator.code.startswith(CUSTOM):
+                vela = operator.code == f"{CUSTOM}ethos-u"
+                names = ", ".join(repr(tensors[number].name) for number in operator.outputs)
+                raise ModelError(
+                    f"operator {operator.code} that writes {names or 'nothing'} is not an operator "
+                    "of TensorFlow Lite" + (": the file went through Vela" if vela else ""),
+                    where=self._where,
+                    fix="give umakit the file from before Vela"
+                    if vela
+                    else "convert the model with builtin operators only",
+                )
 
     def _check_order(self, graph: TfliteGraph) -> None:
         """Every tensor that is read is an input, a constant, or written once before."""
@@ -255,7 +279,8 @@ class _Reader:
         written |= {*graph.inputs, *graph.states}
         for operator in graph.operators:
             for number in operator.inputs:
-                if number >= 0 and number not in written:
+                # A tensor without elements needs no values, such as the shape of a scalar.
+                if number >= 0 and number not in written and 0 not in graph.tensors[number].shape:
                     name = graph.tensors[number].name
                     raise _damaged(self._where, f"tensor {name!r} is read before it is written")
             if written & set(operator.outputs):
@@ -266,11 +291,12 @@ class _Reader:
 
 
 def quantized_axis(quantization: Any, rank: int) -> int:
-    """The axis that scales lie along; a tensor of one axis has no other.
+    """The axis that scales lie along; a tensor of one axis or one scale has no other.
 
     Older converters gave the bias of a depthwise convolution the axis of its weights.
     """
-    return 0 if rank == 1 else int(quantization.QuantizedDimension())
+    single = rank == 1 or quantization is None or quantization.ScaleLength() < 2
+    return 0 if single else int(quantization.QuantizedDimension())
 
 
 def operator_number(code: Any) -> int:
@@ -285,8 +311,13 @@ def operator_number(code: Any) -> int:
     return max(int(code.DeprecatedBuiltinCode()), int(newer))
 
 
-OPERATOR_NAMES: dict[int, str] = {
-    value: name
-    for name, value in vars(tflite.BuiltinOperator).items()
-    if isinstance(value, int) and not name.startswith("_")
-}
+def _names(enumeration: type) -> dict[int, str]:
+    """Names of an enumeration of the schema by their numbers."""
+    return {
+        value: name
+        for name, value in vars(enumeration).items()
+        if isinstance(value, int) and not name.startswith("_")
+    }
+
+
+OPERATOR_NAMES, TYPE_NAMES = _names(tflite.BuiltinOperator), _names(tflite.TensorType)

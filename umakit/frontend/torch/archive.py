@@ -162,7 +162,7 @@ def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesI
                 kept.update(_payloads(source, members, kind))
     except DAMAGES as error:
         reason = f": {error}" if isinstance(error, _Damaged) else ""
-        raise ModelError(f"is damaged{reason}", where=str(path), fix="export it again") from None
+        raise ModelError(f"is damaged{reason}", where=str(path)) from None
     except _NeedsPickle as error:
         raise ModelError(
             f"{error} is stored as a pickle, which could run any code",

@@ -94,8 +94,11 @@ class Names:
         """An error about a node: operator, name, source line."""
         line = source_line(node)
         place = f"node {self.label(node)!r}" + (f" ({line})" if line else "")
-        return ModelError(f"operator {operator_of(node)} of {place} {what}", where=self._where,
-                          fix=fix)  # fmt: skip
+        return ModelError(
+            f"operator {operator_of(node)} of {place} {what}",
+            where=self._where,
+            fix=fix,
+        )
 
     def origin(self, node: torch.fx.Node) -> str:
         """The name of the node of the program that a decomposed node comes from."""

@@ -102,6 +102,7 @@ def input_sizes(
                 f"input {name!r} has the shape {list(tensors[name].shape)}, which cannot be "
                 f"{list(shape)}",
                 where=where,
+                fix="export the program with dynamic_shapes, or give the size that it has",
             )
     return shapes, notices
 
@@ -116,7 +117,9 @@ def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], w
         return
     if len(wanted) != value.dim():
         raise ModelError(
-            f"input {name!r} has {value.dim()} dimensions, not {len(wanted)}", where=where
+            f"input {name!r} has {value.dim()} dimensions, not {len(wanted)}",
+            where=where,
+            fix=f"give --input-shapes {value.dim()} sizes for it",
         )
     for size, number in zip(value.shape, wanted, strict=True):
         expression = _expression(size).subs(symbols)
@@ -162,7 +165,9 @@ def make_static(
             program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
     except Exception as error:  # torch raises whatever its tracing stumbles over
         raise ModelError(
-            f"torch cannot decompose the program: {last_line(error)}", where=where
+            f"torch cannot decompose the program: {last_line(error)}",
+            where=where,
+            fix="export it again with this version of torch",
         ) from error
     if refused is None:
         check_no_state(program, where)
@@ -240,7 +245,9 @@ def _constants(program: torch.export.ExportedProgram, where: str) -> dict[str, A
             constants[spec.arg.name] = stored[spec.target].detach().cpu()
         elif spec.kind != InputKind.USER_INPUT:
             raise ModelError(
-                f"{spec.arg.name!r} is a {spec.kind.name.lower()}, not a tensor", where=where
+                f"{spec.arg.name!r} is a {spec.kind.name.lower()}, not a tensor",
+                where=where,
+                fix="make it a tensor, or keep it out of the program",
             )
     return constants
 

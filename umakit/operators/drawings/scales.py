@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from umakit.operators.drawing import Array, Settings
+from umakit.operators.drawing import Array, NotDrawable, Settings
 from umakit.operators.numeric.fixed_point import (
     Arithmetic,
     fixed_point,
@@ -23,8 +23,8 @@ SCALES = ("usual", "tie", "threshold", "small", "large")
 `threshold` a multiplier that differs by one LSB shows in a result."""
 
 WEIGHTED_SCALES = (*SCALES, "saturating")
-"""Scales of layers with weights: `saturating` ones yield products of 2^31 and more, except where
-rounding is TensorFlow Lite's, which does not have them."""
+"""Scales of layers with weights: `saturating` ones yield products of 2^31 and more, which the
+rounding of TensorFlow Lite does not have."""
 
 SPREAD = 75
 """Standard deviation of random int8 values, about."""
@@ -36,7 +36,14 @@ LARGEST_MULTIPLIER = 2**MULTIPLIER_BITS - 1
 def weights_of(
     settings: Settings, shape: tuple[int, ...], random: np.random.Generator
 ) -> list[Array]:
-    """Return weights with output channels first, bias, multipliers and shifts."""
+    """Return weights with output channels first, bias, multipliers and shifts.
+
+    Raises:
+        NotDrawable: the rounding has no products that saturate.
+    """
+    is_tflm = settings["rounding"] == Arithmetic.TFLM.value
+    if is_tflm and settings["scale"] == "saturating":
+        raise NotDrawable("TensorFlow Lite's rounding has no products of 2^31")
     outputs, terms = shape[0], math.prod(shape[1:])
     kind = str(settings["weights"])
     weights: Array = random.integers(-127, 128, shape)
@@ -53,11 +60,11 @@ def weights_of(
     first = "usual" if settings["scale"] in ("threshold", "saturating") else settings["scale"]
     divisor = spread / (100 * (256 if wide else 1))
     multipliers, shifts = factors({**settings, "scale": first}, divisor, count, random)
-    if wide and settings["rounding"] == Arithmetic.TFLM.value:  # sums of 64 bits: 15 bits
+    if wide and is_tflm:  # sums of 64 bits: 15 bits
         multipliers = np.minimum((multipliers.astype(np.int64) + 2**15) >> 16, 2**15 - 1)
     elif settings["scale"] == "threshold":
         _put_on_thresholds(settings, weights, bias, multipliers, shifts, random)
-    elif settings["scale"] == "saturating" and settings["rounding"] != Arithmetic.TFLM.value:
+    elif settings["scale"] == "saturating":
         _saturate(weights, bias, multipliers, shifts, random)
     bias_dtype = BIAS_DTYPES.get(dtype, "int32")
     return [
@@ -155,9 +162,11 @@ def _saturate(
     """
     exponents = random.integers(3, 20, len(multipliers))
     multipliers[:] = 1 << (MULTIPLIER_BITS - 1)
-    shifts[:] = MULTIPLIER_BITS + 1 - exponents + random.choice([0, 0, 1], len(shifts))
+    more = random.choice([0, 0, 1], len(shifts))
+    signs = random.choice([-1, 1, 1], len(bias))
+    more[0], signs[0] = 0, 1  # 2^31 is too large, -2^31 is not
+    shifts[:] = MULTIPLIER_BITS + 1 - exponents + more
     weights[::2] = 0
-    signs = random.choice([-1, 1, 1], len(bias))  # only one way is 2^31 too large
     bias[::2] = (signs * (1 << exponents))[::2]
 
 

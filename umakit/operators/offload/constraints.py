@@ -38,6 +38,10 @@ class OtherOperator(str):
     """A refusal because the match is another operator; reported only if no pattern says more."""
 
 
+class OtherLayout(str):
+    """A refusal because of the layout, which the partition changes where all else suits."""
+
+
 PADDINGS = ("valid", "same")
 LAYOUTS = ("NHWC", "NCHW")
 

@@ -13,7 +13,14 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Composite, Shape
-from umakit.operators.offload.constraints import Constraint, Names, OtherOperator, Padding, Pairs
+from umakit.operators.offload.constraints import (
+    Constraint,
+    Names,
+    OtherLayout,
+    OtherOperator,
+    Padding,
+    Pairs,
+)
 from umakit.operators.offload.docstrings import inherited_docstring
 from umakit.operators.offload.functions import check_function
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
@@ -184,7 +191,9 @@ class OperatorPattern:
         if others:
             return others[0]
         if reasons:
-            return "; ".join(dict.fromkeys(reasons))
+            # Regions get the layout of patterns: it says why only where nothing else does.
+            telling = [reason for reason in reasons if not isinstance(reason, OtherLayout)]
+            return "; ".join(dict.fromkeys(telling or reasons))
         return True if self.predicate is None else self.predicate(layer)
 
     def broken(self, layer: Composite) -> list[str]:
@@ -238,7 +247,7 @@ class WindowPattern(OperatorPattern):
             _c.one_of(
                 _c.checked_names(self.layouts, "layout", _c.LAYOUTS),
                 lambda layer: layer.data_layout,
-                lambda found, few: f"layout {found}: the accelerator reads {few}",
+                lambda found, few: OtherLayout(f"layout {found}: the accelerator reads {few}"),
             ),
         ]
 

@@ -30,6 +30,9 @@ walking 0."""
 PAIR = (0xA5A5A5A5, 0x5A5A5A5A)
 """Written before all others are read: one of them differs from whatever another one holds."""
 
+RESETS = 8
+"""Number of resets. What a reset leaves out has another value before each of them on RTL."""
+
 MOST_SENTENCES = 20
 
 
@@ -108,6 +111,7 @@ class _Work:
         """Values after power-on; reading them again changes nothing."""
         self._at_first = self._initial = self._all()
         self._compare_resets(self._initial, "after power-on")
+        self._compare_idle("after power-on")
         again = self._all()
         for offset, value in again.items():
             if value != self._initial[offset]:
@@ -200,11 +204,14 @@ class _Work:
             self._others_unchanged(what, name)
 
     def after_reset(self) -> None:
-        """A reset brings all registers back, whatever they hold."""
-        for register in self._keeping():
-            self._write(register.offset, self._initial[register.offset] ^ self._mask(register))
-        if self._device.reset():
+        """Each reset brings all registers back, whatever they hold, and no job is under way."""
+        for _ in range(RESETS):
+            for register in self._keeping():
+                self._write(register.offset, self._initial[register.offset] ^ self._mask(register))
+            if not self._device.reset():
+                return
             self._compare_resets(self._all(), "after a reset")
+            self._compare_idle("after a reset")
 
     # ---- What a register is ----
 
@@ -349,6 +356,22 @@ class _Work:
                 )
                 said = difference(register, f"{when}{where}", expected, value)
                 self._say(f"value of {register.name}", said)
+
+    def _compare_idle(self, when: str) -> None:
+        """See that a device to which no job was given is not busy and has no error."""
+        job = self._map.job
+        if job is None:
+            return
+        for text in filter(None, dict.fromkeys((job.busy, job.error))):
+            register, part = self._map.place(text)
+            (value,) = self._device.run([Access(register.offset)])
+            value &= part.mask if part else ONES
+            if register.volatile and value:
+                self._say(
+                    f"idle {text}",
+                    f"{text} of {place(register)} is {number(value)} {when}, though no job was "
+                    "started",
+                )
 
     def _say(self, about: str, sentence: str) -> None:
         """Keep the first sentence about something."""

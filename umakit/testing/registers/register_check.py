@@ -16,13 +16,12 @@ from umakit.files.staging import temporary_folder
 from umakit.machine.accelerator_config import AcceleratorConfig
 from umakit.machine.registers.register_map import RegisterMap, read_register_map
 from umakit.registration.backend import Backend
+from umakit.registration.buffer_alignment import MAP_FILE, check_map_alignment
 from umakit.testing.registers.comparison import compare
 from umakit.testing.registers.session import opened
 
 SECONDS = 600.0
 """After which a device is not asked any more."""
-
-MAP_FILE = "registers.toml"
 
 
 @dataclass
@@ -80,16 +79,8 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
         path = sim.source_directory() / "registers" / f"{kind}.toml"
         name = f"{kind}.toml of umakit"
     registers = _read(path, name, path.stat().st_mtime_ns if path.exists() else 0)
-    needed, given = registers.buffer_alignment, backend.configuration.dma.alignment
-    if kind is None and needed > given:
-        (word, *_) = (each for each in registers.buffers() if each.multiple_of == needed)
-        raise RegisterMapError(
-            f"{word.name} is an address that is a multiple of {needed}, but buffers begin at "
-            f"multiples of {given}",
-            where=name,
-            fix=f"write alignment = {needed} into the section [dma] of "
-            f"{short_path(backend.folder / 'accel.toml')}",
-        )
+    if kind is None:
+        check_map_alignment(registers, backend, path)
     return registers, name
 
 

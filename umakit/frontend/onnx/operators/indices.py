@@ -87,7 +87,8 @@ def max_unpool(node: Node) -> tvm_api.Expr:
     kernel = [int(size) for size in node.attribute("kernel_shape", ())]
     strides = [int(step) for step in node.attribute("strides", [1] * len(kernel))]
     pads = [int(pad) for pad in node.attribute("pads", [0] * 2 * len(kernel))]
-    if len(data) != len(kernel) + 2 or indices != data or len(strides) != len(kernel):
+    ranks = {len(data) - 2, len(kernel), len(strides)}
+    if len(ranks) > 1 or indices != data or min(kernel, default=0) < 1:
         raise node.refuse(
             f"has a kernel_shape of {kernel} and inputs {list(data)}, {list(indices)}"
         )

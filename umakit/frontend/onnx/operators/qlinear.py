@@ -59,9 +59,10 @@ def gemm(node: Rewriter) -> None:
 @rewrites("QLinearAdd QLinearMul", MICROSOFT)
 def pair(node: Rewriter) -> None:
     """Inputs A, B and C, of uint8: for int8 ONNX Runtime rounds ties of float32 in another way."""
-    if not node.input(7) or node.values(7, "zero point").dtype != np.uint8:
+    dtype = node.values(7, "zero point").dtype if node.input(7) else "unknown type"
+    if dtype != np.uint8:
         raise node.refuse(
-            "has a result that is not uint8, which is not supported",
+            f"has a result of {dtype}, where uint8 is supported",
             "quantize activations as uint8, or with quant_format=QuantFormat.QDQ",
         )
     operator = node.proto.op_type.removeprefix("QLinear")

@@ -28,6 +28,8 @@ ROI_SINCE = 11
 ALIGNED = "align_corners"
 FRACTION = 2**6
 """Weights of integers are multiples of its inverse: float32 holds sums of 8 bits exactly."""
+MOST_PLACES = 2**24
+"""Largest size of a resized axis: its coordinates are float32, and its tables are constants."""
 MODES = ("nearest", "linear", "cubic")
 
 
@@ -123,6 +125,11 @@ def _axes(
         factors, results = _by_policy(node, factors, results, [shape[a] for a in numbers])
     if min(results) < 1:
         raise node.refuse(f"yields the sizes {results}, which leaves no elements")
+    if max(results) > MOST_PLACES:
+        raise node.refuse(
+            f"yields the sizes {results}; float32 tells {MOST_PLACES} places on an axis apart",
+            "choose smaller scales or sizes",
+        )
     return [
         _axis(node, (number, shape[number], result), factor, (place, len(numbers)), roi)
         for place, (number, result, factor) in enumerate(

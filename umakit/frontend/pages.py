@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sections of the documentation that list what is refused, and why."""
+
+from __future__ import annotations
+
+import traceback
+
+from umakit.errors import ModelError
+
+PAGE, ROOM = "docs/refusals.md", "umakit."
+
+USUAL = "export the model again, perhaps with other shapes, attributes or operators"
+"""What to do where a refusal says no more."""
+
+
+def listed(error: ModelError) -> None:
+    """Add to a refusal what to do, and where the page lists it: by the module that raised it first.
+
+    Others raise it again with more words.
+    """
+    first: BaseException = error
+    while isinstance(first.__context__, ModelError):
+        first = first.__context__
+    frames = (frame for frame, _ in traceback.walk_tb(first.__traceback__))
+    modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
+    own = [name for name in modules if name.startswith(ROOM)]
+    on_page(error, own[-1] if own else ROOM)
+
+
+def on_page(error: ModelError, module: str) -> ModelError:
+    """Return a refusal with what to do and the section of the page for a module."""
+    error.fix = error.fix or USUAL
+    error.page = f"{PAGE}#{section_of(module)}"
+    return error
+
+
+def section_of(module: str) -> str:
+    """Return the section of the page that lists what a module refuses, `onnx-resize`."""
+    parts = module.removeprefix(ROOM).removeprefix("frontend").strip(".").split(".")
+    return "-".join(part for part in parts if part) or "files"
