@@ -475,7 +475,7 @@ def sweep(
     main_object()
     # What every case imports is imported once, before processes start.
     right = baseline() if BASELINE.is_file() else set()
-    for case in {case.frontend: case for case in cases if case.key in right}.values():
+    for case in {c.frontend: c for c in sorted(cases, key=lambda c: c.key in right)}.values():
         check(case)
     order = ("traceback", "wrong", "right", "no oracle", "refused", "not taken")
     found: dict[tuple[str, str, str], tuple[str, str]] = {}
