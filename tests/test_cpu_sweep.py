@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import pytest
 from comparisons import some
 from cpu_programs import run_on_garbage
 from networks import Array, onnx_runtime, random_inputs
+from reproductions import reproduction
 
 from umakit.machine.cpu import cpu_names
 
@@ -86,17 +86,11 @@ def test_an_operator_that_never_ran_fails_the_sweep() -> None:
 
 # --- networks that were wrong --------------------------------------------------------------------
 
-REPRODUCTIONS = Path(
-    os.environ.get("UMAKIT_REPRODUCTIONS", Path(__file__).parents[2] / "shared/reproductions")
-)
-
 
 @pytest.mark.parametrize("cpu", some(cpu_names(), 4))
 @pytest.mark.parametrize("name", ["concat_vector_c", "reshape_from_1d"])
 def test_networks_that_gcc_or_umakit_refused(name: str, cpu: str, tmp_path: Path) -> None:
-    path = REPRODUCTIONS / "0.2.0" / name / "model.onnx"
-    if not path.is_file():
-        pytest.skip(f"there is no {path}; UMAKIT_REPRODUCTIONS names the folder")
+    path = reproduction(f"{name}/model.onnx")
     model = onnx.load(str(path))
     inputs = random_inputs(model)
     rows = {key: values[None] for key, values in inputs.items()}

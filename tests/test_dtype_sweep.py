@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,22 +15,13 @@ from dtype_sweep import BASELINE, COLUMNS, FRONTENDS, Case, Network, baseline, c
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from relax_operators import TABLE, module_of
-from tflite_networks import MODELS_VARIABLE
+from reproductions import reproduction
 
 from umakit import run_library, tvm_api
 from umakit.errors import UmakitError
 from umakit.pipeline import compile_model
 
 HARNESS = Path(__file__).with_name("dtype_sweep.py")
-SHARED = Path(os.environ.get(MODELS_VARIABLE) or Path(__file__).parents[2] / "shared/models").parent
-FOLDER = SHARED / "reproductions" / "0.2.0"
-
-
-def reproduction(name: str) -> Path:
-    """A file whose numbers were wrong; skips the test where there is none."""
-    if not (FOLDER / name).is_file():
-        pytest.skip(f"there is no {FOLDER / name}; {MODELS_VARIABLE} names the folder beside it")
-    return FOLDER / name
 
 
 def run_harness(*options: str) -> str:

@@ -25,6 +25,7 @@ from mutators.runner import alone
 from mutators.tflite_files import TfliteFiles
 from onnx import helper, numpy_helper
 from onnx_node_tests import collected, with_constants
+from reproductions import reproduction
 
 from umakit.errors import ModelError, UmakitError
 from umakit.frontend import import_model
@@ -154,9 +155,6 @@ def test_what_onnx_runtime_refuses_is_not_taken(
 
 # --- files that others found ---------------------------------------------------------------------
 
-REPRODUCTIONS = Path(
-    os.environ.get("UMAKIT_REPRODUCTIONS") or Path(__file__).parents[2] / "shared/reproductions"
-)
 FILES: dict[str, str] = {
     "invalid_accepted/conv_kernel_shape.onnx": r"Conv of node .* has kernel_shape=\[3, -1\]",
     "invalid_accepted/dequantize_axis1_of_1d.onnx": "has 4 scales along axis 1",
@@ -188,9 +186,7 @@ FILES: dict[str, str] = {
 @pytest.mark.parametrize("name", FILES)
 def test_files_that_others_found(name: str, tmp_path: Path) -> None:
     """Each in less than 2 GB and 20 seconds of processor time; what is taken is right."""
-    path = REPRODUCTIONS / "0.2.0" / name
-    if not path.is_file():
-        pytest.skip(f"there is no {path}; UMAKIT_REPRODUCTIONS names the folder")
+    path = reproduction(name)
     form = OnnxFiles() if path.suffix == ".onnx" else TfliteFiles()
     outcome = limited(lambda: said_of(path), memory=2 << 30, seconds=20)
     assert re.search(FILES[name], outcome), outcome
