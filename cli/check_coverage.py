@@ -65,8 +65,7 @@ def _summary(cover: Cover) -> str:
 def _counts(covered: Covered) -> str:
     return ", ".join(
         f"{covered.aspect.text(value)} {covered.ran[value]}"
-        for value in sorted(covered.accepted, key=_in_order)
-        if covered.ran[value]
+        for value in sorted(covered.ran, key=_in_order)
     )
 
 

@@ -132,12 +132,11 @@ def _decided_by(result: DiffResult) -> str:
     """Return what layers agree with where the reference is wrong."""
     from umakit.tools.diff import DISPLAY_NAMES, NUMPY
 
-    if not result.disagreements:
+    wrong_ones = [item for item in result.disagreements if not item.both_right]
+    if not wrong_ones:
         return ""
-    places = _operators(result, [item.operator for item in result.disagreements])
-    wrong = " and ".join(
-        dict.fromkeys(DISPLAY_NAMES[item.reference] for item in result.disagreements)
-    )
+    places = _operators(result, [item.operator for item in wrong_ones])
+    wrong = " and ".join(dict.fromkeys(DISPLAY_NAMES[item.reference] for item in wrong_ones))
     return f": with {DISPLAY_NAMES[NUMPY]} at {places}, where {wrong} is wrong"
 
 

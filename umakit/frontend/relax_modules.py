@@ -48,7 +48,7 @@ def import_relax(
             fix="name the network's function main",
         )
     try:
-        tvm_api.relax.analysis.well_formed(module)
+        tvm_api.relax.analysis.well_formed(tvm_api.relax_transform.Normalize()(module))
     except tvm_api.TVM_ERRORS as error:
         raise ModelError(
             f"the Relax module is not well-formed: {shown(last_line(error), 200)}",

@@ -6,7 +6,6 @@ from __future__ import annotations
 import graphlib
 import math
 from collections.abc import Callable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +46,13 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
     graph = proto.graph
     for value in [*graph.input, *graph.output, *graph.value_info]:
         _check_element_type(value, str(path))
+    readers: dict[str, onnx.NodeProto] = {}
+    for node in all_nodes(graph):
+        for name in node.input:
+            readers.setdefault(name, node)
     for tensor in graph.initializer:
-        readers = (n for n in all_nodes(graph) if tensor.name in n.input)
-        read = "".join(f", read by {n.op_type} of node {n.name!r}," for n in islice(readers, 1))
+        reader = readers.get(tensor.name)
+        read = f", read by {reader.op_type} of node {reader.name!r}," if reader else ""
         _check_type(tensor.data_type, f"initializer {tensor.name!r}{read}", str(path))
     written = {
         *(value.name for value in graph.input),

@@ -114,6 +114,7 @@ def check_backend(
                     wanted = Wanted(seed, max(seconds * PROGRAMS_SHARE / 2, share), most)
                     report.add_programs(_programs(session, chosen, folder, wanted, tell))
         report.needed = plan.needed or 0
+        report.unfinished = run.unfinished
         groups = groups_of(report.failures, run.right, plan.covers)
         _reduce(
             report,
@@ -158,7 +159,7 @@ class _Run:
         self._report, self._plan, self._session, self._tell = report, plan, session, tell
         self._most, self.seconds, self._done = seconds, 0.0, 0
         self.right: list[Case] = []
-        self.is_first = False
+        self.is_first = self._is_over = False
         self._failed_in: dict[str, list[Case]] = {}
 
     def batches(self) -> Iterator[Cases]:
@@ -166,14 +167,21 @@ class _Run:
         self._tell("looking for layers with every value that the patterns accept")
         for cases in self._plan.batches():
             if self.seconds > self._most:
-                draws = self._plan.draws
-                enough = ENOUGH * self.seconds * draws / self._done
-                self._report.unfinished = (
-                    f"{self._most:g} s of processor time were over after {self._done} of {draws} "
-                    f"layers: --seconds {math.ceil(enough / 10) * 10} runs about all of them"
-                )
+                self._is_over = True
                 return
             yield cases
+
+    @property
+    def unfinished(self) -> str:
+        """Why layers of the plan have not run, in a sentence; empty if all have."""
+        draws = self._plan.draws
+        if not self._is_over or not self._done:
+            return ""
+        enough = ENOUGH * self.seconds * draws / self._done
+        return (
+            f"{self._most:g} s of processor time were over after {self._done} of {draws} layers: "
+            f"--seconds {math.ceil(enough / 10) * 10} runs about all of them"
+        )
 
     def note(self, cases: Cases, outcome: Outcome) -> None:
         """Count a batch that has ended."""

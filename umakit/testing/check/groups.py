@@ -70,7 +70,7 @@ def _groups(failures: list[Failure], right: Sequence[Case], cover: Cover | None)
             left = [each for each in left if best not in of_wrong[id(each)]]
             wrong = sum(best in values for values in of_wrong.values())
             fits = sum(best in values for values in of_right)
-            found.append(Group(tuple(mine), _words(best, wrong, fits, len(left))))
+            found.append(Group(tuple(mine), _words(best, wrong, fits, len(of_wrong) - wrong)))
     if left or without_case:
         found.append(Group((*left, *without_case)))
     return found

@@ -20,6 +20,9 @@ libraries in which the search for a preceding case continues."""
 FAILING = 3
 """Number of failures of a group among which the first that fails alone is reduced."""
 
+CONFIRMED = 8
+"""Number of cases of a library that are tried in libraries of their own."""
+
 Tell = Callable[[str], None]
 
 
@@ -50,10 +53,23 @@ def reduced(
             return _with_group(found if fails_alone(session, found.case) else alone, group)
     found = _behind(group.failures[0], behind, session)
     if found.case is not None and found.case.before:
-        less = shrunk(found, session.claims, session.failing, seconds)
-        assert less.case is not None
-        found = _said(less if fails_alone(session, less.case) else found)
+        return _said(
+            shrunk(found, session.claims, lambda cases: _first_alone(session, cases), seconds)
+        )
     return _with_group(found, group)
+
+
+def _first_alone(session: Session, cases: Sequence[Case]) -> dict[str, Failure]:
+    """Return the failure of the first case that also fails in a library of its own.
+
+    In a library with others, a case may fail because of the cases in front of its own `before`.
+    """
+    together = session.failing(cases)
+    for case in [each for each in cases if str(each) in together][:CONFIRMED]:
+        found = fails_alone(session, case)
+        if found is not None:
+            return {str(case): found}
+    return {}
 
 
 def fails_alone(session: Session, case: Case) -> Failure | None:

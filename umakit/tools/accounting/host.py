@@ -124,9 +124,9 @@ class Host:
 
     def _legend(self) -> str:
         """Return what the columns contain, and how many inferences they are the mean of."""
-        what = "instructions" if self.unit == "instructions" else "processor time"
+        what = "" if self.unit == "instructions" else "processor time "
         mean = f", mean of {self.runs:,}" if self.runs > 1 else ""
-        text = f"{', '.join(self.columns(()))}: {what} of one inference{mean}"
+        text = f"{', '.join(self.columns(()))}: {what}of one inference{mean}"
         if not self._has_two_columns:
             return text
         return f"{text}; CPU: the driver's own code for a layer on an accelerator, else the step"

@@ -16,6 +16,7 @@ import onnx
 
 from umakit.errors import InputError
 from umakit.frontend.onnx.files import name_nodes
+from umakit.frontend.relax_files import is_json
 from umakit.partition.report import OperatorPlacement
 from umakit.tools.diff.decider import Decider
 from umakit.tools.diff.nodes import island_nodes
@@ -179,8 +180,11 @@ def cannot_be_reference(name: str, problem: str, where: str = "") -> InputError:
 
 
 def runtime_for(source: Any) -> str:
-    """Return the name of the runtime of a format; empty for objects and PyTorch programs."""
-    if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source):
+    """Return the name of the runtime of a format.
+
+    It is empty for objects, PyTorch programs and files of Relax modules.
+    """
+    if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source) or is_json(Path(source)):
         return ""
     with Path(source).open("rb") as stream:
         return TFLITE_MICRO if stream.read(8)[4:] == b"TFL3" else ONNX_RUNTIME
