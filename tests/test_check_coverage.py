@@ -255,6 +255,7 @@ def test_failures_are_grouped_by_the_value_that_they_share(registered: Registere
     assert (
         "layers with kernel 3 in rows fail" in said and "layers with stride 3 in rows fail" in said
     )
+    assert "no other" not in said, "each group has failures that the other one lacks"
 
 
 def test_report_has_what_ran_with_each_value() -> None:

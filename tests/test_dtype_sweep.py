@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 from relax_operators import TABLE, module_of
 from reproductions import reproduction
+from umakit.cli.main import run_command
 
 from umakit import run_library, tvm_api
 from umakit.errors import UmakitError
@@ -160,3 +161,9 @@ def test_an_int16_function_is_exact(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(-(2**15), 2**15, (1, 64)).astype(np.int16)
     (wanted,) = ReferenceEvaluator(str(path)).run(None, {"x": x})
     np.testing.assert_array_equal(run(path, tmp_path, x=x)[0], wanted)
+
+
+def test_uma_diff_takes_a_file_of_a_relax_module(capsys: pytest.CaptureFixture[str]) -> None:
+    path = reproduction("avgpool_int_overflow/r_mean8.json")
+    assert run_command(["diff", str(path)]) == 0
+    assert "compared with umakit's CPU kernels" in capsys.readouterr().out
