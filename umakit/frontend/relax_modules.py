@@ -53,7 +53,7 @@ def import_relax(
         raise ModelError(
             f"the Relax module is not well-formed: {shown(last_line(error), 200)}",
             where=where,
-            fix="make tvm.relax.analysis.well_formed(module) return",
+            fix="correct the module until tvm.relax.analysis.well_formed accepts it",
         ) from None
     _check_inference(module, where)
     parameter_names = {parameter.name for parameter in module["main"].params}
