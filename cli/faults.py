@@ -275,8 +275,17 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     if before is not signal.default_int_handler:  # ignored, as by nohup, or someone else's
         yield lambda: False
         return
+    usual = sys.unraisablehook
+
+    def unraisable(found: sys.UnraisableHookArgs) -> None:
+        """Print what a callback could not raise, but not the Ctrl-C, which is recorded."""
+        if not (pressed and found.exc_type is KeyboardInterrupt):
+            usual(found)
+
     signal.signal(signal.SIGINT, interrupt)
+    sys.unraisablehook = unraisable
     try:
         yield lambda: bool(pressed)
     finally:
         signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = usual

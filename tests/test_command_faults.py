@@ -23,7 +23,7 @@ from commands import COMMANDS
 from comparisons import some
 from onnx import TensorProto, helper
 from remembering import remember
-from umakit.cli import main
+from umakit.cli import faults, main
 from umakit.cli.main import run_command
 
 from umakit.devices.build import file_argument
@@ -480,3 +480,23 @@ def test_in_a_thread_a_command_runs_as_well() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(main.run_command, PRODUCT).result() == 0
+
+
+def test_ctrl_c_in_a_callback_that_cannot_raise_is_silent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Python calls back when objects are deleted, in importing too, and prints what that raises."""
+
+    class Last:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with faults._interrupts() as is_interrupted:
+            assert not is_interrupted()
+            Last()
+            assert is_interrupted()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == ""
