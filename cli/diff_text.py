@@ -129,7 +129,7 @@ def _wrong_references(result: DiffResult) -> list[str]:
 
 
 def _decided_by(result: DiffResult) -> str:
-    """Return what layers agree with where the reference is wrong."""
+    """Return the operators at which NumPy decides, because the reference is wrong there."""
     from umakit.tools.diff import DISPLAY_NAMES, NUMPY
 
     wrong_ones = [item for item in result.disagreements if not item.both_right]

@@ -34,11 +34,14 @@ INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16,
 
 def float_rules() -> dict[str, Rule]:
     """Return the rules by operator; most calls on integers keep TVM's rules."""
-    rules: dict[str, Rule] = {
-        "max": _reduction(_maximum_of),
-        "min": _reduction(_minimum_of),
+    places: dict[str, Rule] = {
         "argmax": _place_of(lambda value, best: value > best),
         "argmin": _place_of(lambda value, best: value < best),
+    }
+    rules: dict[str, Rule] = {
+        **places,
+        "max": _reduction(_maximum_of),
+        "min": _reduction(_minimum_of),
         "nn.max_pool1d": _max_pool,
         "nn.max_pool2d": _max_pool,
         "nn.max_pool3d": _max_pool,
@@ -50,8 +53,7 @@ def float_rules() -> dict[str, Rule]:
         "divide": _with_zero("divide", (0,)),
     }
     integers: dict[str, Rule] = {
-        "argmax": _place_of(lambda value, best: value > best),
-        "argmin": _place_of(lambda value, best: value < best),
+        **places,
         "mean": _integer_mean,
         "variance": _left_alone,
         "std": _left_alone,

@@ -22,7 +22,7 @@ from umakit.text.identities import SourceOperator
 InputShapes = Mapping[str, Sequence[int]]
 
 READABLE = "see that it exists and may be read"
-"""What to do about a file that the system does not let read."""
+"""Advice for a file that cannot be opened."""
 
 
 class QuantizedSemantics(Enum):

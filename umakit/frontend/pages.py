@@ -10,7 +10,7 @@ from umakit.errors import ModelError
 PAGE, ROOM = "docs/refusals.md", "umakit."
 
 USUAL = "export the model again, perhaps with other shapes, attributes or operators"
-"""What to do where a refusal says no more."""
+"""Advice of a refusal without advice of its own."""
 
 
 def listed(error: ModelError) -> None:

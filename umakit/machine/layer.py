@@ -114,9 +114,9 @@ class Layer:
     @property
     def weights_bytes(self) -> int:
         """The size of the weights in the array's layout in bytes; 0 for pools."""
-        return self._weights_of(self.stored_channels)
+        return self.weights_of(self.stored_channels)
 
-    def _weights_of(self, channels: int) -> int:
+    def weights_of(self, channels: int) -> int:
         """Return the bytes of the weights of so many output channels."""
         if self.is_pool:
             return 0
@@ -163,7 +163,7 @@ class Layer:
         data = self.data_bytes // (height * width) * rows * columns
         return {
             "data": data,
-            "weights": self._weights_of(self.output_channels),
+            "weights": self.weights_of(self.output_channels),
             "parameters": self._parameters_of(self.output_channels),
             "addend": self.result_bytes if self.adds else 0,
             "result": self.result_bytes,

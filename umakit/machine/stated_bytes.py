@@ -40,18 +40,12 @@ def check_operands(composite: Composite, layer: Layer, machine: TileMachine) -> 
             f"{layer.parameters_bytes:,}: int32 bias, int32 multipliers and int8 shifts",
             fix="leave out what the pattern says of their types and of further arrays",
         )
-    copied = stored_in_blocks(layer, machine.block_channels)
+    block, channels = machine.block_channels, layer.output_channels
+    copied = layer.weights_of(channels if layer.per_channel else -(-channels // block) * block)
     if stored["weights"] != copied:
         raise _other_weights(
             composite, machine, f"stores {stored['weights']:,} bytes, and tiles copy {copied:,}"
         )
-
-
-def stored_in_blocks(layer: Layer, block: int) -> int:
-    """Return the bytes of weights in whole blocks of output channels."""
-    if layer.per_channel:
-        return layer.window * layer.output_channels
-    return layer.window * layer.input_channels * -(-layer.output_channels // block) * block
 
 
 def check_order_of_weights(composite: Composite, tiles: Tiles, machine: TileMachine) -> None:

@@ -61,7 +61,7 @@ def check_buffer_alignment(backend: Backend) -> None:
 
 
 def buffer_alignment(backend: Backend) -> int:
-    """Return what addresses of buffers of an accelerator are multiples of, in bytes."""
+    """Return the alignment of an accelerator's buffers in bytes."""
     return max(LEAST_DMA_ALIGNMENT, backend.configuration.dma.alignment)
 
 

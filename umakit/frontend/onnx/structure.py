@@ -40,16 +40,14 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
     Raises:
         ModelError: names the node or tensor, and the file.
     """
-    opset = opset_of(proto)
-    for node in all_nodes(proto.graph):
-        _check_inputs(node, opset, str(path))
-    graph = proto.graph
-    for value in [*graph.input, *graph.output, *graph.value_info]:
-        _check_element_type(value, str(path))
+    opset, graph = opset_of(proto), proto.graph
     readers: dict[str, onnx.NodeProto] = {}
     for node in all_nodes(graph):
+        _check_inputs(node, opset, str(path))
         for name in node.input:
             readers.setdefault(name, node)
+    for value in [*graph.input, *graph.output, *graph.value_info]:
+        _check_element_type(value, str(path))
     for tensor in graph.initializer:
         reader = readers.get(tensor.name)
         read = f", read by {reader.op_type} of node {reader.name!r}," if reader else ""

@@ -108,7 +108,7 @@ def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
 
 
 def interpolated(values: Array, step_bits: int) -> Array:
-    """Return what lines between values yield for all 16-bit integers in order, int64[65536]."""
+    """Return the interpolated value of each 16-bit integer in order, int64[65536]."""
     place = np.arange(INTEGERS)
     index, rest = place >> step_bits, place & ((1 << step_bits) - 1)
     ends = values[index] * ((1 << step_bits) - rest) + values[index + 1] * rest

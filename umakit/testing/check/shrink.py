@@ -59,7 +59,7 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
         assert best.case is not None
         candidates = [*together, *simpler(best.case, claims)]
         found, failing = {}, []  # type: tuple[dict[str, Failure], list[Case]]
-        limit = _cost(best.case, claims)
+        limit = _cost(best.case, _every_layer(best.case, claims))
         for cases in _cheap_first(candidates, claims, limit):
             if processor_seconds() > end:
                 return best if best.fix else replace(best, fix=STOPPED)
@@ -69,7 +69,7 @@ def _simplest(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds:
                 break
         if not failing:
             break
-        chosen = min(failing, key=lambda case: _cost(case, claims))
+        chosen = min(failing, key=lambda case: _cost(case, _every_layer(case, claims)))
         together = _together(best.case, failing)
         best = found[str(chosen)]
     return best
@@ -128,8 +128,9 @@ def _cheap_first(
     works = []
     for case in {str(case): case for case in candidates}.values():
         with contextlib.suppress(NotDrawable):
-            if _cost(case, claims) < limit:
-                works.append((_work(_every_layer(case, claims)), case))
+            layers = _every_layer(case, claims)
+            if _cost(case, layers) < limit:
+                works.append((_work(layers), case))
     group: list[Case] = []
     left = WORK
     for work, case in sorted(works, key=lambda pair: pair[0]):
@@ -205,13 +206,13 @@ def _every_layer(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
     return [layer for each in (*case.before, case) for layer in layers_of(each, claims)]
 
 
-def _cost(case: Case, claims: dict[str, Claim]) -> tuple[float, ...]:
+def _cost(case: Case, layers: Sequence[Drawn]) -> tuple[float, ...]:
     """Return numbers that are smaller for simpler cases.
 
-    Raises:
-        NotDrawable: there are no such layers.
+    Args:
+        case: the case.
+        layers: the layers of the cases before the case, and of the case.
     """
-    layers = _every_layer(case, claims)
     settings = [
         value
         for each in (*case.before, case)

@@ -276,9 +276,13 @@ class _Work:
             self._write(register.offset, 1 << (part.lowest_bit if part else 0))
 
     def _has_error(self) -> bool:
-        register, part = self._map.place(self._map.error)
+        return self._bits_of(self._map.error) != 0
+
+    def _bits_of(self, text: str) -> int:
+        """Read a register or a field, such as `STATUS.ERROR`; the bits stay where they are."""
+        register, part = self._map.place(text)
         (value,) = self._device.run([Access(register.offset)])
-        return value & (part.mask if part else ONES) != 0
+        return value & (part.mask if part else ONES)
 
     # ---- Comparisons ----
 
@@ -363,9 +367,8 @@ class _Work:
         if job is None:
             return
         for text in filter(None, dict.fromkeys((job.busy, job.error))):
-            register, part = self._map.place(text)
-            (value,) = self._device.run([Access(register.offset)])
-            value &= part.mask if part else ONES
+            register, _ = self._map.place(text)
+            value = self._bits_of(text)
             if register.volatile and value:
                 self._say(
                     f"idle {text}",

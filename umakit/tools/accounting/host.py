@@ -123,7 +123,7 @@ class Host:
         return tuple(found)
 
     def _legend(self) -> str:
-        """Return what the columns contain, and how many inferences they are the mean of."""
+        """Return the legend: unit of the columns, number of inferences, content of `CPU`."""
         what = "" if self.unit == "instructions" else "processor time "
         mean = f", mean of {self.runs:,}" if self.runs > 1 else ""
         text = f"{', '.join(self.columns(()))}: {what}of one inference{mean}"
