@@ -218,6 +218,17 @@ def test_equal_seeds_plan_equal_layers_and_pairs_are_a_covering_array() -> None:
         assert len(found) == len(alone[0]) * len(alone[1]) - excluded, (first.name, second.name)
 
 
+def test_layers_at_a_limit_have_several_results(registered: Registered) -> None:
+    """One result may saturate, so that nobody sees what an accumulator lost."""
+    claim = registered(patterns.qconv2d(predicate=lambda layer: layer.input_channels <= 255))
+    walk = Walk(claim, np.random.default_rng(0))
+    largest = [layer.settings for layer, accepted in walk.limits() if accepted]
+    largest = [each for each in largest if each.get("channels_per_group", 0) >= 254]
+    assert len(largest) == 3
+    for each in largest:
+        assert all(each[name] == 3 for name in ("height", "width", "filters_per_group")), each
+
+
 def test_layers_follow_each_other_in_every_order() -> None:
     claims = {each.name: each for each in claims_of(find_backend("strawberry_accelerator"))}
     random = np.random.default_rng(5)

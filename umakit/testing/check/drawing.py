@@ -28,6 +28,9 @@ LARGE = 0.06
 """Share of draws in which one size is as large as the pattern accepts, and other settings are as
 they are: what overflows, or is cut into tiles, often needs several of them."""
 
+FEW = 3
+"""Other sizes of a layer at a limit."""
+
 ONE_SIGN = {"values": "lowest", "weights": "lowest"}
 """Settings of a layer whose products all have one sign: sums become as large as they can."""
 
@@ -107,6 +110,7 @@ class Walk:
                 continue
             if aspect.name in ("kernel", "window") and self._search.accepts(found):
                 self._search.kept(found)  # random layers have few kernels as large by themselves
+            found = self._with_more_results(found, aspect)
             yield self._search.layer(found), True
             if value == fits and aspect in self._sizes and self._has_one_sign(found):
                 yield self._search.layer({**found, **ONE_SIGN}), True
@@ -114,6 +118,20 @@ class Walk:
             refused = {**first, **aspect.with_value(_value(aspect, first, places, misfit))}
             if self._search.answer(refused).drawn is not None:
                 yield self._search.layer(refused), False
+
+    def _with_more_results(self, layer: Complete, limit: Aspect) -> Complete:
+        """Return the layer with `FEW` in each other size, where it is accepted.
+
+        A single result saturates now and then, whatever its accumulator lost.
+        """
+        for aspect in self._sizes:
+            if aspect is limit or int(aspect.of(layer)[0]) >= FEW:
+                continue
+            for tried in self._search.fitted({**layer, **aspect.with_value((FEW,))}):
+                if limit.of(tried) == limit.of(layer) and self._search.accepts(tried, MOST_MACS):
+                    layer = tried
+                    break
+        return layer
 
     def _limit(self, layer: Complete, aspect: Aspect, places: tuple[int, ...]) -> tuple[int, int]:
         """Return the largest number of a layer that is accepted, by bisection, and the smallest
