@@ -20,18 +20,29 @@ def size_table(sizes: LibrarySize) -> Table:
         table.add_row(
             layer.name,
             layer.where,
-            *_cells(layer.text_bytes, layer.constants_bytes, layer.arena_bytes, layer.stack_bytes),
+            *_cells(
+                layer.own_text_bytes, layer.constants_bytes, layer.arena_bytes, layer.stack_bytes
+            ),
         )
+    for where, common in sizes.common_text_bytes.items():
+        table.add_row("code that layers share", where, f"{common:,}")
     table.add_row("run functions, status texts", "", f"{sizes.shared_text_bytes:,}")
     table.add_section()
     total = _cells(sizes.text_bytes, sizes.constants_bytes, sizes.arena_bytes, sizes.stack_bytes)
-    table.add_row("total, shared once", "", *total, style="bold")
+    table.add_row("total", "", *total, style="bold")
     return table
 
 
 def size_notes(sizes: LibrarySize) -> list[str]:
     """Return notes on what the table omits, one line each."""
     lines = [f"compiled with {sizes.compiler}"]
+    parts = [(f"of {key.rpartition(':')[2]}", size) for key, size in sizes.stack_chain.items()]
+    deepest = max(sizes.layers, key=lambda layer: layer.stack_bytes or 0, default=None)
+    if parts and deepest and sizes.stack_bytes == parts[0][1] + (deepest.stack_bytes or 0):
+        parts[1:] = [(f"of {deepest.name}", deepest.stack_bytes or 0)]
+    if parts:
+        added = " + ".join(f"{size:,} {of}" for of, size in parts)
+        lines.append(f"stack: {sizes.stack_bytes:,} B = {added}")
     if sizes.stack_findings:
         lines += [f"stack not bounded: {finding}" for finding in sizes.stack_findings]
     elif sizes.stack_external_calls:

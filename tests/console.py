@@ -52,7 +52,8 @@ def comparable(command: str, output: str) -> list[str]:
 
 
 def _stable(output: str) -> list[str]:
-    """Lines without the host's times, the last columns of a profile, and the width they need.
+    """Lines without the host's times, the last columns of a profile, the width they need, and
+    umakit's version.
 
     Nor do rounding errors have to be the same everywhere.
     """
@@ -60,6 +61,7 @@ def _stable(output: str) -> list[str]:
     output = re.sub(r"[\d,]+\.\d us of processor time", "TIME of processor time", output)
     output = re.sub(r"^(\w+ time, ns) .*", r"\1 TIMES", output, flags=re.MULTILINE)
     output = re.sub(r"in [\d.]+ s, [\d,]+ cycles a second", "in TIME", output)
+    output = re.sub(r"\bumakit \d+\.\d+\.\d+(\.dev\d+)?", "umakit VERSION", output)
     lines = (re.sub(r"─+", "─", re.sub(r" +", " ", line.rstrip())) for line in output.splitlines())
     return [re.sub(r"[\d,]+\.\d( [\d,]+\.\d)?$", "TIME", line) for line in lines]
 

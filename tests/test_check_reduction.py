@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 from umakit.backend.registry import find_backend
 from umakit.operators.drawing import NotDrawable
+from umakit.testing.check import isolation
 from umakit.testing.check.cases import SEED, Case, LayerSettings, read_case
 from umakit.testing.check.claims import Claim, accepts, claims_of
 from umakit.testing.check.drawing import Walk
 from umakit.testing.check.groups import groups_of
+from umakit.testing.check.isolation import is_same_cause
 from umakit.testing.check.report import Failure
 from umakit.testing.check.shrink import STOPPED, shrunk
 
@@ -128,3 +131,43 @@ def test_chains_blame_only_operators_of_which_no_layer_fails_alone() -> None:
     assert [[str(each.case) for each in group.failures] for group in found] == [
         [texts[0]], texts[2:4],
     ]  # fmt: skip
+
+
+K3 = "qconv2d of 1x4: element [0] of the result is 3 instead of 4, 1 of 2 are wrong; all 3 fail"
+K5 = "qconv2d of 1x2x9: element [1, 7] of the result is -1 instead of 5, 1 of 9 are wrong"
+STOPS = "qconv2d of 1x4: the run stopped with status 3"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "is_same"),
+    [
+        ((K3, "batch=3 seed=1"), (K5, "batch=3 seed=2"), True),
+        ((K3, "batch=3 seed=1"), (K5, "batch=3 scales=0 seed=2"), True),
+        ((K3, "batch=3 seed=1"), (STOPS, "batch=3 seed=2"), False),
+        ((K3, "batch=3 seed=1"), (K5, "scales=0 seed=1"), False),
+        ((K3, "kernel_height=3 seed=1"), (K5, "kernel_height=5 seed=1"), False),
+        ((K3, "kernel_height=3 seed=1"), (K5, "kernel_height=5 input_zero_point=1"), False),
+        ((K3, "height=300 kernel_height=3"), (K5, "kernel_height=3 input_zero_point=1"), False),
+        ((K3, "seed=1"), (K5, "batch=3 seed=1"), False),
+        ((K3, "batch=3 then qconv2d seed=1"), (K5, "batch=3 seed=1"), False),
+        ((K3, "batch=3 followed by qconv2d seed=1"), (K5, "batch=3 seed=1"), False),
+    ],
+)
+def test_failures_have_one_cause_if_one_layer_has_all_values_of_the_other(
+    left: tuple[str, str], right: tuple[str, str], is_same: bool
+) -> None:
+    one, two = (
+        Failure("qconv2d", what, read_case(f"qconv2d {case}")) for what, case in (left, right)
+    )
+    assert is_same_cause(one, two) == is_same_cause(two, one) == is_same
+    assert not is_same_cause(one, replace(two, pattern="qconv2d_add"))
+
+
+def test_a_reduction_tells_every_two_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([0.0, 1.0, 2.5, 2.5, 3.0, 4.6, 4.6])
+    monkeypatch.setattr(isolation.time, "monotonic", lambda: next(seconds))
+    told: list[str] = []
+    note = isolation._progress_of(told.append)
+    for count in (1, 16, 60, 3):
+        note(count)
+    assert told == ["17 layers tried", "80 layers tried"]

@@ -140,6 +140,9 @@ def test_a_layers_code_is_its_kernel_and_the_driver_it_calls(
     assert len(offloaded) == 2, "two layers share the driver"
     kernels = sum(layer.text_bytes for layer in on_host.layers) - driver
     assert on_host.text_bytes == kernels + on_host.shared_text_bytes
+    assert on_host.common_text_bytes == {VANILLA: driver}
+    for layer in on_host.layers:
+        assert layer.own_text_bytes == layer.text_bytes - (layer.where == VANILLA) * driver
 
 
 # --- What compilers inline, clone, merge and remove ----------------------------------------------
@@ -185,6 +188,7 @@ def test_kernels_that_gcc_merges_removes_or_inlines_are_accounted_for(
     assert first == second > 0 and third == fourth > 0, "two functions of the same code are one"
     assert nothing == inlined == 0
     assert sizes.text_bytes == first + third + sizes.shared_text_bytes
+    assert sizes.common_text_bytes == {"cpu": first + third}
     stacks = [each.stack_bytes or 0 for each in sizes.layers]
     assert stacks[2] == stacks[3] >= 200 and stacks[4:] == [0, 0]
     assert sizes.stack_bytes is not None and sizes.stack_bytes > stacks[2]
@@ -499,6 +503,8 @@ def test_the_deepest_path_counts_and_static_functions_of_a_name_are_two(
     stack, kernel = sizes.stack_bytes, sizes.layers[0].stack_bytes
     assert stack is not None and kernel is not None
     assert 4500 <= kernel < stack <= 4500 + 400, "500 of the kernel and 4000 of the other file"
+    names = ["tvmgen_hand_run_unpacked", "tvmgen_hand_kernel", "other"]
+    assert list(sizes.stack_chain)[:3] == names and sum(sizes.stack_chain.values()) == stack
     depths = [
         sizes.stack_bytes_of[f"tvmgen_hand_run{end}"] or 0 for end in ("_unpacked", "_in", "")
     ]
@@ -569,7 +575,7 @@ def test_the_command_prints_a_table(
     lines = capsys.readouterr().out.splitlines()
     for layer in on_host.layers:
         row = next(line for line in lines if line.startswith(f"{layer.name} "))
-        numbers = layer.text_bytes, layer.arena_bytes, layer.stack_bytes
+        numbers = layer.own_text_bytes, layer.arena_bytes, layer.stack_bytes
         assert {f"{number:,}" for number in numbers} <= set(row.split())
     total = next(line for line in lines if line.startswith("total")).split()
     assert total[-4:] == [
@@ -578,6 +584,17 @@ def test_the_command_prints_a_table(
             on_host.text_bytes, on_host.constants_bytes, on_host.arena_bytes, on_host.stack_bytes
         )
     ]  # fmt: skip
+    rows = lines[2 : lines.index(next(line for line in lines if line.startswith("total"))) - 1]
+    codes = [line[lines[0].index("where") : lines[0].index("code B") + 6].split() for line in rows]
+    assert sum(int(words[-1].replace(",", "")) for words in codes) == on_host.text_bytes
+    assert [words for line, words in zip(rows, codes, strict=True) if "share" in line] == [
+        [where, f"{size:,}"] for where, size in on_host.common_text_bytes.items()
+    ]
+    (note,) = (line for line in lines if line.startswith("stack: ") and "=" in line)
+    total_stack, *parts = (int(each) for each in re.findall(r"\b(\d+) (?:B|of)\b", note))
+    assert total_stack == on_host.stack_bytes == sum(parts) and len(parts) == 2
+    deepest = next(layer for layer in on_host.layers if note.endswith(f" of {layer.name}"))
+    assert parts[-1] == deepest.stack_bytes == max(each.stack_bytes for each in on_host.layers)
     assert any("expf" in line for line in lines)
     assert any(f"{on_host.simulator_text_bytes:,} B of simulator code" in line for line in lines)
 
@@ -594,6 +611,10 @@ def test_the_command_prints_json(
     assert values.pop("unused_backends") == []
     assert values == on_host.as_json()
     described = json.loads((exported.path / "metadata.json").read_text())["umakit"]["layers"]
+    own = sum(layer["own_text_bytes"] for layer in values["layers"])
+    common = sum(values["common_text_bytes"].values())
+    assert own + common + values["shared_text_bytes"] == values["text_bytes"]
+    assert sum(values["stack_chain"].values()) == values["stack_bytes"]
     assert [layer["identity"] for layer in values["layers"]] == [
         layer["identity"] for layer in described
     ]
@@ -602,8 +623,8 @@ def test_the_command_prints_json(
         "simulator_text_bytes", "stack_external_calls", "layers",
     } <= set(values)  # fmt: skip
     assert set(values["layers"][0]) == {
-        "name", "where", "kernel", "text_bytes", "constants_bytes", "arena_bytes", "stack_bytes",
-        "identity",
+        "name", "where", "kernel", "text_bytes", "own_text_bytes", "constants_bytes",
+        "arena_bytes", "stack_bytes", "identity",
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The version, in this one place, and those of TVM that it is tested with."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 TVM = "apache-tvm"
 """The package of TVM."""

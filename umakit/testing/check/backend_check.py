@@ -23,7 +23,7 @@ from umakit.testing.check.beside import fails_beside_another
 from umakit.testing.check.cases import Case, read_case
 from umakit.testing.check.claims import Claim, refusal_of
 from umakit.testing.check.groups import Group, groups_of
-from umakit.testing.check.isolation import Tell, reduced
+from umakit.testing.check.isolation import Tell, fails_alone, is_same_cause, reduced, said_behind
 from umakit.testing.check.plan import DRAWS, Plan
 from umakit.testing.check.report import CheckReport, Counts, Failure
 from umakit.testing.check.session import Session
@@ -119,8 +119,9 @@ def check_backend(
         _reduce(
             report,
             groups,
-            lambda group, seconds: reduced(group, run.behind, session, seconds, tell),
+            lambda group, seconds, tell: reduced(group, run.behind, session, seconds, tell),
             max(LEAST_SECONDS, seconds - run.seconds),
+            tell,
         )
         if run.right and not report.failures:
             tell("next to another accelerator")
@@ -341,10 +342,11 @@ def check_layer(
             raise InputError(f"there is no such layer: {reason}", where=str(found)) from None
         cases = [*((each, True) for each in found.before), (replace(found, before=()), not refusal)]
         _count(report, cases, outcome_of(session, cases))
-        report.failures = [
-            replace(each, case=found) if each.case is cases[-1][0] else each
-            for each in report.failures
-        ]
+        for number, each in enumerate(report.failures):
+            if each.case is cases[-1][0]:
+                is_right = found.before and fails_alone(session, each.case) is None
+                whole = replace(each, case=found)
+                report.failures[number] = said_behind(whole) if is_right else whole
         if refusal:
             _note_refusal(report, found.pattern, refusal)
         if wave is not None:
@@ -398,29 +400,44 @@ def _count(report: CheckReport, cases: Cases, outcome: Outcome) -> None:
 def _reduce(
     report: CheckReport,
     groups: Sequence[Group],
-    reduce: Callable[[Group, float], Failure],
+    reduce: Callable[[Group, float, Tell], Failure],
     seconds: float,
+    tell: Tell,
 ) -> None:
     """Replace failures by a reduced one of each group, `MOST_GROUPS` of a pattern at most.
 
-    A chain of which a single layer fails, too, is a failure of that layer's pattern.
+    Of groups with one cause, the simplest case is kept. A chain of which a single layer fails, too,
+    is a failure of that layer's pattern.
 
     Args:
         report: gets the failures and their numbers.
         groups: of all failures.
-        reduce: group, processor time -> failure.
+        reduce: group, processor time, `tell` -> failure.
         seconds: processor time for all.
+        tell: called with the progress.
     """
     for counts in report.operators.values():
         counts.failed = 0
     report.failures = []
+    of_pattern = Counter(group.failures[0].pattern for group in groups)
+    total = sum(min(count, MOST_GROUPS) for count in of_pattern.values())
     done: Counter[str] = Counter()
     for group in groups:
         failure = group.failures[0]
         if done[failure.pattern] < MOST_GROUPS:
             done[failure.pattern] += 1
-            failure = reduce(group, seconds / min(len(groups), MOST_GROUPS))
-            report.failures.append(failure)
+            start = f"reducing failure {sum(done.values())} of {total}: "
+            tell(f"{start}{failure.pattern}")
+            time = seconds / min(len(groups), MOST_GROUPS)
+
+            def told(text: str, start: str = start) -> None:
+                tell(f"{start}{text}")
+
+            failure = reduce(group, time, told)
+            same = next((each for each in report.failures if is_same_cause(each, failure)), failure)
+            if same is not failure:
+                report.failures.remove(same)
+            report.failures.append(min(same, failure, key=lambda each: len(str(each.case))))
         report.operators.setdefault(failure.pattern, Counts()).failed += len(group.failures)
 
 

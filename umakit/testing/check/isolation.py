@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from umakit.errors import UmakitError
-from umakit.testing.check.cases import Case
+from umakit.testing.check.cases import SEED, Case
 from umakit.testing.check.groups import Group
 from umakit.testing.check.report import Failure
 from umakit.testing.check.session import Session
@@ -40,12 +42,12 @@ def reduced(
         behind: case -> the cases that ran before it in its library, the nearest one last.
         session: session that runs cases.
         seconds: limit of a reduction; see `shrunk`.
-        tell: called with each stage.
+        tell: called with the progress.
     """
+    session.note = _progress_of(tell)
     for failure in group.failures[:FAILING]:
         if failure.case is None:
             return failure
-        tell(f"reducing {' then '.join(layer.pattern for layer in failure.case.layers)}")
         alone = fails_alone(session, failure.case)
         if alone is not None:
             found = shrunk(alone, session.claims, session.failing, seconds)
@@ -53,10 +55,24 @@ def reduced(
             return _with_group(found if fails_alone(session, found.case) else alone, group)
     found = _behind(group.failures[0], behind, session)
     if found.case is not None and found.case.before:
-        return _said(
+        return said_behind(
             shrunk(found, session.claims, lambda cases: _first_alone(session, cases), seconds)
         )
     return _with_group(found, group)
+
+
+def _progress_of(tell: Tell) -> Callable[[int], None]:
+    """Return what counts layers that have run, and tells their number every two seconds."""
+    tried, told = 0, time.monotonic()
+
+    def note(count: int) -> None:
+        nonlocal tried, told
+        tried += count
+        if time.monotonic() - told >= 2.0:
+            told = time.monotonic()
+            tell(f"{tried} layers tried")
+
+    return note
 
 
 def _first_alone(session: Session, cases: Sequence[Case]) -> dict[str, Failure]:
@@ -122,7 +138,27 @@ def _behind(
     return found
 
 
-def _said(failure: Failure) -> Failure:
+def is_same_cause(left: Failure, right: Failure) -> bool:
+    """Whether two reduced failures have one cause: they fail in the same way, and one layer has all
+    values of the other.
+
+    Layers with other values of the same settings prove nothing: two kernels may have two bugs.
+    """
+    cases = [each.case for each in (left, right) if each.case and not each.case.before]
+    if len(cases) < 2 or any(len(each.layers) > 1 for each in cases) or _kind(left) != _kind(right):
+        return False
+    few, many = sorted(({*each.layers[0].settings.items()} for each in cases), key=len)
+    few = {(name, value) for name, value in few if name != SEED}
+    return left.pattern == right.pattern and bool(few) and few <= many
+
+
+def _kind(failure: Failure) -> str:
+    """Return what is wrong without the names of shapes and without numbers."""
+    return re.sub(r"^.*? of [^:]*: |\[.*?\]|-?\d+", "", failure.what.partition(";")[0])
+
+
+def said_behind(failure: Failure) -> Failure:
+    """Return a failure that a case only has behind others, with a sentence that says so."""
     assert failure.case is not None
     first = ", ".join(case.pattern for case in failure.case.before)
     return replace(

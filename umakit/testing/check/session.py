@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -65,6 +65,9 @@ class Session:
         folder: for files.
         device: name of the device that libraries run on.
 
+    Attributes:
+        note: called with the number of cases of each batch that has run.
+
     Raises:
         AcceleratorConfigError: the backend's `accel.toml` cannot be used.
     """
@@ -74,6 +77,7 @@ class Session:
         _ = backend.configuration  # a mistake in accel.toml is none of a layer
         self._device = find_device(device)
         self.claims = {claim.name: claim for claim in claims_of(backend)}
+        self.note: Callable[[int], None] = lambda count: None
         self._numbers = itertools.count()
         self._compiles = False
 
@@ -94,6 +98,7 @@ class Session:
         batch = build_batch(members, [self.backend], folder, self._device)
         self._compiles = True
         run_batch(batch, timeout)
+        self.note(len(cases))
         failures: dict[int, Failure] = {}
         for checks in (BATCH_CHECKS, LAST_CHECKS):
             found = [failure for each in checks for failure in each(batch)]

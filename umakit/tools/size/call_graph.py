@@ -141,11 +141,13 @@ class Stack:
         size: total size in bytes of the frames on the deepest path, None if there is no bound.
         external_calls: names of reachable functions whose frames are unknown.
         findings: why there is no bound, one sentence each.
+        chain: bytes of each function on the deepest path, by key; the last has the red zone.
     """
 
     size: int | None
     external_calls: tuple[str, ...]
     findings: tuple[str, ...]
+    chain: Mapping[str, int] = field(default_factory=dict)
 
 
 def worst_case_stack(graph: CallGraph, start: str, red_zone: int = 0) -> Stack:
@@ -166,7 +168,14 @@ def worst_case_stack(graph: CallGraph, start: str, red_zone: int = 0) -> Stack:
         below = max((depths[callee] for callee in graph.calls.get(key, ())), default=0)
         frame = graph.frames.get(key)
         depths[key] = frame.size + max(below, red_zone) if frame else 0
-    return Stack(depths[start], tuple(external), ())
+    chain: dict[str, int] = {}
+    key, left = start, depths[start]
+    while left:
+        callee = max(sorted(graph.calls.get(key, ())), key=lambda each: depths[each], default=key)
+        below = depths[callee] if callee != key and depths[callee] > red_zone else 0
+        chain[key] = left - below
+        key, left = callee, below
+    return Stack(depths[start], tuple(external), (), chain)
 
 
 def _key(title: str, file_name: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +27,7 @@ from umakit.files.staging import temporary_folder
 from umakit.library.cpu_sections import with_suffix
 from umakit.library.identities import identities_of
 from umakit.library.roles import SOURCE_FOLDER
-from umakit.library.schema import Description, LayerView
+from umakit.library.schema import Description
 from umakit.library.tar_files import library_folder
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.identities import LayerIdentity
@@ -38,7 +39,7 @@ from umakit.tools.size.call_graph import (
     worst_case_stack,
 )
 from umakit.tools.size.compiled import compiled_objects
-from umakit.tools.size.object_file import ObjectFile, Section, read_object
+from umakit.tools.size.object_file import ObjectFile, read_object
 
 OBJECTS = "objects"
 FLAGS = ("-std=c99", "-Os", "-ffunction-sections", "-fno-lto")
@@ -54,6 +55,7 @@ class LayerSize:
         kernel: name of its kernel; empty for a plain copy.
         text_bytes: its kernel and all functions of the library that it calls; shared functions are
             counted in each layer. 0 if the compiler put the kernel into its caller or removed it.
+        own_text_bytes: part of these bytes that no other layer reaches.
         constants_bytes: constants that it reads; shared constants are counted in each layer.
         arena_bytes: live bytes in the arena while it runs.
         stack_bytes: worst-case stack of its kernel, None without a bound.
@@ -64,6 +66,7 @@ class LayerSize:
     where: str
     kernel: str
     text_bytes: int
+    own_text_bytes: int
     constants_bytes: int
     arena_bytes: int
     stack_bytes: int | None
@@ -82,11 +85,14 @@ class LibrarySize:
         text_bytes: machine code without the simulator, each function once.
         shared_text_bytes: part of the machine code that no layer reaches: run functions, status
             texts.
+        common_text_bytes: the part that several layers reach, by where these layers run. With
+            `shared_text_bytes` and `own_text_bytes` of all layers, this adds up to `text_bytes`.
         read_only_bytes: read-only data other than constants: strings, tables, padding.
         static_bytes: variables of drivers and kernels, without the arena.
         simulator_text_bytes: machine code of the simulator, which a board omits.
         stack_bytes: worst-case stack of `tvmgen_NAME_run_unpacked` down to the device, without
             external functions; None without a bound.
+        stack_chain: bytes of each function that `stack_bytes` adds up, the outermost first.
         stack_bytes_of: worst-case stack of each function of the interface that runs the network.
         stack_with_simulator_bytes: `stack_bytes` with the simulator as the device.
         stack_external_calls: reachable functions that are not part of the library: of libc, of
@@ -101,10 +107,12 @@ class LibrarySize:
     constants_bytes: int
     text_bytes: int
     shared_text_bytes: int
+    common_text_bytes: dict[str, int]
     read_only_bytes: int
     static_bytes: int
     simulator_text_bytes: int
     stack_bytes: int | None
+    stack_chain: dict[str, int]
     stack_bytes_of: dict[str, int | None]
     stack_with_simulator_bytes: int | None
     stack_external_calls: tuple[str, ...]
@@ -259,9 +267,14 @@ class _Program:
         """Return the bytes of machine code of all files."""
         return sum(item.text_bytes for item in self.objects.values())
 
-    def text_of(self, functions: Iterable[str]) -> int:
-        """Return the bytes of code of functions and of all that they call, each function once."""
-        return sum(section.size for section in self._closure(functions) if section.is_code)
+    def text_of(self, function: str) -> dict[tuple[str, int], int]:
+        """Return the bytes of code of a function and of all that it calls, by file and section."""
+        sizes = {}
+        for name, number in self._closure(function) if function else ():
+            section = self.objects[name].sections[number]
+            if section.is_code:
+                sizes[name, number] = section.size
+        return sizes
 
     def resolve_tables(self, files: Collection[str]) -> None:
         """See `CallGraph.resolve_tables`."""
@@ -277,8 +290,9 @@ class _Program:
         external = {name for result in results for name in result.external_calls}
         external |= {name for key in self._keys(function) for name in self._mentioned(key)}
         findings = dict.fromkeys(text for result in results for text in result.findings)
-        size = None if findings else max((result.size or 0 for result in results), default=0)
-        return Stack(size, tuple(sorted(external)), tuple(findings))
+        deepest = max(results, key=lambda result: result.size or 0, default=Stack(0, (), ()))
+        size, chain = (None, {}) if findings else (deepest.size, deepest.chain)
+        return Stack(size, tuple(sorted(external)), tuple(findings), chain)
 
     def has(self, function: str) -> bool:
         """Whether a function was compiled, or is in the C and the compiler needed no code of it."""
@@ -337,9 +351,9 @@ class _Program:
         places = [self._place(key) for key in ([] if found else self._merged_with(function))]
         return found or [place for place in places if place is not None]
 
-    def _closure(self, functions: Iterable[str]) -> list[Section]:
-        """Return all sections that a linker would keep for some functions."""
-        waiting = [place for function in functions for place in self._sections_of(function)]
+    def _closure(self, function: str) -> Iterable[tuple[str, int]]:
+        """Return all sections that a linker would keep for a function."""
+        waiting = self._sections_of(function)
         found = dict.fromkeys(waiting)
         while waiting:
             name, number = waiting.pop()
@@ -350,7 +364,7 @@ class _Program:
                 if place not in found:
                     found[place] = None
                     waiting.append(place)
-        return [self.objects[name].sections[number] for name, number in found]
+        return found
 
 
 def _summarize(
@@ -367,6 +381,15 @@ def _summarize(
                 fix="export the library again",
             )
     stack = product.stack(entry)
+    texts = [product.text_of(layer.function) for layer in description.layers]
+    sizes = {place: size for text in texts for place, size in text.items()}
+    users = Counter(place for text in texts for place in text)
+    common: Counter[str] = Counter()
+    for place, count in users.items():
+        if count > 1:
+            reached = zip(description.layers, texts, strict=True)
+            where = sorted({layer.where for layer, text in reached if place in text})
+            common[", ".join(where)] += sizes[place]
     arena_file = f"{description.interface}_workspace"
     data = [
         section
@@ -384,11 +407,13 @@ def _summarize(
         description.memory.live_set_bound_bytes,
         description.memory.constants_bytes,
         product.text_bytes,
-        product.text_bytes - product.text_of(functions),
+        product.text_bytes - sum(sizes.values()),
+        dict(sorted(common.items())),
         read_only,
         sum(section.size for section in data),
         whole.text_bytes - product.text_bytes,
         stack.size,
+        dict(stack.chain),
         {
             f"{run}_unpacked": stack.size,
             **{name: product.stack(name).size for name in (f"{run}_in", run)},
@@ -397,25 +422,19 @@ def _summarize(
         stack.external_calls,
         stack.findings,
         tuple(
-            _layer_size(layer, identity, product)
-            for layer, identity in zip(
-                description.layers, identities_of(description.model_dump()), strict=True
+            LayerSize(
+                layer.name,
+                layer.where,
+                layer.kernel,
+                sum(text.values()),
+                sum(size for place, size in text.items() if users[place] == 1),
+                layer.constants_bytes,
+                layer.arena_bytes,
+                product.stack(layer.function).size if layer.function else 0,
+                identity,
+            )
+            for layer, identity, text in zip(
+                description.layers, identities_of(description.model_dump()), texts, strict=True
             )
         ),
-    )
-
-
-def _layer_size(layer: LayerView, identity: LayerIdentity, product: _Program) -> LayerSize:
-    text, stack = 0, Stack(0, (), ())
-    if layer.function:
-        text, stack = product.text_of([layer.function]), product.stack(layer.function)
-    return LayerSize(
-        layer.name,
-        layer.where,
-        layer.kernel,
-        text,
-        layer.constants_bytes,
-        layer.arena_bytes,
-        stack.size,
-        identity,
     )
