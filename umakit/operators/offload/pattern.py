@@ -193,7 +193,7 @@ class OperatorPattern:
         if reasons:
             # Regions get the layout of patterns: it says why only where nothing else does.
             telling = [reason for reason in reasons if not isinstance(reason, OtherLayout)]
-            return "; ".join(dict.fromkeys(telling or reasons))
+            return "; ".join(dict.fromkeys(telling)) if telling else OtherLayout(reasons[0])
         return True if self.predicate is None else self.predicate(layer)
 
     def broken(self, layer: Composite) -> list[str]:
