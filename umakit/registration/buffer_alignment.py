@@ -120,10 +120,10 @@ def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
     """
     try:
         section = backend.configuration.filled_simulator
-        found = {} if section is None else simulator_files(section, backend.folder)
+        files = {} if section is None else simulator_files(section, backend.folder)
         texts = {
             path: path.read_text(encoding="utf-8", errors="replace")
-            for path in found.values()
+            for path in files.values()
             if not is_compiled(path.name)
         }
     except (AcceleratorConfigError, OSError):
