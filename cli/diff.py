@@ -49,9 +49,9 @@ HELP = """Find the first operator whose result is wrong.
 The network is compiled and run, accelerators in their simulators, and the result of every layer \
 is compared as soon as the layer has run. A layer is fed with the reference's values, so that it \
 is not blamed for errors of earlier ones. Integers must be equal, but for --integer-tolerance; \
-floats may differ by the tolerance times the largest value of the tensor, and outputs of the whole \
-run by that for each layer. With --integer-tolerance the layers alone decide; what their \
-differences do to the outputs of the whole run is printed.
+floats may differ by the tolerance times the largest magnitude in the reference's tensor, and \
+outputs of the whole run by that for each layer. With --integer-tolerance the layers alone \
+decide; what their differences do to the outputs of the whole run is printed.
 
 The reference is ONNX Runtime for .onnx and TensorFlow Lite Micro for .tflite, where they are \
 installed, each in a process of its own; what they do not know under the same name is compared \
@@ -107,7 +107,11 @@ ReferenceOption = Annotated[
     str, typer.Option(help="What to compare with: auto, cpu, numpy, onnxruntime or tflite-micro.")
 ]
 ToleranceOption = Annotated[
-    float, typer.Option(help="Of floats, relative to the largest value of a tensor.")
+    float,
+    typer.Option(
+        help="Of floats, relative to the largest magnitude in the reference's tensor, not to each "
+        "element; absolute where all of them are 0."
+    ),
 ]
 IntegerToleranceOption = Annotated[
     int,

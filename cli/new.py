@@ -160,6 +160,8 @@ def write(
     if defaults and not as_json and not on_terminal():
         taken = ({} if kind else {"kind": chosen.name}) | defaults
         text = " ".join(f"--{flag} {value}" for flag, value in taken.items() if value)
+        if registers and "array" in defaults:  # which changes nothing of what the map decides
+            text += "; --array is the multiply-accumulates in a cycle, which no register map says"
         say(f"note: not given, so these are the defaults: {text}", error=True)
     show(written, tutorial, as_json)
 

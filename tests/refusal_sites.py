@@ -27,7 +27,7 @@ import pytest
 from umakit.errors import ModelError
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("umakit/frontend", "umakit/operators", "umakit/quantized")
+ROOMS = ("umakit/frontend", "umakit/lower", "umakit/operators", "umakit/quantized")
 
 MADE_BY = ("ModelError", "refuse", "_damaged", "error")
 """Functions that make a refusal. Calls inside of them are no refusals of their own."""

@@ -16,6 +16,7 @@ from umakit.library.metadata import load_metadata
 from umakit.library.options import ExportOptions
 from umakit.memory.pools import memory_pools
 from umakit.pipeline import compile_model
+from umakit.registration.buffer_alignment import check_buffer_alignment
 from umakit.testing import check_backend
 from umakit.tools.scaffold import new_backend
 
@@ -82,7 +83,13 @@ def test_a_map_that_asks_for_more_than_accel_toml_says_is_refused_with_what_to_w
     assert not report.failures and report.operators["qdense"].ran > 0
 
 
-@pytest.mark.parametrize("stated", ["256u", "1u << 8", "MAP_STEP"])
+STATED = [
+    "256u", "1u << 8", "MAP_STEP", "(uint32_t)(MAP_STEP / 2u) * 2u", "BEATS * 8", "4 * LINE",
+    "(1u << 7) + (BEATS << 2) /* twice */",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stated", STATED)
 def test_a_simulator_that_asks_for_more_is_refused_before_it_runs(
     stated: str, tmp_path: Path
 ) -> None:
@@ -90,7 +97,9 @@ def test_a_simulator_that_asks_for_more_is_refused_before_it_runs(
     source = folder / "simulator" / "engine_simulator.c"
     text = source.read_text(encoding="utf-8")
     text = text.replace(".create = create,", f".map_alignment = {stated},\n.create = create,")
-    source.write_text(f"#define MAP_STEP 256u\n{text}", encoding="utf-8")
+    names = "#define MAP_STEP 256u\n#define BEATS (HALF * 2) // of a burst\n#define HALF 16u\n"
+    names += "enum { LINE_WORDS = 16 };\nenum {\n    WORD = 4,\n    LINE = 16 * WORD,\n};\n"
+    source.write_text(names + text, encoding="utf-8")
 
     def compiled(name: str) -> int:
         words = ["compile", str(INT8), "-b", str(folder), "--rounding", "tflm"]
@@ -109,6 +118,39 @@ def test_a_simulator_that_asks_for_more_is_refused_before_it_runs(
         stream.write(f"\n{found[2]}\n{found[1]}\n")
     assert compiled("mended") == 0
     assert run_command(["run", str(tmp_path / "mended"), "-i", str(HELD_OUT)]) == 0
+
+
+@pytest.mark.parametrize(
+    "stated", ["umakit_step()", "TWICE", "-1", "1u << 99", "AGAIN", "4 / ZERO"]
+)
+def test_what_is_not_known_is_left_to_the_run(stated: str, tmp_path: Path) -> None:
+    folder = new_backend("engine", tmp_path, kind="layer").folder
+    source = folder / "simulator" / "engine_simulator.c"
+    text = source.read_text(encoding="utf-8")
+    names = "#ifdef WIDE\n#define TWICE 8192\n#else\n#define TWICE 4096\n#endif\n"
+    names += "#define AGAIN (AGAIN + 1)\n#define ZERO 0\n"
+    text = text.replace(".create = create,", f".map_alignment = {stated},\n.create = create,")
+    source.write_text(names + text, encoding="utf-8")
+    check_buffer_alignment(load_backend_folder(folder))
+
+
+def test_a_design_that_asks_for_more_is_refused_before_it_runs(tmp_path: Path) -> None:
+    folder = new_backend("engine", tmp_path, tutorial="small_chocolate").folder
+    file = folder / "accel.toml"
+    text, line = file.read_text(encoding="utf-8"), "alignment = 256"
+    text += "" if "[rtl.memory]" in text else "\n[rtl.memory]\n"
+    text = text.replace("[rtl.memory]\n", f"[rtl.memory]\n{line}\n")
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(BackendError, match="256, but buffers begin at multiples of") as caught:
+        check_buffer_alignment(load_backend_folder(folder))
+    assert caught.value.what.startswith("alignment of [rtl.memory] is")
+    number = 1 + text.splitlines().index(line)
+    assert caught.value.where.endswith(f"accel.toml:{number}")
+    found = re.search(r"write (.*) into the section (\[dma\]) of", caught.value.fix)
+    assert found is not None
+    text = re.sub(r"(\[dma\]\n)((?:.*\n)*?)alignment = .*\n", r"\1\2", text)
+    file.write_text(text.replace("[dma]\n", f"[dma]\n{found[1]}\n"), encoding="utf-8")
+    check_buffer_alignment(load_backend_folder(folder))
 
 
 def test_no_address_is_a_multiple_of_something_odd(map_text: str, tmp_path: Path) -> None:

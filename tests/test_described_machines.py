@@ -283,7 +283,7 @@ def edited(*changes: tuple[str, str]) -> str:
         ("job = 6", "job = 0", "machine.driver.job: 0 is less than 1"),
         ('holds = ["data", "result"]', 'holds = ["data", "weights"]',
          "memory weights: data holds weights already"),
-        ("banks = 64", "banks = 63", "memory.0.size: data: 4096 bytes are not 63 equal banks"),
+        ("banks = 64", "banks = 63", "memory.0.banks: data: 4096 bytes are not 63 equal banks"),
         ('name = "weights"\nsize', 'name = "data"\nsize', "memory: two have the same name"),
         ("row", "row", ""),
     ],
@@ -296,6 +296,27 @@ def test_contradictions_are_refused_by_their_key(
         return
     with pytest.raises(AcceleratorConfigError, match=rf"accel\.toml(:\d+)?: {message}"):
         loaded(tmp_path, edited((old, new)))
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong", "message"),
+    [
+        ("banks = 64", "banks = 63", "4096 bytes are not 63 equal banks: write a divisor of the"),
+        ("size = 4096", 'size = "4 K"', "memory.0.size: '4 K' is not an integer; write 4096"),
+        ("size = 4096", 'size = "4KiB"', "memory.0.size: '4KiB' is not an integer; write 4096"),
+        ("size = 4096", 'size = "much"', "memory.0.size: 'much' is not an integer; write an integ"),
+        ("size = 4096", "size = 4096.0", "memory.0.size: 4096.0 is not an integer; write an int"),
+    ],
+)
+def test_values_of_memories_are_refused_with_their_own_line(
+    line: str, wrong: str, message: str, tmp_path: Path
+) -> None:
+    text = edited((line, wrong))
+    with pytest.raises(AcceleratorConfigError) as caught:
+        loaded(tmp_path, text)
+    number = 1 + text.splitlines().index(wrong)
+    assert caught.value.where.endswith(f"accel.toml:{number}")
+    assert message in str(caught.value)
 
 
 def test_layers_without_sums_are_too_large_by_the_memory_that_lacks_room(tmp_path: Path) -> None:

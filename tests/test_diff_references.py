@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ from qdq import Qdq
 from tflite_cases import Case, Tensor, file_of, of
 from umakit.cli.main import run_command
 
+from umakit import tvm_api
 from umakit.errors import InputError
 from umakit.testing.differences import Tolerance
 from umakit.tools.diff import diff_model, process, references
@@ -285,3 +287,48 @@ def test_drawn_operators_are_blamed_only_if_they_are_wrong() -> None:
 @pytest.mark.skipif("UMAKIT_EXAMPLES" not in os.environ, reason="make soak")
 def test_all_drawn_operators_are_blamed_only_if_they_are_wrong() -> None:
     assert_clean(sweep(3))
+
+
+# --- what is compared with what -------------------------------------------------------------------
+
+
+def test_a_cpu_that_cannot_run_here_is_named_with_what_helps_here(uma: Uma, tmp_path: Path) -> None:
+    graph = Graph(seed=7)
+    graph.output(graph.node("Relu", graph.input("input", 1, 4)))
+    model = save(graph.model(), tmp_path)
+    code, _, printed = uma(model, "--cpu", "cortex-m4")
+    (error,) = [line for line in printed.splitlines() if line.startswith("error")]
+    assert code == 2 and error.startswith("error: --cpu cortex-m4: its code cannot run: this mach")
+    assert "umakit-diff" not in error and "uma compile" not in error
+    assert error.endswith("choose --device qemu-cortex-m4 or qemu-cortex-m7 or qemu-cortex-m55, or "
+                          "leave out --cpu")  # fmt: skip
+    assert uma(model)[0] == 0
+    if shutil.which("qemu-system-arm") and shutil.which("arm-none-eabi-gcc"):
+        assert uma(model, "--cpu", "cortex-m4", "--device", "qemu-cortex-m4", "--most", 1)[0] == 0
+
+
+def test_a_comparison_of_umakit_with_itself_says_so(uma: Uma, tmp_path: Path) -> None:
+    """A Relax module has no runtime; with an accelerator, its layers are compared."""
+    relax, said = tvm_api.relax, "note: umakit's CPU kernels are compared with themselves"
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", tvm_api.tensor_type((1, 3, 8, 8), "float32"))
+    weights = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            result = builder.emit(relax.op.nn.conv2d(x, relax.const(weights), padding=1))
+            result = builder.emit_output(result)
+        builder.emit_func_output(result)
+    module = tmp_path / "module.json"
+    module.write_text(tvm_api.tvm.ir.save_json(builder.get()), encoding="utf-8")
+    code, _, printed = uma(module)
+    assert code == 0 and said in printed
+    assert "compare the network as a file of ONNX or TensorFlow Lite" in printed
+    code, _, printed = uma(module, "-b", "vanilla_accelerator")
+    assert code == 0 and said not in printed and "nothing runs" not in printed
+    graph = Graph(seed=7)
+    graph.output(graph.node("Relu", graph.input("input", 1, 4)))
+    model = save(graph.model(), tmp_path)
+    code, _, printed = uma(model, "--reference", "cpu")
+    assert code == 0 and said in printed and "leave out --reference cpu" in printed
+    code, _, printed = uma(model)
+    assert code == 0 and said not in printed

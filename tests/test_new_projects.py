@@ -229,6 +229,16 @@ def test_defaults_are_said_where_nobody_can_be_asked(
     note = capsys.readouterr().err
     assert note.startswith("note: not given, so these are the defaults: --kind ")
     assert "--operators conv2d,depthwise,dense" in note and note.count("\n") == 1
+    # A register map says much, but not this.
+    said = "; --array is the multiply-accumulates in a cycle, which no register map says"
+    assert said not in note
+    registers = ["--registers", str(tmp_path / "my_npu" / "registers.toml"), "--kind", "layer"]
+    words = ["new", "other_npu", "--directory", str(tmp_path), *registers]
+    for more in ([], ["--array", "4x4"]):
+        folder = tmp_path / "array" if more else tmp_path
+        assert run_command([*words[:3], str(folder), *registers, *more]) == 0
+        note = capsys.readouterr().err
+        assert (said in note) == ("--array 16x16" in note) == (not more)
 
 
 def test_questions_on_a_terminal(tmp_path: Path) -> None:

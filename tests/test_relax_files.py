@@ -280,3 +280,35 @@ def test_kernels_in_a_file_call_no_other_functions_than_those_of_math_h(
     data = np.linspace(0, 1, 4, dtype="float32")
     (result,) = run_library(tmp_path / "library", {"x": data}).outputs.values()
     assert np.allclose(result, np.exp(data))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32"])
+@pytest.mark.parametrize(
+    ("pool", "sizes"), [("avg_pool2d", (4, 4)), ("adaptive_avg_pool2d", (1, 1))]
+)
+def test_means_of_integers_are_refused_and_computed_in_float(
+    pool: str, sizes: tuple[int, int], dtype: str, tmp_path: Path
+) -> None:
+    def network(mended: bool) -> Any:
+        builder = relax.BlockBuilder()
+        x = relax.Var("x", tvm_api.tensor_type((1, 3, 4, 4), dtype))
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                result = op.astype(x, "float32") if mended else x
+                result = builder.emit(getattr(op.nn, pool)(result, sizes))
+                if mended:
+                    result = op.astype(op.round(result), dtype)
+                result = builder.emit_output(result)
+            builder.emit_func_output(result)
+        (tmp_path / "pool.json").write_text(tvm_api.tvm.ir.save_json(builder.get()))
+        return umakit.compile_model(tmp_path / "pool.json", [], tmp_path / "library")
+
+    with pytest.raises(ModelError, match="how wide the sum of integers is") as error:
+        network(mended=False)
+    assert str(tmp_path / "pool.json") in str(error.value)
+    assert error.value.page == "docs/refusals.md#lower-cpu"
+    assert "convert to float32 before it, and round and convert back" in error.value.fix
+    library, data = network(mended=True), RANDOM.integers(-99, 99, (1, 3, 4, 4)).astype(dtype)
+    (found,) = run_library(library.path, {"x": data[None]}).outputs.values()
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found[0], np.round(data.mean((2, 3), keepdims=True)))

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from networks import Graph, save
 from onnx import TensorProto
+from onnx.reference import ReferenceEvaluator
 from tflite_networks import TfliteFile
 
 import umakit
@@ -524,3 +525,17 @@ def test_a_reference_with_nan_is_told_from_a_number(tmp_path: Path) -> None:
     wrong = {names[0]: np.array([1.0, 0.0, 0.0], "float32")}
     with pytest.raises(DeviceError, match=r"is nan instead of 0\.0 at \[1\]"):
         compile_and_run(AOTModel(module, {"x": x}, wrong), test_dir=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Elu", "LeakyRelu", "PRelu"])
+def test_minus_zero_keeps_its_sign(name: str, tmp_path: Path) -> None:
+    """These are x from 0 on, and the reference of ONNX says so."""
+    graph, fields = Graph(seed=1), {} if name == "PRelu" else {"alpha": 0.25}
+    slope = [graph.constant(np.float32(0.25).reshape(1))] if name == "PRelu" else []
+    graph.output(graph.node(name, graph.input("x", 1, 4), *slope, **fields))
+    model, x = graph.model(), np.array([[0.0, -0.0, -1.0, 2.0]], "float32")
+    (got,) = compiled(save(model, tmp_path), tmp_path, {"x": x[None]}).values()
+    (wanted,) = ReferenceEvaluator(model).run(None, {"x": x})
+    assert_equal({"y": got}, {"y": wanted})
+    np.testing.assert_array_equal(np.signbit(got[0]), np.signbit(wanted))
+    np.testing.assert_array_equal(np.signbit(wanted), np.signbit(x))

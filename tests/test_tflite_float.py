@@ -135,6 +135,40 @@ def compare(content: bytes, inputs: Array, folder: Path, outputs: int = 1) -> No
         np.testing.assert_allclose(output, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
+@pytest.mark.parametrize(
+    ("padding", "steps", "window", "size", "bias", "activation"),
+    [
+        (0, (1, 1), (3, 3), (4, 5), "given", 0), (0, (2, 3), (3, 3), (8, 15), "given", 1),
+        (0, (2, 2), (4, 3), (7, 9), "left out", 3), (0, (3, 2), (2, 1), (12, 10), "given", 0),
+        (1, (1, 2), (3, 2), (6, 10), "omitted", 0), (1, (2, 3), (3, 3), (9, 15), "given", 3),
+        (1, (2, 2), (3, 3), (10, 12), "given", 0),
+    ],
+)  # fmt: skip
+def test_transposed_convolutions(
+    padding: int, steps: tuple[int, int], window: tuple[int, int], size: tuple[int, int],
+    bias: str, activation: int, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Same and valid padding, with results that are smaller and larger than the windows' reach."""
+    file = TfliteFile()
+    shape = np.array([2, *size, 7], np.int32)
+    x = file.tensor([2, 4, 5, 3], "float32", name="x")
+    inputs = [
+        file.tensor([4], "int32", data=shape, name="shape"),
+        file.tensor([7, *window, 3], "float32", data=values(7, *window, 3), name="weights"),
+        x,
+    ]
+    if bias != "left out":
+        inputs.append(file.tensor([7], "float32", data=values(7), name="bias"))
+    if bias == "omitted":
+        inputs[3] = -1
+    y = file.tensor(shape, "float32", name="y")
+    file.operator(
+        "TRANSPOSE_CONV", inputs, [y], "TransposeConvOptions", Padding=padding, StrideH=steps[0],
+        StrideW=steps[1], FusedActivationFunction=activation,
+    )  # fmt: skip
+    compare(file.finish([x], [y]), 2 * values(2, 4, 5, 3), tmp_path)
+
+
 @pytest.mark.parametrize("code", ["SPLIT", "SPLIT_V", "UNPACK"])
 def test_parts_are_outputs_in_their_order(code: str, tmp_path: Path) -> None:
     file = TfliteFile()

@@ -137,6 +137,54 @@ def test_the_warning_has_the_reason_of_most_macs_and_advice_that_helps(
     assert name in places and warning == ""
 
 
+SMALL = {
+    "memory": (
+        r"size = 131072\nbanks = 16", "size = 128\nalignment = 32768",
+        "as NHWC: needs 131,072 B, scratchpad has 128 B", "131,072", "size of scratchpad",
+    ),
+    "sums": (
+        "sums = 32768", "sums = 16",
+        "as NHWC: needs 64 B of accumulators, there are 16 B", "64", "sums",
+    ),
+}  # fmt: skip
+"""What is too small in accel.toml for any tile; why convolutions stay on the CPU, and the mend."""
+
+
+@pytest.mark.parametrize("kind", SMALL)
+def test_a_memory_that_is_too_small_for_any_tile_is_named_with_its_line(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The network is NCHW, which is not the reason: it would get the accelerator's layout."""
+    old, small, reason, needed, called = SMALL[kind]
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["new", "small_npu", "--kind", "tiles", "--array", "16x16"]) == 0
+    path = tmp_path / "small_npu" / "accel.toml"
+    text, count = re.subn(old, small, path.read_text(encoding="utf-8"))
+    assert count == 1
+    path.write_text(text, encoding="utf-8")
+    capsys.readouterr()
+
+    def partition() -> tuple[list[dict[str, str]], str]:
+        words = [INT8, "-b", "small_npu", "--rounding", "tflm", "--json"]
+        assert run_command(["partition", *words]) == 0
+        printed = capsys.readouterr()
+        return json.loads(printed.out), printed.err
+
+    rows, printed = partition()
+    assert {row["reason"] for row in rows if row["operator"] == "quantized.conv2d"} == {reason}
+    assert f'nothing runs on small_npu because of "{reason}" (4 operators, 99.3 %' in printed
+    line = 1 + text[: text.index(small)].count("\n")
+    assert (
+        f"; the smallest tile takes {needed} B: let {called} be as large, or larger "
+        f"(small_npu/accel.toml:{line})"
+    ) in printed
+    key, _, found = small.split("\n")[0].partition(" = ")
+    mended = text.replace(f"{key} = {found}", f"{key} = {needed.replace(',', '')}")
+    path.write_text(mended, encoding="utf-8")
+    rows, printed = partition()
+    assert "nothing runs" not in printed and "small_npu" in {row["where"] for row in rows}
+
+
 WORDS = {
     "partition": ["partition", FLOAT, "-b", STRAWBERRY],
     "compile": ["compile", FLOAT, "-b", STRAWBERRY, "-o", "out"],

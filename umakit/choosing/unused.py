@@ -7,6 +7,7 @@ one in which something runs on the accelerator is named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -14,6 +15,8 @@ from umakit import tvm_api
 from umakit.errors import ModelError, UmakitError, short_path
 from umakit.frontend.model import ROUNDINGS, Model, with_rounding
 from umakit.library.options import ExportOptions
+from umakit.machine.config_faults import line_of_value
+from umakit.machine.space import OF_SUMS
 from umakit.operators import registry
 from umakit.operators.offload.pattern import OperatorPattern
 from umakit.partition.partitioner import Partitioned, partition
@@ -39,7 +42,7 @@ def with_advice(
     report = partitioned.report
     by_name = {backend.target_name: backend for backend in backends}
     unused = tuple(
-        replace(each, fix=_advice(by_name[each.backend], model, backends, options))
+        replace(each, fix=_advice(by_name[each.backend], each.reason, model, backends, options))
         for each in report.unused
     )
     if options.require_offload:
@@ -48,14 +51,18 @@ def with_advice(
 
 
 def _advice(
-    backend: Backend, model: Model, backends: Sequence[Backend], options: ExportOptions
+    backend: Backend,
+    reason: str,
+    model: Model,
+    backends: Sequence[Backend],
+    options: ExportOptions,
 ) -> str:
     """Return the first way in which something runs on an accelerator, else where to look."""
     tried = _ways(backend, model, backends, options)
     found = next(
         (fix for fix, module, order, keep in tried if _takes(backend, module, order, keep)), ""
     )
-    return found or _quantized(backend, model) or _patterns(backend)
+    return found or _larger(backend, reason) or _quantized(backend, model) or _patterns(backend)
 
 
 def _ways(
@@ -90,6 +97,25 @@ def _takes(
     except UmakitError:  # a predicate that does not know such operators
         return False
     return any(row.where == backend.target_name for row in placements)
+
+
+def _larger(backend: Backend, reason: str) -> str:
+    """Return the advice to enlarge the memory that the smallest tile of most layers is too large
+    for."""
+    found = re.match(rf'"[^"]*needs ([\d,]+) B(?:, (\w+) has| {OF_SUMS})', reason)
+    if found is None or (config := backend.configuration).path is None:
+        return ""
+    names = [memory.name for memory in config.memory]
+    section, key, number = "array", "accumulator_bytes", 0
+    if found[2] in names:
+        section, key, number = "memory", "size", names.index(found[2])
+    elif config.machine is not None:
+        section, key = "machine", "sum_bytes"
+        if config.machine.sum_bytes in config.machine.figures:
+            section, key = "machine.figures", str(config.machine.sum_bytes)
+    place = short_path(line_of_value(config.path, section, key, number=number))
+    of = f" of {found[2]}" if found[2] else ""
+    return f"the smallest tile takes {found[1]} B: let {key}{of} be as large, or larger ({place})"
 
 
 def _quantized(backend: Backend, model: Model) -> str:

@@ -112,6 +112,28 @@ def _cpu_of(description: Mapping[str, Any]) -> Cpu | None:
     return None if stored is None else Cpu.model_validate(stored)
 
 
+def check_one_runs(cpus: Mapping[str, Cpu], device: Device) -> None:
+    """Refuse a device that runs code for none of the CPUs that a library will be for.
+
+    Args:
+        cpus: by the text of `--cpu` that names each.
+
+    Raises:
+        BuildError: names what it lacks, and devices that run it.
+    """
+    lacking = {name: what_lacks(cpu, device) for name, cpu in cpus.items()}
+    if not all(lacking.values()):
+        return
+    fitting = [each.name for each in DEVICES if any(not what_lacks(c, each) for c in cpus.values())]
+    raise BuildError(
+        f"its code cannot run: {'; '.join(dict.fromkeys(lacking.values()))}",
+        where=f"--cpu {','.join(cpus)}",
+        fix=f"choose --device {' or '.join(fitting)}, or leave out --cpu"
+        if fitting
+        else "leave out --cpu",
+    )
+
+
 def _check_runs(cpu: Cpu, library: Path, device: Device) -> None:
     """Refuse a device that does not run code for a CPU.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from umakit.codegen.driver_interface import check_driver_calls
 from umakit.codegen.driver_names import names_taken_by
-from umakit.errors import LoweringError
+from umakit.errors import LoweringError, ModelError
 from umakit.frontend import Model
 from umakit.library.options import ExportOptions
 from umakit.lower import Lowered, lower
@@ -156,8 +156,7 @@ def naming_file_of(model: Model) -> Iterator[None]:
     """Add the name of the model's file to errors of lowering."""
     try:
         yield
-    except LoweringError as error:
-        if not model.path or model.path in error.where:
-            raise
-        where = f"{model.path}, {error.where}" if error.where else model.path
-        raise LoweringError(error.what, where=where, fix=error.fix) from error
+    except (LoweringError, ModelError) as error:
+        if model.path and model.path not in error.where:
+            error.where = f"{model.path}, {error.where}" if error.where else model.path
+        raise

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from umakit import tvm_api
-from umakit.errors import LoweringError
+from umakit.errors import LoweringError, ModelError, UmakitError
 from umakit.frontend.isolation import failing_call, operand_types
+from umakit.frontend.pages import on_page
 from umakit.lower import (
     dot_kernels,
     repeated_channels,
@@ -54,6 +55,7 @@ def lower_cpu_operators(
 
     Raises:
         LoweringError: an operator has no legalization.
+        ModelError: an operator has no defined result.
     """
     own: dict[str, Any] = dict(dot_kernels.rules_for(cpu, generic_rows))
     own |= {**transposed_convolutions.rules(), **signal_convolutions.rules()}
@@ -93,7 +95,7 @@ def lower_cpu_operators(
 
 def _not_lowered(
     module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
-) -> LoweringError:
+) -> UmakitError:
     """Return the error for a failed lowering; it names the operator if one alone fails too."""
     found = failing_call(module, tvm_api.relax_transform.LegalizeOps(all_legalizations()))
     if found is None:
@@ -102,20 +104,34 @@ def _not_lowered(
     return _no_lowering(call, rows.get(str(variable.name), ()), report)
 
 
-def _no_lowering(call: tvm_api.Call, rows: Rows, report: OffloadReport) -> LoweringError:
+def _no_lowering(call: tvm_api.Call, rows: Rows, report: OffloadReport) -> UmakitError:
     nodes = [report.placements[row].name for row in rows]
-    if tvm_api.operator_name(call) in COMPUTES_SIZES:
+    where = f"node {', '.join(nodes)}" if nodes else ""
+    name, operands = tvm_api.operator_name(call), ", ".join(operand_types(call))
+    if name in COMPUTES_SIZES:
         return LoweringError(
             "the network computes sizes of tensors at run time, but generated C has fixed ones",
-            where=f"node {', '.join(nodes)}" if nodes else "",
+            where=where,
             fix="export the model with fixed shapes",
         )
+    if _is_integer_mean(call):
+        error = ModelError(
+            f"operator {name} is not supported for {operands}: how wide the sum of integers is, "
+            "and how their mean is rounded, is not defined",
+            where=where,
+            fix="convert to float32 before it, and round and convert back behind it",
+        )
+        return on_page(error, __name__)
     return LoweringError(
-        f"operator {tvm_api.operator_name(call)} is not supported for "
-        f"{', '.join(operand_types(call))}: it has no lowering to C",
-        where=f"node {', '.join(nodes)}" if nodes else "",
+        f"operator {name} is not supported for {operands}: it has no lowering to C",
+        where=where,
         fix="replace it in the model",
     )
+
+
+def _is_integer_mean(call: tvm_api.Call) -> bool:
+    is_pool = tvm_api.operator_name(call).startswith(("nn.avg_pool", "nn.adaptive_avg_pool"))
+    return is_pool and "int" in tvm_api.dtype_of(call.args[0])
 
 
 def _bindings(module: tvm_api.IRModule) -> list[Any]:
@@ -137,7 +153,8 @@ def _refuse_other_dtypes(
     rows: dict[str, Rows],
     report: OffloadReport,
 ) -> None:
-    """Refuse operators whose lowered results have other dtypes than the network's tensors.
+    """Refuse operators whose lowered results have other dtypes than the network's tensors, or
+    wrap sums of integers.
 
     Args:
         module: the lowered network.
@@ -147,7 +164,9 @@ def _refuse_other_dtypes(
     for binding in _bindings(module):
         name = str(binding.var.name)
         before = calls.get(name)
-        if isinstance(before, tvm_api.Call) and _dtypes(binding.value) != _dtypes(before):
+        if not isinstance(before, tvm_api.Call):
+            continue
+        if _is_integer_mean(before) or _dtypes(binding.value) != _dtypes(before):
             raise _no_lowering(before, rows.get(name, ()), report)
 
 

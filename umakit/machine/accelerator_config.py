@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -343,8 +344,8 @@ def _check_memories(memories: list[MemorySection], all_: list[MemorySection]) ->
     for memory in memories:
         if (memory.size or 0) % memory.banks:
             raise ValueError(
-                f"memory.{all_.index(memory)}.size: {memory.name}: {memory.size} bytes are not "
-                f"{memory.banks} equal banks: write a multiple of {memory.banks}"
+                f"memory.{all_.index(memory)}.banks: {memory.name}: {memory.size} bytes are not "
+                f"{memory.banks} equal banks: write a divisor of the size"
             )
         for tensor in memory.holds:
             if held.setdefault(tensor, memory.name) != memory.name:
@@ -377,6 +378,11 @@ def _key_of(location: Sequence[int | str], data: Any) -> str:
     return ".".join(parts)
 
 
+BYTES = re.compile(r"(\d{1,15}) ?([KMG]?)(?:i?B)?", re.IGNORECASE)
+UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
+"""What people write for an integer, in quotes."""
+
+
 def load_accelerator_config(path: Path) -> AcceleratorConfig:
     """Read and check an `accel.toml`.
 
@@ -402,8 +408,16 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
         problem = first["msg"].removeprefix("Value error, ")
         if problem.startswith(f"{key}."):  # names the key itself, in more detail
             key = ""
+        fix = ""
+        if first["type"] == "int_type":
+            size = BYTES.fullmatch(str(first["input"]))
+            number = int(size[1]) * UNITS[size[2].upper()] if size else "an integer"
+            fix = f"write {number}"
+            problem = f"{first['input']!r} is not an integer"
         message = f"{key}: {problem}" if key else problem
-        raise fault_in_file(path, message, AcceleratorConfig) from None
+        fault = fault_in_file(path, message, AcceleratorConfig)
+        fault.fix = fault.fix or fix
+        raise fault from None
     configuration._path = path
     section = configuration.filled_simulator
     if section is not None:

@@ -24,6 +24,9 @@ from umakit.machine.tiles import (
 SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
 """Axes along which tiles have a size."""
 
+OF_SUMS = "of accumulators"
+"""How a `misfit` calls the memory of sums, which has no name."""
+
 Key = tuple[str | int | tuple[str, ...], ...]
 """Sort key of equally good tilings, which makes searches deterministic."""
 
@@ -54,7 +57,7 @@ def misfit(tiles: Tiles, hardware: TileMachine) -> str:
         return "input_stationary: each input meets one weight only"
     sums = hardware.kept_bytes(tiles.largest, tiles.extents[INPUT_CHANNELS])
     if sums > hardware.sum_bytes:
-        return f"needs {sums:,} B of accumulators, there are {hardware.sum_bytes:,} B"
+        return f"needs {sums:,} B {OF_SUMS}, there are {hardware.sum_bytes:,} B"
     return ""
 
 

@@ -301,11 +301,19 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         for sizes in zip(data[1:3], result[1:3], weights[1:3], strides, strict=True)
     ]
     (top, bottom, more_rows), (left, right, more_columns) = padding
-    dequantized = [converter.dequantized(number) for number in operator.inputs[1:]]
+    numbers = [number for number in operator.inputs[1:] if number >= 0]
+    dequantized = [converter.dequantized(number) for number in numbers]
+    layouts, is_float = ("NHWC", "OHWI"), converter.tensor(operator.inputs[2]).dtype == "float32"
+    if is_float:  # TVM lowers it in these layouts alone
+        layouts = "NCHW", "IOHW"
+        for place, axes in enumerate(([3, 0, 1, 2], [0, 3, 1, 2])):
+            dequantized[place] = converter.emit(relax.op.permute_dims(dequantized[place], axes))
     value = relax.op.nn.conv2d_transpose(
         dequantized[1], dequantized[0], strides, (top, left, bottom, right),
-        (more_rows, more_columns), data_layout="NHWC", kernel_layout="OHWI",
+        (more_rows, more_columns), data_layout=layouts[0], kernel_layout=layouts[1],
     )  # fmt: skip
+    if is_float:
+        value = relax.op.permute_dims(converter.emit(value), [0, 2, 3, 1])
     if len(dequantized) > 2:
         value = relax.op.add(value, dequantized[2])
     return converter.quantized(operator, value, options.FusedActivationFunction())
@@ -327,4 +335,4 @@ def _transposed_padding(
     return before, max(rest, 0), max(-rest, 0)
 
 
-register_all(("TRANSPOSE_CONV",), convert, "int8", "int16", data=2, weights=True)
+register_all(("TRANSPOSE_CONV",), convert, "float32", "int8", "int16", data=2, weights=True)

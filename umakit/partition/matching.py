@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from umakit import tvm_api
 from umakit.errors import UmakitError, short_path
-from umakit.operators.offload.constraints import OtherOperator
+from umakit.operators.offload.constraints import OtherLayout, OtherOperator
 from umakit.partition.own_patterns import check_own_patterns
 from umakit.partition.provenance import Provenance
 from umakit.registration.backend import Backend
@@ -41,6 +41,18 @@ class Refusals:
             if reason not in reasons:
                 reasons.append(reason)
         return False
+
+    def take_layouts_off(self, elsewhere: Mapping[int, Sequence[str]]) -> None:
+        """Replace a layout as the reason by what an accelerator says of the layout that it reads.
+
+        Args:
+            elsewhere: reasons by row.
+        """
+        for row, found in elsewhere.items():
+            own = self.reasons.get(row, [])
+            others = [reason for reason in own if not isinstance(reason, OtherLayout)]
+            if found and len(others) < len(own):
+                self.reasons[row] = [*others, *found]
 
     def given_to_other(self, target: str, context: tvm_api.PatternCheckContext) -> str:
         """Return the accelerator that an operator of a match is assigned to; else an empty text."""

@@ -135,6 +135,8 @@ def _partitioned(
     roles = constant_roles(module["main"])
     refusals = {backend.target_name: Refusals(assigned=assigned) for backend in backends}
     fused = fuse_all(module, backends, refusals)
+    for name, elsewhere in fitted.elsewhere.items():
+        refusals[name].take_layouts_off({row: elsewhere.get(origins[row], ()) for row in origins})
     where = offloaded_rows(fused, provenance)
     placements = tuple(fitted.noted(_final_placements(operators, where, refusals)))
     decisions = _decided_by_order(module, backends, provenance) | decisions

@@ -204,7 +204,8 @@ class Backend(ABC):
             )
         found = self._layouts(layouts) or layouts_of(predicate)
         caller = sys._getframe(1)
-        place = f"{short_path(caller.f_code.co_filename)}:{caller.f_lineno}"
+        place = getattr(predicate, "place", "")
+        place = place or f"{short_path(caller.f_code.co_filename)}:{caller.f_lineno}"
         offered = dict(annotations or {})
         self.patterns.append(Pattern(name, pattern, offered, predicate, found, drawing, place))
 

@@ -4,12 +4,15 @@ with `alignment` of `[dma]`, which buffers have."""
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from umakit.errors import AcceleratorConfigError, BackendError, RegisterMapError, short_path
 from umakit.files.compiled_files import is_compiled
+from umakit.machine.config_faults import line_of_value
 from umakit.machine.registers.register_map import RegisterMap, read_register_map
 from umakit.machine.simulator_config import simulator_files
 from umakit.registration.backend import Backend
@@ -24,10 +27,18 @@ MOST_DMA_ALIGNMENT = 4096
 
 _STATED = re.compile(r"^(?!\s*(?://|/?\*))[^\n]*?\bmap_alignment\s*=\s*([^,;}\n]+)", re.MULTILINE)
 _DEFINED = re.compile(
-    r"^\s*(?:#\s*define\s+|[\w:<>\s]*?\b(?=\w+\s*=[^=]))(\w+)\s*=?\s*\(?(\d\w*)\)?\s*[,;]?\s*$",
+    r"^[ \t]*(?:#[ \t]*define[ \t]+(\w+)[ \t]+(.+)"
+    r"|(?:[\w:<> \t]*[ \t>])?(\w+)[ \t]*=(?!=)[ \t]*([^,;\n]+)[,;]?[ \t]*$)",
     re.MULTILINE,
 )
-_NUMBER = re.compile(r"\(?(0[xX][0-9a-fA-F]+|\d+)[uUlL]*\)?(?:\s*<<\s*(\d+)[uUlL]*)?")
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_CAST = re.compile(r"\(\s*(?:unsigned(?:\s+int)?|int|size_t|u?int\d+_t)\s*\)")
+_SUFFIX = re.compile(r"\b(0[xX][0-9a-fA-F]+|\d+)[uUlL]+\b")
+_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.floordiv, ast.LShift: operator.lshift,
+}  # fmt: skip
+_LONGEST = 500
 
 
 def check_buffer_alignment(backend: Backend) -> None:
@@ -44,16 +55,21 @@ def check_buffer_alignment(backend: Backend) -> None:
             registers = None  # `uma check` says what is wrong with it
         if registers is not None:
             check_map_alignment(registers, backend, path)
-    for place, number in _alignments_of_simulator(backend):
+    stated = [("map_alignment", *each) for each in _alignments_of_simulator(backend)]
+    design, file = backend.configuration.rtl, backend.configuration.path
+    if design is not None and design.memory.alignment is not None and file is not None:
+        place = short_path(line_of_value(file, "rtl.memory", "alignment"))
+        stated.append(("alignment of [rtl.memory]", place, design.memory.alignment))
+    for name, place, number in stated:
         if number & (number - 1):
             raise BackendError(
-                f"map_alignment is {number}, no power of two",
+                f"{name} is {number}, no power of two",
                 where=place,
                 fix=f"write {1 << (number - 1).bit_length()}",
             )
         if number > buffer_alignment(backend):
             raise BackendError(
-                f"map_alignment is {number}, but buffers begin at multiples of "
+                f"{name} is {number}, but buffers begin at multiples of "
                 f"{buffer_alignment(backend)}",
                 where=place,
                 fix=_advice(number, backend),
@@ -100,21 +116,24 @@ def _advice(needed: int, backend: Backend) -> str:
 def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
     """Yield file, line and number of what a simulator of the backend's own states.
 
-    A text that is no number, or the name of one, is left to the run.
+    A text whose value is not known here, such as a call, is left to the run.
     """
     try:
         section = backend.configuration.filled_simulator
-        found = {} if section is None else simulator_files(section, backend.folder)
+        files = {} if section is None else simulator_files(section, backend.folder)
         texts = {
             path: path.read_text(encoding="utf-8", errors="replace")
-            for path in found.values()
+            for path in files.values()
             if not is_compiled(path.name)
         }
     except (AcceleratorConfigError, OSError):
         return  # export says which file is missing
-    names = dict(each.partition("=")[::2] for each in backend.configuration.simulator_macros)
+    found: dict[str, set[str]] = {}
     for text in texts.values():
-        names = dict(_DEFINED.findall(text)) | names
+        for macro, value, variable, initial in _DEFINED.findall(_COMMENT.sub(" ", text)):
+            found.setdefault(macro or variable, set()).add((value or initial).strip())
+    names = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    names |= dict(each.partition("=")[::2] for each in backend.configuration.simulator_macros)
     for path, text in texts.items():
         for match in _STATED.finditer(text):
             number = _value(match[1].strip(), names)
@@ -124,5 +143,32 @@ def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
 
 
 def _value(text: str, names: Mapping[str, str]) -> int | None:
-    match = _NUMBER.fullmatch(names.get(text, text))
-    return None if match is None else int(match[1], 0) << int(match[2] or 0)
+    """Return the value of an expression of C; None if it is not known."""
+    text, filled = "", _COMMENT.sub(" ", text)
+    while filled != text and len(filled) < _LONGEST:
+        text = filled
+        filled = re.sub(
+            r"\b[A-Za-z_]\w*", lambda m: f"({names[m[0]]})" if m[0] in names else m[0], text
+        )
+    try:
+        return _evaluated(
+            ast.parse(_SUFFIX.sub(r"\1", _CAST.sub("", text)).strip(), mode="eval").body
+        )
+    except (SyntaxError, LookupError, ArithmeticError, ValueError):
+        return None
+
+
+def _evaluated(node: ast.expr) -> int:
+    """Return the value of an expression.
+
+    Raises:
+        LookupError: it is of another kind than arithmetic of integers.
+    """
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+        raise LookupError
+    left, right = _evaluated(node.left), _evaluated(node.right)
+    if isinstance(node.op, ast.LShift) and right > 64:
+        raise LookupError
+    return _OPERATORS[type(node.op)](left, right)

@@ -61,7 +61,6 @@ BY_TVM: Mapping[str, Decision] = {
     "Conv": Decision(f"{WINDOW} group"),
     "DequantizeLinear": Decision("axis output_dtype", only={"block_size": (0,)}),
     "Einsum": Decision("equation"),
-    "Elu": Decision("alpha"),
     "EyeLike": Decision("dtype k"),
     "Gemm": Decision(
         "alpha beta transA transB",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -11,6 +13,7 @@ from typing import Any, ClassVar
 import numpy.typing as npt
 
 from umakit import tvm_api
+from umakit.errors import short_path
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.composite import Composite, Shape
 from umakit.operators.offload.constraints import (
@@ -58,6 +61,9 @@ class OperatorPattern:
     OPERATOR: ClassVar[type[Parameters]]
     OPERANDS: ClassVar[int]
 
+    place = ""
+    """File and line of the call that made it."""
+
     name: str
     dtypes: Names = field(default="int8", kw_only=True)
     requantize: bool = field(default=False, kw_only=True)
@@ -68,6 +74,7 @@ class OperatorPattern:
         cls.__doc__ = inherited_docstring(cls)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "place", _caller())
         for name in ("rounding", "dtypes"):  # read several times
             given = getattr(self, name, None)
             if given is not None and not isinstance(given, str):
@@ -193,7 +200,7 @@ class OperatorPattern:
         if reasons:
             # Regions get the layout of patterns: it says why only where nothing else does.
             telling = [reason for reason in reasons if not isinstance(reason, OtherLayout)]
-            return "; ".join(dict.fromkeys(telling or reasons))
+            return "; ".join(dict.fromkeys(telling)) if telling else OtherLayout(reasons[0])
         return True if self.predicate is None else self.predicate(layer)
 
     def broken(self, layer: Composite) -> list[str]:
@@ -250,6 +257,20 @@ class WindowPattern(OperatorPattern):
                 lambda found, few: OtherLayout(f"layout {found}: the accelerator reads {few}"),
             ),
         ]
+
+
+OWN_MODULE = re.compile(r"umakit\.(?!backends\.)")
+
+
+def _caller() -> str:
+    """Return file and line of the innermost call by code that is not umakit's."""
+    frame = sys._getframe()
+    while frame.f_back is not None and (
+        frame.f_code.co_filename == "<string>"  # a constructor of a dataclass
+        or OWN_MODULE.match(str(frame.f_globals.get("__name__")))
+    ):
+        frame = frame.f_back
+    return f"{short_path(frame.f_code.co_filename)}:{frame.f_lineno}"
 
 
 ANNOTATION = "operator"

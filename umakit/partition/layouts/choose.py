@@ -25,6 +25,7 @@ from typing import TypeVar
 from umakit import tvm_api
 from umakit.errors import UmakitError
 from umakit.machine.cpu import Cpu
+from umakit.operators.offload.constraints import OtherLayout, OtherOperator
 from umakit.partition.layouts.cut import Sides
 from umakit.partition.layouts.flip import Axes, Flip
 from umakit.partition.layouts.graph import Graph, Var
@@ -52,6 +53,8 @@ class Fitted:
         refused: why operators keep a layout that no accelerator takes, by row.
         macs: multiply-accumulates that accelerators took without any change; -1 if unknown.
         origins: rows before the change by row; empty if nothing was changed.
+        elsewhere: what more an accelerator says of an operator in the layout that it reads, by
+            target and row before the change.
     """
 
     module: tvm_api.IRModule
@@ -62,6 +65,7 @@ class Fitted:
     refused: Mapping[int, str] = field(default_factory=dict)
     macs: int = -1
     origins: Mapping[int, int] = field(default_factory=dict)
+    elsewhere: Mapping[str, Mapping[int, Sequence[str]]] = field(default_factory=dict)
 
     def noted(self, placements: Iterable[OperatorPlacement]) -> Iterator[OperatorPlacement]:
         """Yield the rows of the offload report with what is known of their layouts."""
@@ -100,18 +104,21 @@ def fit_layouts(
     """
     main = module["main"]
     blocks = [block for block in main.body.blocks if len(block.bindings)]
+    elsewhere: Mapping[str, Mapping[int, Sequence[str]]] = {}
     for target in _targets(backends) if len(blocks) == 1 else ():
         graph = Graph(main, Flip(target))
         if graph.anchors():
-            fitted = _Choice(module, backends, graph, assigned or {}).fitted()
+            choice = _Choice(module, backends, graph, assigned or {})
+            fitted = choice.fitted()
+            elsewhere = choice.elsewhere or elsewhere
             if fitted is not None:
-                return fitted
+                return replace(fitted, elsewhere=elsewhere)
     if cpu is not None and cpu.layout and len(blocks) == 1:
         graph = Graph(main, Flip(cpu.layout))
         if graph.anchors():
             choice = _Choice(module, backends, graph, assigned or {})
-            return choice.fitted_to_cpu(cpu.dtypes_of_layout)
-    return Fitted(module)
+            return replace(choice.fitted_to_cpu(cpu.dtypes_of_layout), elsewhere=elsewhere)
+    return Fitted(module, elsewhere=elsewhere)
 
 
 def _targets(backends: Iterable[Backend]) -> list[str]:
@@ -134,6 +141,8 @@ class _Choice:
         self._backends = backends
         self._graph = graph
         rows = _rows(module)
+        self._refused: dict[str, dict[int, list[str]]] = {}
+        self.elsewhere: dict[str, dict[int, list[str]]] = {}
         self._assigned = {v: assigned[rows[v]] for v in graph.calls if rows.get(v) in assigned}
         self._work = {
             variable: multiply_accumulates(tvm_api.operator_name(call), call, variable)
@@ -148,8 +157,20 @@ class _Choice:
         if before is None or not missing:
             return None
         connected = self._graph.connected(missing)
-        trial = rewrite(self._module, self._graph, connected)
+        trial, refused_before = rewrite(self._module, self._graph, connected), self._refused
         behind = self._taken(trial.module, trial.origins)
+        self.elsewhere = {
+            name: {
+                row: [
+                    f"as {self._graph.flip.target}: {reason}"
+                    for reason in reasons
+                    if not isinstance(reason, OtherLayout | OtherOperator)
+                    and reason not in refused_before[name].get(row, ())
+                ]
+                for row, reasons in found.items()
+            }
+            for name, found in self._refused.items()
+        }
         if behind is None or not behind.keys() - before.keys():
             return None
         chosen = self._cheapest(before, behind)
@@ -219,20 +240,24 @@ class _Choice:
             backend.target_name: Refusals(on_match=predictions.note, assigned=assigned)
             for backend in self._backends
         }
-        bindings = list(tvm_api.bindings_of(module["main"]))
-        values = {origins[each.var]: each.value for each in bindings if each.var in origins}
-        if assigned:  # matches are told by the rows of their calls
-            calls = (each for each in bindings if isinstance(each.value, tvm_api.Call))
-            module = note_rows(module, [rows_for(0, each) for each in calls])
-            values = {
-                variables[row]: binding.value
-                for binding in tvm_api.bindings_of(module["main"])
-                for row in tvm_api.rows_of(binding.value)
-            }
+        # Matches are told by the rows of their calls.
+        bindings = tvm_api.bindings_of(module["main"])
+        calls = (each for each in bindings if isinstance(each.value, tvm_api.Call))
+        module = note_rows(module, [rows_for(0, each) for each in calls])
+        values = {
+            variables[row]: binding.value
+            for binding in tvm_api.bindings_of(module["main"])
+            for row in tvm_api.rows_of(binding.value)
+        }
         try:
             fused = fuse_all(module, self._backends, refusals)
         except UmakitError:  # what the user has to see is said for the network itself
             return None
+        rows = _rows(self._module)
+        self._refused = {
+            name: {rows[variables[number]]: said for number, said in found.reasons.items()}
+            for name, found in refusals.items()
+        }
         found = [variables[row] for row in sorted(offloaded_rows(fused, provenance))]
         return {variable: predictions.of(values[variable]) for variable in found}
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from umakit.backend.base import UMABackend
 from umakit.devices import HOST, find_device
+from umakit.devices.cpus import check_one_runs
 from umakit.devices.designs import Design, designs_for
 from umakit.devices.waveforms import WaveFile
 from umakit.errors import DeviceError, InputError
@@ -99,7 +100,8 @@ def diff_model(
             default: three random inferences with fixed seeds. States that are omitted or have no
             such dimension are passed on between inferences, as in `umakit.run_library`.
         reference: a name of `REFERENCES`; `auto` selects the most independent one that works.
-        tolerance: tolerance of floats relative to a tensor's largest value.
+        tolerance: tolerance of floats, relative to the largest magnitude of the reference's
+            tensor; absolute where that is 0.
         integer_tolerance: tolerance of integers in LSB, for hardware that rounds in its own way.
         most: maximum number of inferences; default: all. The comparison ends with the first
             inference that differs.
@@ -114,12 +116,15 @@ def diff_model(
 
     Raises:
         InputError: inputs, tolerance, reference, device or library are invalid.
+        BuildError: the device runs no code for the CPU of the options.
         DeviceError: a driver returned an error status, or the program crashed; names the layer.
         UmakitError: its subclass says which stage refused and why.
     """
     _check(tolerance, integer_tolerance, most)
     allowed = Tolerance(tolerance, integer_tolerance)
     machine = find_device(device)
+    if options is not None:
+        check_one_runs(options.cpus, machine)
     progress("importing the network")
     network = import_network(source, input_shapes=input_shapes, rounding=rounding)
     model = network.model
@@ -154,6 +159,9 @@ def diff_model(
             reference, source, every, notices, own_states=_brings_states(chosen, first)
         )
         stack.callback(selection.close)
+        layers = made.metadata["umakit"]["layers"]
+        if selection.name == CPU_KERNELS and all(each["where"] == "cpu" for each in layers):
+            notices += [] if is_other else [_of_umakit_alone(source)]
         if every.changed:
             notices.append(_rounding_notice(roundings, selection))
         of_kernels = Tolerance(tolerance, integer_tolerance if is_other else 0)
@@ -188,6 +196,20 @@ def diff_model(
         result, name=model.name, seeds=inputs is None, nodes=nodes_of(source, every.operators),
         notices=(*notices, *result.notices),
     )  # fmt: skip
+
+
+def _of_umakit_alone(source: Any) -> str:
+    """Return the notice of a comparison in which nothing but umakit computes."""
+    independent = (
+        "leave out --reference cpu"
+        if runtime_for(source)
+        else ("compare the network as a file of ONNX or TensorFlow Lite")
+    )
+    return (
+        "umakit's CPU kernels are compared with themselves, fused and scheduled as in the library "
+        "with one for each operator: an operator that both compute wrong is not found; "
+        f"for an independent reference, {independent}"
+    )
 
 
 def _check_runs_on(library: Library, designs: Sequence[Design]) -> None:
