@@ -30,8 +30,7 @@ from scipy.optimize import nnls
 import umakit
 from umakit.devices.run import run_library
 from umakit.lower.executed import executed_operations
-from umakit.machine.cpu import FOLDER, find_cpu
-from umakit.machine.cpu_costs import FUNCTION, CpuCosts
+from umakit.machine.cpu import FOLDER, FUNCTION, CpuCosts, find_cpu
 
 OUTPUT = Path("build/bench")
 DIGITS = Path(__file__).parents[1] / "examples/digits"

@@ -79,7 +79,7 @@ def compare_networks(
         UmakitError: its subclass says which stage refused and why.
     """
     from umakit.tools.comparison.compare import Comparison
-    from umakit.tools.comparison.writing import html
+    from umakit.tools.comparison.text import html
 
     as_json, force = options["as_json"], options["force"]
     destination = _path(options, "output") or (None if as_json else DEFAULT_OUTPUT)

@@ -46,7 +46,7 @@ def package(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Pack a compiled library in a form that other projects take in."""
-    from umakit.library.packages.convert import package_library
+    from umakit.library.packages.formats import package_library
 
     written = package_library(library, form, output, force=force)
     if as_json:

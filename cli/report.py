@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from umakit.cli.bounds_text import bounds_table, notes_on
 from umakit.cli.compare import CompareOption, compare_networks
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
-from umakit.cli.event_tables import print_energy
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.limits import (
     BudgetOption,
@@ -44,14 +43,24 @@ from umakit.cli.options import (
     parse_shapes,
 )
 from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import UNKNOWN, Table, known_count, known_percent, macs_summary, new_table
+from umakit.cli.tables import (
+    UNKNOWN,
+    Table,
+    known_count,
+    known_percent,
+    macs_summary,
+    new_table,
+    print_energy,
+)
 from umakit.cli.traces import say_trace
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
 
 if TYPE_CHECKING:
+    from umakit.tools.page.bounds import AcceleratorBounds
     from umakit.tools.page.figures import LayerFigures, Page
     from umakit.tools.trace import Trace
+
 
 HELP = """Write a page about a network on an accelerator: cycles, bounds, timeline, memory.
 
@@ -293,3 +302,29 @@ def _ratio(value: float | None) -> str:
 
 def _counts(*values: int) -> list[str]:
     return [f"{value:,}" if value else "" for value in values]
+
+
+def bounds_table(bounds: AcceleratorBounds) -> Table:
+    """Return a table of the bounds of all layers on an accelerator together."""
+    numbers = ("cycles", "bytes", "simulated / bound")
+    table = new_table(f"bound on {bounds.accelerator}", *numbers, right=numbers)
+    for each in bounds.bounds:
+        moved = known_count(each.bytes) if each.name in ("network", "scratchpad") else ""
+        ratio = UNKNOWN if each.ratio is None else f"{each.ratio:.3f}"
+        table.add_row(each.title, known_count(each.cycles), moved, ratio)
+    return table
+
+
+def notes_on(bounds: AcceleratorBounds) -> Iterator[str]:
+    """Yield what the table leaves out, a line each: work elsewhere, and what is not known."""
+    if bounds.share is not None and bounds.share < 1:
+        share = f"{100 * bounds.share:.1f} %"
+        yield (
+            f"bounds are for what {bounds.accelerator} runs: {share} of the network's "
+            "multiply-accumulates"
+        )
+    unknown = dict.fromkeys(text for each in bounds.bounds for text in each.unknown)
+    if unknown:
+        yield f"not known for {bounds.accelerator}: {'; '.join(unknown)}"
+    if bounds.not_counted:
+        yield f"bytes of operands not counted, as unknown: {', '.join(bounds.not_counted)}"

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from umakit.cli import tables
 from umakit.cli.console import print_json, print_whole, progress, say, say_notices, say_wrapped
-from umakit.cli.event_tables import print_energy
 from umakit.cli.inference_tables import print_inferences
 from umakit.cli.options import (
     ChosenCpuOption,
@@ -30,6 +29,7 @@ from umakit.cli.options import (
     said_when_it_fails,
 )
 from umakit.cli.owner_tables import print_owners, profile_table
+from umakit.cli.tables import print_energy
 from umakit.cli.traces import say_trace
 
 from umakit.devices import find_device

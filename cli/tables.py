@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table as RichTable
+from umakit.cli.console import print_whole, say, say_wrapped
 
 from umakit.devices.totals import CycleTotals, LayerCycles
 from umakit.partition.report import CPU
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile
     from umakit.partition.choice import Decision
     from umakit.partition.report import OffloadReport, OperatorPlacement
+    from umakit.tools.energy import NetworkEvents
 
 
 LONGEST_CELL = 400
@@ -247,3 +249,22 @@ def backend_table(sources: Sequence[BackendSource]) -> Table:
     for source in sources:
         table.add_row(source.name, source.origin, source.location)
     return table
+
+
+def print_energy(events: NetworkEvents) -> None:
+    """Print the table of events behind an empty line; nothing if no accelerator has figures."""
+    from umakit.tools.energy.columns import event_table
+
+    found = event_table(events)
+    if found is None or events.energy is None:
+        return
+    table = new_table("energy", *found.headers, right=found.headers)
+    for name, cells in found.lines:
+        table.add_row(name, *cells)
+    table.add_section()
+    table.add_row("total", *found.total, style="bold")
+    say("")
+    print_whole(table)
+    for sentence in (found.note, found.left_out):
+        if sentence:
+            say_wrapped(sentence)

@@ -11,7 +11,7 @@ from networks import Graph, save
 
 import umakit
 from umakit.devices import announcements
-from umakit.devices.remote_machines import _asked
+from umakit.devices.catalogue import _asked
 
 X = np.float32([1, -2, 3, 4])
 

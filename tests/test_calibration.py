@@ -29,7 +29,7 @@ from umakit.machine.program_files import program_files
 from umakit.machine.space import tiles_on
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.calibration import Outcome
-from umakit.tools.calibration.accesses import driver_note
+from umakit.tools.calibration.calibrate import driver_note
 from umakit.tools.calibration.choice import Choice
 from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.calibration.measure import MeasuredTiles

@@ -22,7 +22,7 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.backend.registry import find_backend
 from umakit.choosing import choose, layers
-from umakit.choosing.layers import Layers
+from umakit.choosing.choose import Layers
 from umakit.errors import BuildError, LibraryError, MemoryPlanError
 from umakit.memory.pools import parse_pool
 from umakit.partition.choice import LayerCosts, TakenLayer, by_cycles

@@ -26,7 +26,7 @@ from umakit.tools.comparison.figures import FIGURES, TIMES
 from umakit.tools.comparison.limits import check_limits, parse_limit
 from umakit.tools.comparison.lines import Change
 from umakit.tools.comparison.reading import is_report_file, read_report, report_of
-from umakit.tools.comparison.writing import html
+from umakit.tools.comparison.text import html
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"

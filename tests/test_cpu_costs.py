@@ -23,8 +23,7 @@ from umakit.devices.run import run_library
 from umakit.errors import InputError
 from umakit.library.metadata import load_metadata
 from umakit.lower.executed import executed_operations
-from umakit.machine.cpu import find_cpu
-from umakit.machine.cpu_costs import OPERATIONS, CpuCosts
+from umakit.machine.cpu import OPERATIONS, CpuCosts, find_cpu
 from umakit.partition.choice import Decision, LayerCosts, TakenLayer, by_cycles
 from umakit.pipeline import ExportOptions, partition_model
 from umakit.tools.accounting import account

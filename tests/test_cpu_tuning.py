@@ -37,7 +37,7 @@ from umakit.lower.tiling_records import read_records
 from umakit.pipeline import export_program, import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.cpu_tuning import CpuEffort, CpuProgress, TunedCpu, trials, tune_cpu
-from umakit.tools.cpu_tuning.compare import difference, is_faster, times_of
+from umakit.tools.cpu_tuning.search import difference, is_faster, times_of
 
 CPU = "x86-64-v3"
 QUIETEST = Origin("times", "host", "a machine", "a compiler")

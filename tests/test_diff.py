@@ -28,7 +28,7 @@ from umakit.frontend.onnx import padding
 from umakit.operators import conv2d
 from umakit.testing.differences import Tolerance, compare
 from umakit.tools.diff import DiffResult, diff_model
-from umakit.tools.diff.explain import explain
+from umakit.tools.diff.blame import explain
 from umakit.tools.scaffold import new_backend
 
 PLANTED = "planted"

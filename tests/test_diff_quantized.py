@@ -27,8 +27,7 @@ from umakit.errors import InputError
 from umakit.library import planning
 from umakit.patterns import Weighted
 from umakit.tools.diff import diff_model
-from umakit.tools.diff.nodes import island_nodes
-from umakit.tools.diff.references import nodes_of
+from umakit.tools.diff.references import island_nodes, nodes_of
 
 KWS = "kws_ref_model.tflite"
 RESNET = "pretrainedResnet_quant.tflite"

@@ -36,7 +36,7 @@ from umakit.machine.tiles import AXES
 from umakit.partition.partitioner import partition
 from umakit.testing import QuantizedNetwork
 from umakit.tools.doctor.checks import Status
-from umakit.tools.doctor.memories import memory_checks
+from umakit.tools.doctor.examination import memory_checks
 from umakit.tools.doctor.probes import Probes
 from umakit.tools.tuning.simulate import simulated_cycles
 

@@ -27,7 +27,7 @@ from umakit.errors import BackendError, DeviceError
 from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
 from umakit.patterns.serialization import example
-from umakit.registration.scratch_sizes import scratch_bytes
+from umakit.registration.kernel_pass import scratch_bytes
 from umakit.registration.sources.c_tokens import read_lines
 from umakit.registration.sources.declarations import read_declarations
 from umakit.testing import AOTModel

@@ -27,7 +27,7 @@ import umakit
 from umakit import ExportOptions, compile_model, patterns, run_library, tvm_api
 from umakit.errors import BackendError
 from umakit.machine import Prediction
-from umakit.partition.layouts.cut import Sides
+from umakit.partition.layouts.choose import Sides
 from umakit.partition.layouts.flip import Flip
 from umakit.partition.layouts.graph import Graph as Layouts
 from umakit.partition.layouts.rewriting import rewrite

@@ -106,7 +106,7 @@ ALLOWED = {
     "umakit/devices/cpus.py": "refuses to run code that this machine does not have",
     "umakit/devices/versions.py": "names the processor, for people",
     "umakit/devices/verilator.py": "how many files are compiled at once",
-    "umakit/devices/remote_machines.py": "which compiler makes programs for another machine",
+    "umakit/devices/catalogue.py": "which compiler makes programs for another machine",
     "cli/check.py": "how many layers run at once",
     "cli/run.py": "`uma run MODEL` takes `native`",
 }

@@ -29,8 +29,8 @@ from umakit.devices.run import RunResult
 from umakit.errors import InputError
 from umakit.library.metadata import load_metadata
 from umakit.tools.accounting import Accounting, Parts, account
+from umakit.tools.accounting.account import waits_of
 from umakit.tools.accounting.columns import owner_table
-from umakit.tools.accounting.waits import waits_of
 from umakit.tools.page import html, make_page
 
 DIGITS = Path(__file__).parents[1] / "examples" / "digits"

@@ -34,13 +34,12 @@ from umakit.partition.report import OffloadReport
 from umakit.pipeline import import_network
 from umakit.testing.example_networks import QuantizedNetwork
 from umakit.tools.page import Page, html, make_page
-from umakit.tools.page.collect import page_of
-from umakit.tools.page.descriptions import describe_bottleneck
+from umakit.tools.page.collect import describe_bottleneck, page_of
 from umakit.tools.page.engines import Engines
 from umakit.tools.page.figures import LayerFigures, Spent, TiledLayer
-from umakit.tools.page.memory import panels_of
 from umakit.tools.page.roofline import roofline_of
 from umakit.tools.page.timeline import Merged, Timeline, merged, ticks, timeline_of
+from umakit.tools.page.writing import panels_of
 
 CHOCOLATE = "chocolate_accelerator"
 DIGITS = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"

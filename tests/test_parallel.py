@@ -31,8 +31,7 @@ import umakit
 from umakit import tvm_api
 from umakit.errors import LibraryError, MemoryPlanError
 from umakit.library.options import MOST_PARTS, ExportOptions
-from umakit.lower.independent_loops import LoopProofs
-from umakit.lower.parts import Parts, scratch_step
+from umakit.lower.parts import LoopProofs, Parts, scratch_step
 from umakit.memory.pools import parse_pool
 from umakit.operators.kernels.loops import buffer, loop, sequence
 

@@ -80,10 +80,10 @@ def test_refusals_have_no_internal_words(tmp_path: Path) -> None:
 
 GUARDS = """
 frontend/__init__.py import_model: its constants, or what it computes of
-frontend/constant_folding.py _Folder._fold_batch_norm
+frontend/simplify.py _Folder._fold_batch_norm
 frontend/onnx/checks.py _check_scale: operator … of node … has a scale that holds no numbers
 frontend/onnx/importer.py NamingImporter.run: is put together
-frontend/onnx/padding.py make_padding_explicit
+frontend/onnx/files.py make_padding_explicit
 frontend/simplify.py _not_supported
 frontend/tflite/graph.py _Reader._is_constant: the values of tensor … end early
 frontend/tflite/graph.py read_graph: is not a TensorFlow Lite file
@@ -94,7 +94,7 @@ frontend/torch/converter.py Converter._item_of: has a result number
 frontend/torch/operators/normalization.py _statistics_norm
 frontend/torch/static.py _constants
 frontend/torch/static.py make_static
-operators/select_v2.py select
+operators/shapes.py select
 operators/svdf.py _floats
 operators/tflite_integers.py as_refusals
 operators/unidirectional_sequence_lstm.py _floats

@@ -25,8 +25,7 @@ import umakit
 from umakit.devices import execute, find_device
 from umakit.devices.addresses import Address, parse_address
 from umakit.devices.run import run_library
-from umakit.devices.ssh_client import OPTIONS_VARIABLE
-from umakit.devices.ssh_faults import ssh_error
+from umakit.devices.ssh_client import OPTIONS_VARIABLE, ssh_error
 from umakit.errors import BuildError, DeviceError, InputError, UmakitError
 
 

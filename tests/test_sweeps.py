@@ -30,8 +30,8 @@ from umakit.tools.sweeps import (
     predict_network,
     sweep_machines,
 )
-from umakit.tools.sweeps.pareto import Offer, pareto_front
 from umakit.tools.sweeps.plot import check_plot, draw_sweep
+from umakit.tools.sweeps.sweep import Offer, pareto_front
 from umakit.tools.tuning.workers import cluster_workers
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from umakit.text.template_cache import TemplateCache
+from umakit.text.rendering import TemplateCache
 
 
 @pytest.fixture(autouse=True)

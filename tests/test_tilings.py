@@ -20,7 +20,7 @@ from umakit.machine.tilings import PlannedLayers, planning
 from umakit.partition.partitioner import partition
 from umakit.patterns import Composite
 from umakit.pipeline import import_network
-from umakit.tools.tuning.layers import tiled_layers
+from umakit.tools.tuning.tune import tiled_layers
 
 CHOCOLATE = "chocolate_accelerator"
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"

@@ -26,7 +26,7 @@ from umakit.cli.main import run_command
 import umakit
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.torch.expressions import is_arithmetic
+from umakit.frontend.torch.schema import is_arithmetic
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 nn, F = torch.nn, torch.nn.functional

@@ -23,7 +23,7 @@ from umakit.errors import InputError, LibraryError
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'umakit[torch]'")
 
 import umakit.torch  # noqa: E402  needs torch
-from umakit.torch.operator import schema_of  # noqa: E402  needs torch
+from umakit.torch.module import schema_of  # noqa: E402  needs torch
 
 EXAMPLES = Path(__file__).parents[1] / "examples/digits"
 CHOCOLATE = "chocolate_accelerator"

@@ -33,7 +33,7 @@ from umakit.tools.tuning import (
     read_records,
     tune_model,
 )
-from umakit.tools.tuning.layers import tiled_layers
+from umakit.tools.tuning.tune import tiled_layers
 
 CHOCOLATE = "chocolate_accelerator"
 MODEL = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"

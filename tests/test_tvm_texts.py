@@ -10,8 +10,7 @@ import pytest
 
 from umakit import tir, tvm_api
 from umakit.errors import BackendError
-from umakit.registration.code import raised
-from umakit.registration.tvm_texts import plain_tvm_text
+from umakit.registration.code import plain_tvm_text, raised
 
 te = tvm_api.te
 

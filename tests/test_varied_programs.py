@@ -31,15 +31,19 @@ from umakit.testing.programs.accesses import (
 )
 from umakit.testing.programs.changes import Change, Drop, Insert, Repeat, SetValue, Swap, changed
 from umakit.testing.programs.facts import Facts, contradiction, layer_facts
-from umakit.testing.programs.program_check import Wanted, _Search
+from umakit.testing.programs.program_check import (
+    Wanted,
+    _Search,
+    change_text,
+    difference_text,
+    verdict,
+)
 from umakit.testing.programs.ranges import ranges_of
 from umakit.testing.programs.recording import Recording, read_recording
 from umakit.testing.programs.replay import Replay
 from umakit.testing.programs.report import ProgramReport
-from umakit.testing.programs.sentences import change_text, difference_text
 from umakit.testing.programs.values import FILLS, drawn_value
 from umakit.testing.programs.variation import Program, drawn_program
-from umakit.testing.programs.verdicts import verdict
 
 ROOT = Path(__file__).parents[1]
 BASE = (Write(8, 5), Write(4, 1), Wait(1000), Read(16, 0), Read(12, 6))

@@ -7,6 +7,7 @@ import contextlib
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type, float_literal, integer_literal
 from umakit.codegen.integer_ranges import ARITHMETIC, IntegerRanges
-from umakit.codegen.overflow_comments import WrappingOperation
 from umakit.codegen.vector_functions import needed_helpers
 from umakit.errors import LoweringError
 from umakit.operators.kernels.dot_forms import header_of_form
@@ -569,3 +569,38 @@ def _is_promotion(node: tvm_api.PrimExpr) -> bool:
 def dtype(expression: tvm_api.PrimExpr) -> str:
     """Return the dtype of a TIR expression."""
     return str(expression.ty.dtype)
+
+
+LONGEST = 50
+"""Maximum number of characters of an operation that a comment repeats."""
+
+NOUNS = {"Add": "sum", "Sub": "difference", "Mul": "product"}
+
+SUM_COMMENT = "/* Could overflow as a signed sum: unsigned, it wraps around. */"
+"""Comment on a local sum of signed integers whose type is unsigned."""
+
+
+@dataclass(frozen=True)
+class WrappingOperation:
+    """A signed addition, subtraction or multiplication that is printed with unsigned types.
+
+    Attributes:
+        kind: `Add`, `Sub` or `Mul`.
+        c_type: type of the result.
+        text: the operation as plain C.
+    """
+
+    kind: str
+    c_type: str
+    text: str
+
+
+def overflow_comment(operations: Sequence[WrappingOperation]) -> str:
+    """Return a comment that says which operations of a statement could overflow."""
+    types = " and ".join(sorted({operation.c_type for operation in operations}))
+    if len(operations) == 1 and len(operations[0].text) <= LONGEST:
+        subject = operations[0].text
+    else:
+        nouns = dict.fromkeys(NOUNS[operation.kind] for operation in operations)
+        subject = f"The {' and the '.join(nouns)}"
+    return f"/* {subject} could overflow {types}: unsigned types wrap around. */"

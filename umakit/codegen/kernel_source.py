@@ -12,11 +12,18 @@ from umakit import tir, tvm_api
 from umakit.codegen.c_types import c_type
 from umakit.codegen.driver_arguments import Argument, named_arguments
 from umakit.codegen.driver_headers import DriverHeaders
-from umakit.codegen.expressions import COMMA, PRIMARY, UNARY, ExpressionPrinter, dtype
+from umakit.codegen.expressions import (
+    COMMA,
+    PRIMARY,
+    SUM_COMMENT,
+    UNARY,
+    ExpressionPrinter,
+    dtype,
+    overflow_comment,
+)
 from umakit.codegen.integer_ranges import IntegerRanges
 from umakit.codegen.kernel_statements import scalars
 from umakit.codegen.line_breaks import wrapped, wrapped_call
-from umakit.codegen.overflow_comments import SUM_COMMENT, overflow_comment
 from umakit.codegen.part_source import PrintedParts, RangeOfPart
 from umakit.codegen.signed_sums import with_signed_sums
 from umakit.codegen.statuses import SCRATCH_TOO_SMALL, status_function

@@ -19,8 +19,15 @@ from pydantic import (
 )
 
 from umakit.devices.addresses import FORMS, is_address, parse_address
-from umakit.devices.device import DEFAULT_TIMEOUT, FILES, SERIAL, SUPPORT, Device
-from umakit.devices.placeholders import filled, placeholders_in
+from umakit.devices.device import (
+    DEFAULT_TIMEOUT,
+    FILES,
+    SERIAL,
+    SUPPORT,
+    Device,
+    filled,
+    placeholders_in,
+)
 from umakit.devices.serial_line import PSEUDO, RATES
 from umakit.errors import InputError
 from umakit.machine.described_files import read_described

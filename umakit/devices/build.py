@@ -21,10 +21,9 @@ from umakit.devices.designs import Design, DesignObjects, design_objects
 from umakit.devices.device import SUPPORT
 from umakit.devices.device_times import TIMES, calls_device, with_timed_device
 from umakit.devices.libraries import CallableLibrary, libraries_of, library_objects
-from umakit.devices.missing_headers import mend_of_missing_header
 from umakit.devices.objects import modified, with_shared_objects
 from umakit.devices.own_files import digest_of
-from umakit.devices.refused_sources import refusal_of_team
+from umakit.devices.refused_sources import mend_of_missing_header, refusal_of_team
 from umakit.devices.simulators import (
     WATCHDOG,
     WATCHING,

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
-from collections.abc import Sequence
+import sys
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from umakit.devices.addresses import RPC, Address
-from umakit.devices.announcements import announce
-from umakit.devices.placeholders import filled
-from umakit.errors import BuildError, MissingProgramError
+from umakit.errors import BuildError, MissingProgramError, one_line
 from umakit.files.compilers import HOST_CXX_COMPILERS, host_compiler
 from umakit.library.layout import HOSTED_PLATFORM, RUNTIME
 
@@ -266,3 +266,48 @@ class Device:
             raise MissingProgramError(
                 f"the device {self.name} needs {program}, which is not installed", fix=mend
             )
+
+
+_said: set[Hashable] = set()
+
+
+def announce(sentence: str, occasion: Hashable) -> None:
+    """Print a sentence on standard error unless this process has done so on the same occasion."""
+    if occasion not in _said:
+        _said.add(occasion)
+        print(one_line(sentence), file=sys.stderr, flush=True)
+
+
+PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+ARGUMENTS = "{arguments}"
+
+
+def placeholders_in(words: Iterable[str]) -> list[str]:
+    """Return the names of the placeholders in words, in order."""
+    return [name for word in words for name in PLACEHOLDER.findall(word)]
+
+
+def filled(
+    words: Iterable[str], values: Mapping[str, str], arguments: Sequence[str] | None = None
+) -> list[str]:
+    """Return words with values in the place of placeholders.
+
+    A value is never split into words, and placeholders in it are not replaced.
+
+    Args:
+        words: words of a command; placeholders without a value stay.
+        values: texts by the name of the placeholder.
+        arguments: values of `{arguments}`: a word that consists of it becomes as many words, within
+            a word they have blanks between them; None to let it stay.
+    """
+    known = dict(values)
+    if arguments is not None:
+        known["arguments"] = " ".join(arguments)
+    found: list[str] = []
+    for word in words:
+        if word == ARGUMENTS and arguments is not None:
+            found += arguments
+        else:
+            found.append(PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), word))
+    return found

@@ -19,10 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from umakit.devices.addresses import RPC
 from umakit.devices.device import DEFAULT_TIMEOUT, SERIAL, Device
-from umakit.devices.remote_run import LateError, run_remotely
 from umakit.devices.serial_line import open_line
 from umakit.devices.serial_run import SerialRun, SilentError
+from umakit.devices.ssh_client import SshClient
+from umakit.devices.ssh_run import LateError, run_over_ssh
 from umakit.errors import AcceleratorConfigError, DeviceError, UmakitError
 from umakit.files.processes import (
     IDLE_SECONDS,
@@ -342,3 +344,31 @@ def signal_text(number: int) -> str:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:
         return f"signal {number}"
+
+
+def run_remotely(
+    device: Device, program: Path, arguments: Sequence[str], folder: Path, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a program on a device that has an address, and remove there what was copied.
+
+    Args:
+        device: the device.
+        program: the program, or for TVM's server the shared object.
+        arguments: arguments of `main`; file names are relative to the folder.
+        folder: folder of the files of inputs, which gets what the program writes.
+        seconds: time limit.
+
+    Returns:
+        Standard output, standard error and exit code, which is negative for a signal.
+
+    Raises:
+        LateError: it did not end in time.
+        UmakitError: there is no connection, it was lost, or the program cannot run there.
+    """
+    assert device.remote is not None
+    if device.remote.scheme == RPC:
+        from umakit.devices.rpc_run import run_over_rpc
+
+        return run_over_rpc(device.remote, program, arguments, folder, seconds)
+    client = SshClient(device.remote, device.ssh_options)
+    return run_over_ssh(client, program, arguments, folder, seconds)

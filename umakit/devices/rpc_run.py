@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from umakit.devices.addresses import Address
-from umakit.devices.announcements import announce
+from umakit.devices.device import announce
 from umakit.devices.ssh_run import LateError
 from umakit.errors import BuildError, DeviceError, InputError, UmakitError
 

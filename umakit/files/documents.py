@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -11,7 +12,6 @@ from typing import Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from umakit.errors import UmakitError, short_path
-from umakit.files.inputs import is_special
 
 Content = TypeVar("Content")
 
@@ -74,3 +74,12 @@ class Document(Generic[Content]):
             first = error.errors()[0]
             key = ".".join(str(part) for part in first["loc"])
             raise self.error(f"{key}: {first['msg']}", where=where, fix=damaged) from None
+
+
+def is_special(path: Path) -> bool:
+    """Whether a path is a pipe, a socket or a device, so that reading it might never end."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

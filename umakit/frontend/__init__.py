@@ -13,7 +13,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.files.inputs import is_special
+from umakit.files.documents import is_special
 from umakit.frontend.constant_indices import check_constant_indices
 from umakit.frontend.element_types import check_element_types
 from umakit.frontend.model import (

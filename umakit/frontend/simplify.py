@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import constant_rules
 from umakit.floats.rules import Rule
-from umakit.frontend.constant_folding import fold_shapes_with_numpy, fold_with_numpy
 from umakit.frontend.isolation import failing_call, operand_types
 
 DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
@@ -157,3 +157,232 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
+
+
+# Folding with NumPy: batch normalization into layers, shape operators of constants, sizes.
+#
+# TVM folds constants by compiling a function for each, which takes seconds for a deep network, and
+# it folds no batch normalization behind a bias. What is left over here is left to TVM.
+
+Array = npt.NDArray[Any]
+relax = tvm_api.relax
+
+SHAPES = ("reshape", "permute_dims", "expand_dims")
+"""Operators that give a tensor another shape or another order of its dimensions."""
+
+SIZES = ("shape_to_tensor", "take", "astype")
+"""Operators that yield a size of a tensor, or take one to another."""
+
+
+def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
+    """Fold what can be folded in `main`.
+
+    Args:
+        module: a Relax module.
+        where: name of the model, for messages.
+
+    Raises:
+        ModelError: a batch normalization in training mode, which has no meaning for inference.
+    """
+    main = module["main"]
+    folder = _Folder(module, _use_counts(main), where)
+    folder.builder_.update_func(module.get_global_var("main"), folder.visit_expr(main))
+    return tvm_api.relax_transform.DeadCodeElimination()(folder.builder_.get())
+
+
+def fold_shapes_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
+    """Fold operators that only give a constant of `main` another shape, if there are any.
+
+    Args, raises: as of `fold_with_numpy`.
+    """
+    values = [binding.value for binding in tvm_api.bindings_of(module["main"])]
+    if any(
+        tvm_api.operator_name(value) in SHAPES and isinstance(value.args[0], tvm_api.GenericConst)
+        for value in values
+    ):
+        return fold_with_numpy(module, where)
+    return module
+
+
+def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
+    """How often each variable of a function is used."""
+    counts: dict[Any, int] = {}
+
+    def count(variable: tvm_api.Var) -> None:
+        counts[variable] = counts.get(variable, 0) + 1
+
+    for binding in tvm_api.bindings_of(function):
+        tvm_api.walk(binding.value, [(tvm_api.Var, count)])
+    tvm_api.walk(function.body.body, [(tvm_api.Var, count)])
+    return counts
+
+
+@tvm_api.mutator
+class _Folder(tvm_api.PyExprMutator):
+    def __init__(self, module: tvm_api.IRModule, uses: dict[Any, int], where: str) -> None:
+        super().__init__(module)
+        self._uses = uses
+        self._where = where
+        self._single_use: set[tvm_api.Var] = set()
+        self._sizes: set[tvm_api.Expr] = set()
+
+    def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
+        value = self.visit_expr(binding.value)
+        emitted = tvm_api.emit_like(self.builder_, binding.var, value)
+        self.set_var_remap(binding.var, emitted)
+        if self._uses.get(binding.var, 0) == 1:
+            self._single_use.add(emitted)
+        if (
+            tvm_api.operator_name(binding.value) in SIZES
+            and tvm_api.constant_array(value) is not None
+        ):
+            self._sizes.add(emitted)
+
+    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
+        call = self.visit_expr_post_order(call)
+        operator = tvm_api.operator_name(call)
+        if operator in SHAPES:
+            return self._fold_shape(operator, call)
+        if operator in SIZES:
+            return self._fold_size(call)
+        if operator == "nn.batch_norm":
+            return self._fold_batch_norm(call)
+        return call
+
+    def _fold_shape(self, operator: str, call: tvm_api.Call) -> tvm_api.Expr:
+        array = tvm_api.constant_array(call.args[0])
+        if array is None:
+            return call
+        if operator == "permute_dims":
+            axes = call.attrs.axes
+            order = None if axes is None else [int(axis) for axis in axes]
+            return relax.const(np.ascontiguousarray(array.transpose(order)), str(array.dtype))
+        shape = tvm_api.static_type_shape(call.ty) if call.ty is not None else None
+        return call if shape is None else relax.const(array.reshape(shape), str(array.dtype))
+
+    def _fold_size(self, call: tvm_api.Call) -> tvm_api.Expr:
+        """Fold what computes a size of a tensor, such as the one that negative indices count from.
+
+        TVM's own folding does it too, but is not used for quantized networks. Other constants stay:
+        that a bias of int64 is converted to int32 says which arithmetic the layer has.
+        """
+        operator = tvm_api.operator_name(call)
+        if operator == "shape_to_tensor":
+            shape = call.args[0]
+            shape = self.lookup_binding(shape) if isinstance(shape, tvm_api.Var) else shape
+            if not isinstance(shape, tvm_api.Call) or tvm_api.operator_name(shape) != "shape_of":
+                return call
+            extents = tvm_api.static_shape(shape.args[0])
+            return call if extents is None else relax.const(np.array(extents, "int64"), "int64")
+        sizes = self._constant(call.args[0]) if call.args[0] in self._sizes else None
+        if sizes is None:
+            return call
+        if operator == "astype":
+            dtype = str(call.attrs.dtype)
+            return relax.const(sizes.astype(dtype), dtype) if dtype in ("int32", "int64") else call
+        number = self._constant(call.args[1])
+        if sizes.ndim != 1 or number is None or not ((number >= 0) & (number < sizes.size)).all():
+            return call
+        return relax.const(sizes[number], str(sizes.dtype))
+
+    def _fold_batch_norm(self, call: tvm_api.Call) -> tvm_api.Expr:
+        if bool(getattr(call.attrs, "training", False)):
+            raise ModelError(
+                "a batch normalization is in training mode",
+                where=self._where,
+                fix="export the model in evaluation mode",
+            )
+        statistics = [tvm_api.constant_array(argument) for argument in call.args[1:]]
+        root = self._chain(call.args[0])
+        if root is None or any(item is None for item in statistics):
+            return call
+        gamma, beta, mean, variance = (
+            np.asarray(item, dtype=np.float64) for item in statistics if item is not None
+        )
+        layer, weights, bias, dtype, channels = root
+        rank, channel_axis = channels
+        if int(call.attrs.axis) % rank != channel_axis:
+            return call
+        scale = gamma if call.attrs.scale else np.ones_like(mean)
+        scale = scale / np.sqrt(variance + float(call.attrs.epsilon))
+        shift = (beta if call.attrs.center else 0.0) + (bias - mean) * scale
+        return self._scaled(call, layer, weights, scale, shift.astype(dtype))
+
+    def _chain(
+        self, expression: tvm_api.Expr
+    ) -> tuple[tvm_api.Call, Array, Array, np.dtype[Any], tuple[int, int]] | None:
+        """(layer, weights, bias, dtype, its channels) of a convolution or a matrix product.
+
+        The layer may have a bias; each step is used only once.
+        """
+        value = self._once(expression)
+        constant = None
+        if value is not None and tvm_api.operator_name(value) == "add":
+            constant = tvm_api.constant_array(value.args[1])
+            if constant is None:
+                return None
+            value = self._once(value.args[0])
+        if value is None or tvm_api.operator_name(value) not in ("nn.conv2d", "matmul"):
+            return None
+        weights = self._constant(value.args[1])
+        channels = _channels(value)
+        if weights is None or channels is None:
+            return None
+        bias = np.zeros(1) if constant is None else _as_bias(constant, *channels)
+        return None if bias is None else (value, weights, bias, weights.dtype, channels)
+
+    def _constant(self, expression: tvm_api.Expr) -> Array | None:
+        """The values of a constant, or of a variable that one is bound to."""
+        bound = (
+            self.lookup_binding(expression) if isinstance(expression, tvm_api.Var) else expression
+        )
+        return None if bound is None else tvm_api.constant_array(bound)
+
+    def _once(self, expression: tvm_api.Expr) -> tvm_api.Call | None:
+        """The call that a variable is bound to, if this is its only use."""
+        if not isinstance(expression, tvm_api.Var) or expression not in self._single_use:
+            return None
+        value = self.lookup_binding(expression)
+        return value if isinstance(value, tvm_api.Call) else None
+
+    def _scaled(
+        self, call: tvm_api.Call, layer: tvm_api.Call, weights: Array, scale: Array, shift: Array
+    ) -> tvm_api.Expr:
+        """The layer with scaled weights, plus the shift, as the tuple that the call was."""
+        is_matrix = tvm_api.operator_name(layer) == "matmul"
+        output_axis = 1 if is_matrix else str(layer.attrs.kernel_layout).index("O")
+        extents = [1] * weights.ndim
+        extents[output_axis] = -1
+        scaled = (weights * scale.reshape(extents)).astype(weights.dtype)
+        new = relax.Call(
+            layer.op,
+            [layer.args[0], relax.const(scaled, str(scaled.dtype))],
+            layer.attrs,
+            layer.ty_args,
+            layer.span,
+        )
+        rank, channel_axis = _channels(layer) or (0, 0)
+        bias_shape = [1] * rank
+        bias_shape[channel_axis] = -1
+        result = self.builder_.emit(new)
+        shifts = np.broadcast_to(shift, scale.shape).reshape(bias_shape).copy()
+        bias = relax.const(shifts, str(shifts.dtype))
+        total = tvm_api.make_call(relax.op.add(result, bias), span=call.span)
+        return relax.Tuple([self.builder_.emit(total), call.args[3], call.args[4]])
+
+
+def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
+    """Rank of a layer's result and its axis of channels, None if it has none to scale."""
+    if tvm_api.operator_name(layer) == "matmul":
+        ranks = [len(tvm_api.static_shape(argument) or ()) for argument in layer.args]
+        return (2, 1) if ranks == [2, 2] else None
+    axis = {"NCHW": 1, "NHWC": 3}.get(str(layer.attrs.data_layout))
+    return None if axis is None else (4, axis)
+
+
+def _as_bias(constant: Array, rank: int, channel_axis: int) -> Array | None:
+    """One value for each channel, or one for all; None if it varies along another axis."""
+    shape = (1,) * (rank - constant.ndim) + constant.shape
+    if len(shape) != rank or constant.size != shape[channel_axis]:
+        return None
+    return constant.reshape(-1).astype(np.float64)

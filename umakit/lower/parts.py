@@ -3,11 +3,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from umakit import tvm_api
-from umakit.lower.independent_loops import IndependentLoops, LoopProofs
+from umakit.lower.index_ranges import Fact, Ranges
+from umakit.lower.loop_values import MOST_TURNS, IndexSum, IndexSums, has_hidden_accesses
+from umakit.operators.kernels.loops import INDEPENDENT
 
 tirx = tvm_api.tirx
 
@@ -120,3 +126,247 @@ def work_of(statement: tvm_api.Stmt, cut: Sequence[tvm_api.Stmt] = (), turns: in
         cases = [statement.then_case, statement.else_case]
         return max(work_of(each, cut, turns) for each in cases if each is not None)
     return 1.0 if isinstance(statement, tirx.BufferStore | tirx.Evaluate) else 0.0
+
+
+# Which loops of a kernel may run in ranges at the same time, with the same results.
+#
+# A turn of such a loop writes elements of the outputs that no other turn reads or writes. What the
+# kernel does besides these loops is done once for each range, so it must not touch the outputs.
+# Working memory is not shared between ranges, but turns of one range follow each other in it: it
+# is
+# allocated in the loop, or not written there, or each turn has elements of its own. All this is
+# proven by intervals, or declared by the kernel's author with `umakit.operators.kernels.loops`.
+
+Access = tuple[Any, list[Any], list[Fact]]
+"""A buffer, the indices of an element of it, and what conditions around the access imply."""
+
+
+@dataclass(frozen=True)
+class IndependentLoops:
+    """Loops, one after the other in a kernel, whose turns may run at the same time.
+
+    Attributes:
+        loops: the loops, with the same number of turns.
+        turns: this number.
+        together: the last turns that must belong to one range, because they write the same
+            elements; 1 if there are none.
+    """
+
+    loops: tuple[tvm_api.Stmt, ...]
+    turns: int
+    together: int = 1
+
+    @property
+    def units(self) -> int:
+        """The number of turns that can be told apart, the last ones together as one."""
+        return self.turns - self.together + 1
+
+
+class LoopProofs:
+    """Finds loops of one kernel that may be cut into ranges.
+
+    Args:
+        body: the kernel's body, with allocations of working memory where they are needed.
+        shared: buffers that ranges share and that the kernel writes: outputs, and inputs whose
+            memory an output may take.
+    """
+
+    def __init__(self, body: tvm_api.Stmt, shared: Collection[tvm_api.Buffer]) -> None:
+        self._body = body
+        self._shared = list(shared)
+        self._views: dict[Any, Any] = {}
+        self._ranges = Ranges({})
+        for view in tvm_api.collect(body, tirx.DeclBuffer):
+            sources = tvm_api.buffers_in(view.data)
+            if len(sources) == 1:
+                self._views[view.buffer] = sources[0]
+        self._loops = tvm_api.collect(body, tirx.For)
+        self._names_repeat = False
+        self._note_variables()
+
+    def _note_variables(self) -> None:
+        """Record what variables stand for; unrolling may have repeated a variable."""
+        extents: dict[Any, Any] = {}
+        for loop in self._loops:
+            self._ranges.add_loop(loop)
+            first = extents.setdefault(loop.loop_var, [loop.min, loop.extent])
+            self._names_repeat |= not _are_equal(first, [loop.min, loop.extent])
+        bound: dict[Any, Any] = {}
+        for binding in tvm_api.collect(self._body, tirx.Bind):
+            self._ranges.bind(binding.var, binding.value)
+            first = bound.setdefault(binding.var, binding.value)
+            self._names_repeat |= not _are_equal(first, binding.value)
+
+    def find(self) -> list[IndependentLoops]:
+        """Return the loops that may be cut, outer ones first."""
+        found = []
+        level = tvm_api.flatten_statements(self._body)
+        while True:
+            touching = [each for each in level if self._touches_shared(each)]
+            loops = self._independent(touching)
+            if loops is not None:
+                found.append(loops)
+            if len(touching) != 1 or not isinstance(touching[0], tirx.For | tirx.AttrStmt):
+                return found
+            level = tvm_api.flatten_statements(touching[0].body)
+
+    def _root(self, buffer: tvm_api.Buffer) -> tvm_api.Buffer:
+        while buffer in self._views:
+            buffer = self._views[buffer]
+        return buffer
+
+    def _touches_shared(self, statement: tvm_api.Stmt) -> bool:
+        if isinstance(statement, tirx.DeclBuffer):
+            return False
+        used = [self._root(buffer) for buffer in tvm_api.buffers_in(statement)]
+        return any(buffer.same_as(shared) for buffer in used for shared in self._shared)
+
+    def _independent(self, loops: Sequence[tvm_api.Stmt]) -> IndependentLoops | None:
+        """Return loops that touch all that is shared if their turns are independent, else None."""
+        if not loops or not all(isinstance(each, tirx.For) for each in loops):
+            return None
+        if any(self._is_repeated(loop) for loop in loops):
+            return None
+        counts = {_turns(loop) for loop in loops}
+        turns = counts.pop()
+        if counts or turns is None or turns > MOST_TURNS:
+            return None
+        declared = [_declared(loop) for loop in loops]
+        if len(loops) == 1 and declared[0] is not None:
+            return IndependentLoops(tuple(loops), turns, declared[0])
+        if (
+            self._names_repeat
+            or any(map(has_hidden_accesses, loops))
+            or self._other_memory_is_shared(loops, turns)
+        ):
+            return None
+        for buffer in self._shared:
+            if not self._apart(buffer, loops, turns):
+                return None
+        return IndependentLoops(tuple(loops), turns)
+
+    def _is_repeated(self, loop: tvm_api.Stmt) -> bool:
+        """Whether another loop has the same variable."""
+        return sum(each.loop_var.same_as(loop.loop_var) for each in self._loops) > 1
+
+    def _other_memory_is_shared(self, loops: Sequence[tvm_api.Stmt], turns: int) -> bool:
+        """Whether a turn may see what another one leaves in working memory."""
+        inside = [s.buffer for each in loops for s in tvm_api.collect(each, tirx.AllocBuffer)]
+        written = {
+            self._root(store.buffer)
+            for each in loops
+            for store in tvm_api.collect(each, tirx.BufferStore)
+        }
+        outer = [
+            buffer
+            for buffer in written
+            if not any(buffer.same_as(each) for each in (*inside, *self._shared))
+        ]
+        return not all(
+            self._is_of_loops(buffer, loops) and self._apart(buffer, loops, turns)
+            for buffer in outer
+        )
+
+    def _is_of_loops(self, buffer: tvm_api.Buffer, loops: Sequence[tvm_api.Stmt]) -> bool:
+        """Whether working memory is accessed by some loops only."""
+        everywhere = self._accesses(buffer, [self._body])
+        return len(everywhere) == len(self._accesses(buffer, loops))
+
+    def _accesses(self, buffer: tvm_api.Buffer, statements: Sequence[tvm_api.Stmt]) -> list[Access]:
+        """Return the accesses of a buffer, stores and loads."""
+        found: list[Access] = []
+        for statement in statements:
+            self._collect(statement, [], found)
+        return [access for access in found if self._root(access[0]).same_as(buffer)]
+
+    def _collect(self, statement: tvm_api.Stmt, facts: list[Fact], found: list[Access]) -> None:
+        """Add all accesses of a statement to those found."""
+        if isinstance(statement, tirx.SeqStmt):
+            for child in statement.seq:
+                self._collect(child, facts, found)
+            return
+        read: list[Any] = [statement]
+        if isinstance(statement, tirx.For):
+            read = [statement.min, statement.extent]
+            self._collect(statement.body, facts, found)
+        elif isinstance(statement, tirx.AttrStmt):
+            read = [statement.value]
+            self._collect(statement.body, facts, found)
+        elif isinstance(statement, tirx.IfThenElse):
+            read = [statement.condition]
+            for case, holds in ((statement.then_case, True), (statement.else_case, False)):
+                if case is not None:
+                    implied = self._ranges.facts_of(statement.condition, holds)
+                    self._collect(case, [*facts, *implied], found)
+        elif isinstance(statement, tirx.BufferStore):
+            found.append((statement.buffer, list(statement.indices), facts))
+        for load in tvm_api.collect(read, tvm_api.TensorLoad):
+            found.append((load.source, list(load.indices), facts))
+
+    def _apart(self, buffer: tvm_api.Buffer, loops: Sequence[tvm_api.Stmt], turns: int) -> bool:
+        """Whether each element of a buffer is accessed in one turn only, by its number."""
+        sums: list[IndexSum] = []
+        for loop in loops:
+            taken = IndexSums(loop.loop_var, turns, self._ranges)
+            for place, indices, facts in self._accesses(buffer, [loop]):
+                same = tvm_api.buffer_dtype(place) == tvm_api.buffer_dtype(buffer)
+                found = taken.of(indices[0], facts) if len(indices) == 1 and same else None
+                if found is None:
+                    return False
+                sums.append(found)
+        return turns == 1 or are_apart(sums)
+
+
+def _are_equal(one: object, other: object) -> bool:
+    return bool(tvm_api.tvm_ffi.structural_equal(one, other))
+
+
+def are_apart(sums: Sequence[IndexSum]) -> bool:
+    """Whether indices tell in which turn of a loop they are accessed.
+
+    Terms with a coefficient above all that the loop variable contributes go, modulo the greatest
+    common divisor of these coefficients. What is left lies in an interval for each turn, and these
+    intervals must not meet.
+
+    Args:
+        sums: all indices of the buffer in the loop.
+    """
+    if not sums:
+        return True
+    values = np.sort(sums[0].of_loop)
+    if any(not np.array_equal(sums[0].of_loop, each.of_loop) for each in sums):
+        return False
+    span = int(values[-1] - values[0])
+    terms = [term for each in sums for term in each.others]
+    large = [abs(term.factor) for term in terms if abs(term.factor) > span]
+    modulus = math.gcd(*large) if large else 0
+    low, high = _rest(sums[0], span)
+    for each in sums[1:]:
+        least, most = _rest(each, span)
+        shift = (least - low) // modulus * modulus if modulus else 0
+        low, high = min(low, least - shift), max(high, most - shift)
+    return bool(np.diff(values).min() > high - low) and (not modulus or modulus > span + high - low)
+
+
+def _rest(index: IndexSum, span: int) -> tuple[int, int]:
+    """Return the range of the small terms of an index."""
+    low = high = index.constant
+    for term in index.others:
+        if abs(term.factor) <= span:
+            low += term.limits[0]
+            high += term.limits[1]
+    return low, high
+
+
+def _turns(loop: tvm_api.Stmt) -> int | None:
+    """Return the number of turns of a loop that counts from 0 in int32; None for another one."""
+    plain = loop.step is None or tvm_api.integer_value(loop.step) == 1
+    first, dtype = tvm_api.integer_value(loop.min), str(loop.loop_var.ty.dtype)
+    is_plain = plain and first == 0 and dtype == "int32" and loop.thread_binding is None
+    return tvm_api.integer_value(loop.extent) if is_plain else None
+
+
+def _declared(loop: tvm_api.Stmt) -> int | None:
+    """Return how many last turns of a loop belong together by its author; None without a word."""
+    value = loop.annotations.get(INDEPENDENT)
+    return None if value is None else tvm_api.integer_value(value)

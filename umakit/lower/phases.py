@@ -7,21 +7,20 @@ GPUs, vector code and TVM's packed calling convention.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from umakit import tvm_api
+from umakit import tir, tvm_api
 from umakit.errors import BackendError, LoweringError, UmakitError
-from umakit.lower.bindings import drop_unused_bindings, plain_indices_of_scalars
 from umakit.lower.cut_loops import cut_loops, shorten_loops
-from umakit.lower.float_expressions import without_float_rules
 from umakit.lower.kernel_facts import FACTS
-from umakit.lower.named_values import bind_named_values
 from umakit.lower.vector_leaves import vectorize_leaves
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised, with_place
 from umakit.registration.registered import PassPhase, Pattern
-from umakit.tir import composite_name, prim_func_pass
+from umakit.tir import composite_name, prim_func_pass, with_body
 
 NO_FAULT_OF_THE_NETWORK = "this is a fault of umakit or of TVM: report it with the network"
 
@@ -148,3 +147,182 @@ def lower_prim_func(
                 ) from error
     lowered = module[name]  # passes drop attributes that TVM does not know
     return lowered if facts is None else lowered.with_attr(FACTS, facts)
+
+
+tirx = tvm_api.tirx
+
+
+def drop_unused_bindings() -> tvm_api.Pass:
+    """Return a TIR pass that drops unused bindings of values without side effects.
+
+    TVM's own passes keep such bindings, and C compilers warn about unused variables.
+    """
+    return prim_func_pass("umakit.DropUnusedBindings", _without_unused)
+
+
+def plain_indices_of_scalars() -> tvm_api.Pass:
+    """Return a TIR pass that gives accesses to arrays of one element the index 0.
+
+    C has variables for them, so that nothing would use an index that was bound before.
+    """
+    return prim_func_pass("umakit.PlainIndicesOfScalars", _with_plain_indices)
+
+
+def _with_plain_indices(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    allocations = tvm_api.collect(function.body, tirx.AllocBuffer)
+    scalars = {each.buffer for each in allocations if tvm_api.buffer_shape(each.buffer) == (1,)}
+    found: list[Any] = []
+
+    def loaded(load: Any) -> Any:
+        if load.source in scalars and tvm_api.integer_value(load.indices[0]) is None:
+            found.append(load)
+            return load.source[0]
+        return load
+
+    def stored(store: Any) -> Any:
+        if store.buffer in scalars and tvm_api.integer_value(store.indices[0]) is None:
+            found.append(store)
+            return tirx.BufferStore(store.buffer, store.value, [tirx.IntImm("int32", 0)])
+        return store
+
+    kinds = [(tvm_api.TensorLoad, loaded), (tirx.BufferStore, stored)]
+    body = tvm_api.rewrite(function.body, kinds)
+    return _without_unused(with_body(function, body)) if found else function
+
+
+def _without_unused(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    body = function.body
+    while True:
+        uses = Counter(tvm_api.collect(body, tvm_api.Var))
+        bindings = tvm_api.collect(body, tirx.Bind)
+        definitions = Counter(binding.var for binding in bindings)
+        unused = {variable for variable in definitions if uses[variable] <= definitions[variable]}
+        if not unused:
+            return with_body(function, body)
+        body = tvm_api.rewrite(body, [(tirx.SeqStmt, partial(_kept, unused))])
+
+
+def _kept(unused: set[Any], sequence: tvm_api.Stmt) -> tvm_api.Stmt:
+    kept = [
+        statement
+        for statement in sequence.seq
+        if not (isinstance(statement, tirx.Bind) and statement.var in unused)
+    ]
+    return kept[0] if len(kept) == 1 else tirx.SeqStmt(kept)
+
+
+# TVM's simplification passes without rules that change floating-point results.
+#
+# TVM's simplifier treats floats as real numbers: it rewrites `x - x` to 0, `x == x` to true,
+# `!(x < y)` to `y <= x` and `(x + c) - c` to `x`, which is wrong for infinities, NaN and rounding.
+# So such operations are replaced by opaque calls while its passes run.
+
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Mod, tirx.Max, tirx.Min,
+        tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE,
+    )
+}  # fmt: skip
+PREFIX = "umakit_hidden_"
+
+
+def without_float_rules(simplification: tvm_api.Pass) -> list[Any]:
+    """Return passes that hide float operations, run a pass of TVM, and restore them."""
+    return [_pass("umakit.HideFloats", _hidden), simplification, _pass("umakit.ShowFloats", _shown)]
+
+
+def _pass(name: str, change: Callable[[Any], Any]) -> tvm_api.Pass:
+    return prim_func_pass(name, lambda function: with_body(function, change(function.body)))
+
+
+def _hidden(body: tvm_api.Stmt) -> tvm_api.Stmt:
+    def hide(node: Any) -> tvm_api.PrimExpr:
+        if not str(node.a.ty.dtype).startswith("float"):
+            return node
+        name = f"{PREFIX}{type(node).__name__}"
+        return tirx.call_pure_extern(str(node.ty.dtype), name, node.a, node.b)
+
+    return tvm_api.rewrite(body, [(kind, hide) for kind in KINDS.values()])
+
+
+def _shown(body: tvm_api.Stmt) -> tvm_api.Stmt:
+    def show(call: tvm_api.Call) -> tvm_api.PrimExpr:
+        if not str(getattr(call.op, "name", "")).endswith("call_pure_extern"):
+            return call
+        name = str(call.args[0].value)
+        if not name.startswith(PREFIX):
+            return call
+        return KINDS[name.removeprefix(PREFIX)](*call.args[1:])
+
+    return tvm_api.rewrite(body, [(tvm_api.Call, show)])
+
+
+# Bindings of the values that a backend's TIR pass gave names with `tir.named`.
+#
+# A name is a call around the value, which TVM's simplifier does not look behind: a binding it
+# would
+# dissolve. After simplification the calls become bindings, at the start of the innermost loop
+# whose
+# variable a value depends on.
+
+
+def bind_named_values() -> tvm_api.Pass:
+    """Return a TIR pass that turns calls of `tir.named` into bindings."""
+    return tir.prim_func_pass("umakit.BindNamedValues", _bound)
+
+
+def _bound(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
+    if not _named(function.body):
+        return function
+    body = tvm_api.rewrite(function.body, [(tirx.For, _bound_in_loop)])
+    return tir.with_body(function, _with_bindings(body, None))
+
+
+def _bound_in_loop(loop: tvm_api.Stmt) -> tvm_api.Stmt:
+    """Return a loop with bindings of what depends on its variable; inner loops have theirs."""
+    body = _with_bindings(loop.body, {loop.loop_var})
+    return tirx.For(
+        loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding,
+        loop.annotations, loop.step,
+    )  # fmt: skip
+
+
+def _with_bindings(body: tvm_api.Stmt, changing: set[Any] | None) -> tvm_api.Stmt:
+    """Return a body that starts with bindings of named values.
+
+    Args:
+        body: statements.
+        changing: variables; values that depend on none of them stay calls, for an outer loop to
+            bind. None binds all values.
+    """
+    bindings: list[tvm_api.Stmt] = []
+    seen = set() if changing is None else set(changing)
+    while True:
+        call = next((c for c in _named(body) if changing is None or _mentions(c, seen)), None)
+        if call is None:
+            return tir.sequence([*bindings, *tvm_api.flatten_statements(body)])
+        name, value = tir.name_and_value(call)
+        if tvm_api.integer_value(value) is not None or isinstance(value, tirx.Var):
+            replacement = value
+        else:
+            replacement = tirx.Var(name, tvm_api.dtype_of_expression(value))
+            bindings.append(tirx.Bind(replacement, value))
+            seen.add(replacement)
+        body = _replaced(body, call, replacement)
+
+
+def _replaced(body: tvm_api.Stmt, call: tvm_api.Call, value: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def replace(other: tvm_api.Call) -> tvm_api.PrimExpr:
+        return value if tvm_api.tvm_ffi.structural_equal(other, call) else other
+
+    return tvm_api.rewrite(body, [(tvm_api.Call, replace)])
+
+
+def _named(body: tvm_api.Stmt) -> list[tvm_api.Call]:
+    """Return the calls of `tir.named`, inner ones before those around them."""
+    return [call for call in tvm_api.collect(body, tvm_api.Call) if tir.is_named(call)]
+
+
+def _mentions(call: tvm_api.Call, variables: set[Any]) -> bool:
+    return any(variable in variables for variable in tvm_api.collect(call, tvm_api.Var))

@@ -15,11 +15,11 @@ from umakit.operators.kernels.loops import buffer, int32, kernel, loop, loops, s
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
-Rule = Callable[[Any, Any], Any]
+ScanRule = Callable[[Any, Any], Any]
 """A rule for `LegalizeOps`: (block builder, call) -> call_tir."""
 
 
-def rules() -> dict[str, Rule]:
+def rules() -> dict[str, ScanRule]:
     """Return the rules for `LegalizeOps` by operator."""
     return {
         "relax.cumsum": _scan("cumsum", 0, lambda total, value: total + value),
@@ -27,7 +27,7 @@ def rules() -> dict[str, Rule]:
     }
 
 
-def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> Rule:
+def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> ScanRule:
     """Return the rule for an operator.
 
     Args:

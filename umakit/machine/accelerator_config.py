@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from umakit import sim
 from umakit.errors import AcceleratorConfigError
-from umakit.files.inputs import is_special
+from umakit.files.documents import is_special
 from umakit.machine.config_faults import fault_in_file
 from umakit.machine.energy_config import ACCUMULATOR, EnergySection, check_memories
 from umakit.machine.machine_config import MachineSection, Tensor

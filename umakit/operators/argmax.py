@@ -164,3 +164,31 @@ def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
 
 register_all(("ARG_MAX",), place_of_extreme(tvm_api.relax.op.argmax), *TFLITE_DTYPES)
+
+
+@dataclass(frozen=True)
+class ArgMin(ArgMax):
+    """Index of the least element along an axis, the first if there are several."""
+
+    operator: ClassVar[str] = "argmin"
+
+
+register(
+    IntegerOperator(
+        name="argmin",
+        parameters=ArgMin,
+        kernel=kernel_of_operands(partial(extreme_kernel, least=True)),
+        takes_clip=True,
+        drawing=reductions.extreme(ArgMin),
+        integer_calls=(
+            IntegerCall("argmin", partial(replace_by, ArgMin), without_quantize=True),
+            IntegerCall("astype", partial(as_int32, ArgMin)),
+        ),
+        interface=Interface(
+            sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
+        ),
+    )
+)
+
+
+register_all(("ARG_MIN",), place_of_extreme(tvm_api.relax.op.argmin), *TFLITE_DTYPES)

@@ -64,3 +64,17 @@ for _code, _function in {
     register_all(
         (_code,), comparison(_function), *((dtype, "bool") for dtype in _sources), same_dtype=True
     )
+
+
+def logical(function: Callable[..., tvm_api.Expr]) -> Convert:
+    """A function of all inputs, whose shapes broadcast."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+        return function(*(converter.value(number) for number in operator.inputs))
+
+    return convert
+
+
+register_all(("LOGICAL_AND",), logical(relax.op.logical_and), "bool", same_dtype=True)
+register_all(("LOGICAL_OR",), logical(relax.op.logical_or), "bool", same_dtype=True)
+register_all(("LOGICAL_NOT",), logical(relax.op.logical_not), "bool")

@@ -4,9 +4,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
+
+import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, float32, register_all
+from umakit.operators.multipliers import check_headroom
+from umakit.operators.numeric.fixed_point import quantize_multiplier
+from umakit.operators.numeric.inverse_square_root import inverse_square_root
+from umakit.operators.requantize import Requantize
+from umakit.operators.tables.activations import multiplied
+from umakit.operators.tflite import (
+    QUANTIZED,
+    WHOLE,
+    Convert,
+    TfliteConverter,
+    TfliteOperator,
+    float32,
+    register_all,
+)
+from umakit.operators.tflite_integers import TFLM, as_refusals, lookup, result_fields, scale_of
 
 relax = tvm_api.relax
 
@@ -64,3 +81,119 @@ for _code, _function in FUNCTIONS.items():
 register_all(("ROUND",), round_to_even, "float32")
 register_all(("RELU_0_TO_1",), limited(0.0, 1.0), "float32")
 register_all(("RELU_N1_TO_1",), limited(-1.0, 1.0), "float32")
+
+
+RESULTS = ("int8", "int16", "int32", "float32")
+SOURCES = (*RESULTS, "bool")
+
+
+def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """CAST: C's conversion of each element, but defined for float32 values out of range too."""
+    result = converter.tensor(operator.outputs[0]).dtype
+    return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)
+
+
+register_all(("CAST",), cast, *product(SOURCES, RESULTS), scaled=False)
+
+
+def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """FLOOR_DIV: the floor of the float32 quotient."""
+    operands = [converter.value(number) for number in operator.inputs]
+    return relax.op.floor(converter.emit(relax.op.divide(*operands)))
+
+
+def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """FLOOR_MOD: C's `fmod`, plus the divisor if the signs differ (`floor_mod.h`)."""
+    emit = converter.emit
+    left, right = (converter.value(number) for number in operator.inputs)
+    rest = emit(relax.op.mod(left, right))
+    zero = float32(0.0)
+    negative = [emit(relax.op.less(value, zero)) for value in (rest, right)]
+    moved = emit(
+        relax.op.logical_and(
+            emit(relax.op.not_equal(rest, zero)),
+            emit(relax.op.logical_xor(*negative)),
+        )
+    )
+    return relax.op.where(moved, emit(relax.op.add(rest, right)), rest)
+
+
+register_all(("FLOOR_DIV",), floor_div, "float32", same_dtype=True)
+register_all(("FLOOR_MOD",), floor_mod, "float32", same_dtype=True)
+
+
+def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
+    """Return the conversion of MAXIMUM or MINIMUM, of integers of one scale or of real numbers."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+        return function(*(converter.value(number) for number in operator.inputs))
+
+    return convert
+
+
+for _code, _function in (("MAXIMUM", relax.op.maximum), ("MINIMUM", relax.op.minimum)):
+    register_all(
+        (_code,), extremum(_function), "float32", *QUANTIZED, *WHOLE, same_dtype=True,
+        same_scale=True,
+    )  # fmt: skip
+
+
+def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """ABS: a table for int8, a change of scale for int16."""
+    value = converter.value(operator.inputs[0])
+    dtype = converter.tensor(operator.inputs[0]).dtype
+    if dtype == "float32":
+        return relax.op.abs(value)
+    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    # In float64, as the released runtime computes, though elementwise.cc reads like float32.
+    factor = quantize_multiplier(float(source.scale) / float(result.scale))
+    with as_refusals():
+        if dtype == "int8":
+            magnitudes = (abs(integer - source.zero_point) for integer in range(-128, 128))
+            table = [multiplied(value, *factor) + result.zero_point for value in magnitudes]
+            return lookup(converter, operator, np.array(table), "abs")
+        check_headroom(source.magnitude, factor[1], TFLM)
+    wide = converter.emit(relax.op.astype(value, "int32"))
+    parameters = Requantize(
+        **result_fields(converter, operator), input_zero_point=0, multiplier=factor[0],
+        shift=factor[1],
+    )  # fmt: skip
+    return parameters.call([converter.emit(relax.op.abs(wide))], None)
+
+
+register_all(("ABS",), absolute, "float32", "int8", "int16")
+
+
+KEPT_BITS = 20
+"""Fractional bits of the inverse root before it is rescaled (`kShift`)."""
+
+LARGEST = 127
+
+
+def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """1 / sqrt(x), of int8 a table.
+
+    Integers that stand for 0 have the largest result. Below them, where TensorFlow Lite Micro ends
+    the run with an error, it is the same.
+    """
+    if converter.tensor(operator.inputs[0]).dtype == "float32":
+        return tvm_api.relax.op.rsqrt(converter.value(operator.inputs[0]))
+    source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
+    # Square root and product are float32 in the reference, the quotient is float64.
+    divisor = np.sqrt(np.float32(source.scale)) * np.float32(result.scale)
+    factor = quantize_multiplier(1.0 / float(divisor))
+
+    def function(integer: int) -> int:
+        value = integer - source.zero_point
+        if value <= 0:
+            return LARGEST
+        multiplier, shift = inverse_square_root(value)
+        root = multiplied(1, multiplier, shift + KEPT_BITS)
+        return multiplied(root, factor[0], factor[1] - KEPT_BITS) + result.zero_point
+
+    with as_refusals():
+        table = np.array([function(integer) for integer in range(-128, 128)])
+    return lookup(converter, operator, table, "rsqrt")
+
+
+register_all(("RSQRT",), rsqrt, "float32", "int8")

@@ -7,13 +7,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
+from umakit import tvm_api
+from umakit.errors import ModelError
 from umakit.operators.add import Add, QAdd, addition_kernel, derive_as
+from umakit.operators.derivation.shifted_sums import rescaled_sum
 from umakit.operators.drawings import sums
 from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
+from umakit.operators.tflite import (
+    QUANTIZED,
+    WHOLE,
+    TfliteConverter,
+    TfliteOperator,
+    imported,
+    register_all,
+)
+from umakit.operators.tflite_integers import scale_of
 
 
 @dataclass(frozen=True)
@@ -59,3 +72,29 @@ register(
 
 
 register_all(("SUB",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+
+
+relax = tvm_api.relax
+
+
+def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """ADD_N of tensors of one shape and scale."""
+    numbers = operator.inputs
+    if any(converter.shape(number) != converter.shape(numbers[0]) for number in numbers):
+        raise ModelError("its inputs have different shapes")
+    if converter.tensor(numbers[0]).dtype == "float32":
+        total = converter.value(numbers[0])
+        for number in numbers[1:]:
+            total = converter.emit(relax.op.add(total, converter.value(number)))
+        return total
+    scales = [scale_of(converter, number) for number in numbers]
+    if any(scale != scales[0] for scale in scales):
+        raise ModelError("its inputs have different scales")
+    total = relax.const(np.int32(-scales[0].zero_point * (len(numbers) + 1)))
+    for number in numbers:
+        wide = converter.emit(relax.op.astype(converter.value(number), "int32"))
+        total = converter.emit(relax.op.add(wide, total))
+    return rescaled_sum(converter, operator, total, scales[0], len(numbers))
+
+
+register_all(("ADD_N",), add_n, "float32", "int8", same_dtype=True)

@@ -3,17 +3,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
+import numpy as np
+
 from umakit import tvm_api
+from umakit.operators.derivation.shifted_sums import rescaled_sum
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.mean import Mean, derive_as, mean_multiplier, over_axes, reduction_kernel
+from umakit.operators.mean import (
+    Mean,
+    derive_as,
+    mean_multiplier,
+    over_axes,
+    reduced_axes,
+    reduction_kernel,
+)
 from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.tflite import WHOLE, register_all
+from umakit.operators.tflite import (
+    WHOLE,
+    Convert,
+    TfliteConverter,
+    TfliteOperator,
+    one_axis,
+    register_all,
+)
+from umakit.operators.tflite_integers import scale_of
 
 relax = tvm_api.relax
 
@@ -39,3 +58,51 @@ register(
 
 
 register_all(("SUM",), over_axes(tvm_api.relax.op.sum), "float32", "int8", "int16", *WHOLE)
+
+
+def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
+    """The largest or least element over constant axes."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+        axes, keep = reduced_axes(converter, operator)
+        return function(converter.value(operator.inputs[0]), axes, keep)
+
+    return convert
+
+
+def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """Whether all elements over constant axes are true."""
+    axes, keep = reduced_axes(converter, operator)
+    numbers = converter.emit(relax.op.astype(converter.value(operator.inputs[0]), "int8"))
+    return relax.op.astype(converter.emit(relax.op.min(numbers, axes, keep)), "bool")
+
+
+register_all(("REDUCE_MAX",), extreme(relax.op.max), "float32", "int8", same_scale=True)
+register_all(("REDUCE_MIN",), extreme(relax.op.min), "float32", "int8", same_scale=True)
+register_all(("REDUCE_ALL",), reduce_all, "bool")
+
+
+def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
+    options = converter.options(operator, "CumsumOptions")
+    shape = converter.shape(operator.inputs[0])
+    axis = one_axis(converter.integers(operator, 1), len(shape))
+    value, exclusive = converter.value(operator.inputs[0]), bool(options.Exclusive())
+    floating = converter.tensor(operator.inputs[0]).dtype == "float32"
+    scale = None if floating else scale_of(converter, operator.inputs[0])
+    if scale is not None:
+        wide = converter.emit(relax.op.astype(value, "int32"))
+        value = converter.emit(relax.op.subtract(wide, relax.const(np.int32(scale.zero_point))))
+    if options.Reverse():
+        value = converter.emit(relax.op.flip(value, axis))
+    dtype = "float32" if floating else "int32"
+    total = converter.emit(relax.op.cumsum(value, axis, dtype, exclusive=exclusive))
+    if options.Reverse():
+        total = converter.emit(relax.op.flip(total, axis))
+    if scale is None:
+        return total
+    total = converter.emit(relax.op.subtract(total, relax.const(np.int32(scale.zero_point))))
+    return rescaled_sum(converter, operator, total, scale, shape[axis])
+
+
+register_all(("CUMSUM",), cumsum, "float32", "int8")

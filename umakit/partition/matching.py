@@ -7,13 +7,15 @@ say about operators that they refuse is kept for the offload report.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from umakit import tvm_api
-from umakit.errors import UmakitError, short_path
+from umakit.errors import BackendError, UmakitError, short_path
 from umakit.operators.offload.constraints import OtherLayout, OtherOperator
-from umakit.partition.own_patterns import check_own_patterns
+from umakit.operators.offload.generated import operand_names
+from umakit.operators.parameters import PREFIX
 from umakit.partition.provenance import Provenance
 from umakit.registration.backend import Backend
 from umakit.registration.code import answer_of
@@ -174,3 +176,56 @@ def reason_of(number: int, operator: str, refusals: dict[str, Refusals]) -> str:
     return (
         "; ".join(f"{backend}: {answer}" for backend, answer in answers) or "no backend was given"
     )
+
+
+PARTS = ("args", "left", "right", "pattern")
+"""Attributes of TVM's patterns that are patterns."""
+
+
+def check_own_patterns(backend: Backend) -> None:
+    """Refuse patterns that match no call of a quantized operator.
+
+    Raises:
+        BackendError: one has another number of operands than the operator, or one wildcard for
+            several constants.
+    """
+    for pattern in backend.patterns:
+        for alternative in pattern.alternatives:
+            for call in _calls(alternative):
+                _check_call(call, f"pattern {pattern.name!r} of {backend.target_name}")
+
+
+def _check_call(call: Any, where: str) -> None:
+    name = str(call.op.expr.name)
+    names = operand_names(name.removeprefix(f"relax.{PREFIX}"))
+    if names is None or call.args is None:
+        return
+    found = list(call.args)
+    listed = ", ".join(names)
+    if len(found) != len(names):
+        raise BackendError(
+            f"{name} has {len(names)} operand{'s' if len(names) > 1 else ''}, {listed}: the pattern"
+            f" has {len(found)}, so that it matches none",
+            where=where,
+            fix="give a wildcard() for each",
+        )
+    constants = found[1:] if "weights" in names else []
+    if any(one.same_as(other) for i, one in enumerate(constants) for other in found[: i + 1]):
+        raise BackendError(
+            f"one wildcard stands for several of the operands {listed} of {name}, so that it "
+            "matches none",
+            where=where,
+            fix="give a wildcard() for each",
+        )
+
+
+def _calls(pattern: Any) -> Iterator[Any]:
+    """Yield the calls of quantized operators in a pattern."""
+    operator = getattr(getattr(pattern, "op", None), "expr", None)
+    if str(getattr(operator, "name", "")).startswith(f"relax.{PREFIX}"):
+        yield pattern
+    for attribute in PARTS:
+        part = getattr(pattern, attribute, None)
+        for each in part if attribute == "args" and part is not None else [part]:
+            if each is not None:
+                yield from _calls(each)

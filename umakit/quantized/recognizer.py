@@ -24,7 +24,6 @@ from umakit.operators.registry import (
     recognitions,
 )
 from umakit.operators.tensors import Weights
-from umakit.quantized.splits import part_of_split
 
 
 @dataclass(frozen=True)
@@ -248,3 +247,25 @@ def recognize_islands(
     recognizer.builder_.update_func(main, recognizer.visit_expr(module["main"]))
     clean = tvm_api.relax_transform.DeadCodeElimination()(recognizer.builder_.get())
     return clean, recognizer
+
+
+def part_of_split(item: tvm_api.TupleGetItem, split: tvm_api.Expr) -> tvm_api.Expr:
+    """Return an element of a split tensor as a slice; elements of other tuples unchanged.
+
+    Args:
+        item: a Relax TupleGetItem.
+        split: what its tuple is bound to.
+    """
+    if tvm_api.operator_name(split) != "split":
+        return item
+    index = int(item.index)
+    axis, places = int(split.attrs.axis), split.attrs.indices_or_sections
+    size = (tvm_api.static_shape(split.args[0]) or ())[axis]
+    if hasattr(places, "__len__"):
+        ends = [*(int(place) for place in places), size]
+    else:
+        length = -(-size // int(places))
+        ends = [min(length * (part + 1), size) for part in range(int(places))]
+    begin = ends[index - 1] if index else 0
+    part = tvm_api.relax.op.strided_slice(split.args[0], [axis], [begin], [ends[index]])
+    return tvm_api.make_call(part, span=split.span)

@@ -18,9 +18,10 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from umakit import tvm_api
 from umakit.errors import AcceleratorConfigError, BackendError, short_path
 from umakit.files.compiled_files import is_compiled
 from umakit.machine.accelerator_config import AcceleratorConfig, load_accelerator_config
@@ -32,10 +33,14 @@ from umakit.machine.calibration import (
     read_calibration,
 )
 from umakit.machine.program_files import program_files
-from umakit.machine.simulator_config import simulator_files
+from umakit.machine.simulator_config import (
+    C_SUFFIXES,
+    CXX_SUFFIXES,
+    HEADER_SUFFIXES,
+    simulator_files,
+)
 from umakit.operators.drawing import Drawing
 from umakit.operators.offload.functions import check_function
-from umakit.registration.arguments import check_driver_names, check_pattern
 from umakit.registration.registered import (
     LAYOUTS,
     RELAX_PHASES,
@@ -363,3 +368,46 @@ class Backend(ABC):
                 to be for it.
         """
         self.board_notes = notes
+
+
+def check_pattern(name: object, pattern: object) -> None:
+    """Refuse a pattern of another type than TVM's, or a name that is no text.
+
+    Raises:
+        BackendError: says what was given.
+    """
+    if not isinstance(name, str):
+        raise BackendError(
+            f"the name of a pattern is {name!r}, which is no text",
+            fix="a pattern of umakit.patterns is registered with a star: "
+            "_register_pattern(*pattern)",
+        )
+    several = pattern if isinstance(pattern, (tuple, list)) else [pattern]
+    for each in several:
+        if not isinstance(each, tvm_api.DFPattern):
+            raise BackendError(
+                f"pattern {name} is {each!r}, which is no pattern of tvm.relax.dpl",
+                fix="give what its functions return, such as is_op(...)(...)",
+            )
+
+
+def check_driver_names(sources: Sequence[str], headers: Sequence[str]) -> None:
+    """Refuse a driver whose sources and headers are in each other's place.
+
+    Raises:
+        BackendError: names a header among the sources.
+    """
+    suffixes = [PurePath(name).suffix for name in sources]
+    others = [PurePath(name).suffix for name in headers]
+    in_c = (*C_SUFFIXES, *CXX_SUFFIXES)
+    if (
+        any(each in in_c for each in others)
+        and suffixes
+        and all(each in HEADER_SUFFIXES for each in suffixes)
+    ):
+        named = f"sources={[*headers]!r}, headers={[*sources]!r}"
+        raise BackendError(
+            f"_register_driver got headers as sources ({', '.join(sources)}) and sources "
+            f"as headers ({', '.join(headers)})",
+            fix=f"write {named}",
+        )

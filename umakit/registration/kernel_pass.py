@@ -3,14 +3,310 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
 from umakit import tvm_api
+from umakit.errors import BackendError, BuildError
+from umakit.files.compilers import host_compiler
+from umakit.files.processes import Limits, TimeLimitError, run_limited
+from umakit.operators.offload.composite import Composite
 from umakit.registration.backend import Backend
-from umakit.registration.kernels import kernel_calls
-from umakit.registration.scratch_sizes import scratch_bytes
+from umakit.registration.code import called, included_text
+from umakit.registration.kernels import RegisteredKernel, kernel_calls
+from umakit.registration.sources.needed import known_functions, needed_files
+from umakit.registration.sources.tree import source_tree
+from umakit.text.c_text import CText
+from umakit.text.spelling import closest
 
 
 def kernel_pass(backend: Backend) -> tvm_api.Pass:
     """Return the pass that turns composites into calls of the backend's kernels."""
     return kernel_calls(
         backend.kernels, lambda kernel, layer: scratch_bytes(backend, kernel, layer)
+    )
+
+
+# Sizes of the working memory of kernels, asked from the library's own functions.
+#
+# The functions are built for this machine, once as the library is and once for each core that it
+# is
+# configured for, and called with the numbers of a layer.
+
+MOST = 2**31 - 1
+"""Maximum size in bytes of the scratch of a call."""
+
+LONGEST_RUN = 60
+"""Seconds of processor time after which a function of a library does not return."""
+
+FLAGS = (
+    "-w", "-O1", "-ffunction-sections", "-fdata-sections",
+    "-fsanitize=signed-integer-overflow,integer-divide-by-zero",
+    "-fsanitize-undefined-trap-on-error",
+)  # fmt: skip
+"""Warnings are the library's matter, and what the size does not need is not linked. A size that
+overflows is none."""
+
+LINKING = ("-Wl,--gc-sections", "-lm")
+
+DIAGNOSTIC = re.compile(r"error(?!: ld returned)|undefined reference|multiple definition")
+
+PREFIX = "umakit_"
+"""Start of the names of C variables that hold the layer's numbers."""
+
+PROGRAM = """\
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+{includes}
+
+static int64_t {prefix}size(int64_t *{prefix}numbers)
+{{
+{declarations}
+    return (int64_t)({text});
+}}
+
+int main(int argc, char **argv)
+{{
+    int64_t numbers[{count}];
+    for (int i = 1; i < argc && i < {count}; ++i) {{
+        numbers[i] = (int64_t)strtoll(argv[i], NULL, 10);
+    }}
+    printf("%lld\\n", (long long){prefix}size(numbers));
+    return 0;
+}}
+"""
+
+
+def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) -> int:
+    """Return the bytes of scratch that a layer needs, the most of all cores.
+
+    Args:
+        backend: the backend that registered the kernel.
+        kernel: a kernel with scratch.
+        layer: parameters of the layer.
+
+    Raises:
+        BackendError: the library's functions cannot be built or called, or the size is negative
+            or too large; with file and line of the registration.
+    """
+    what = f"the scratch of pattern {kernel.pattern}"
+    if not isinstance(kernel.scratch, CText):
+        own = kernel.scratch
+        assert own is not None
+        value: object = called(backend, what, lambda: own(layer))
+        return _checked(value, what, kernel.place)
+    values = [layer.scalars[name] for name in kernel.scratch.names]
+    program = _program(backend, kernel.scratch, layer.wide_scalars)
+    sizes = []
+    for sources in host_sources(backend, _identifiers(backend)):
+        of_core = f"{what} on core {sources.core}" if sources.core else what
+        try:
+            answer = _answer(program, sources, tuple(values))
+        except BuildError as error:
+            _check_defined(kernel.scratch, backend, what, kernel.place)
+            raise BackendError(
+                f"{of_core} cannot be evaluated: {error.what}", where=kernel.place, fix=error.fix
+            ) from None
+        sizes.append(_checked(answer, of_core, kernel.place))
+    return max(sizes)
+
+
+def _check_defined(size: CText, backend: Backend, what: str, place: str) -> None:
+    """Refuse the text of a size that calls a function which the library lacks.
+
+    Raises:
+        BackendError: names the function, and the one that it may stand for.
+    """
+    known = known_functions(backend)
+    if not size.function or known is None or not known.is_whole or size.function in known.functions:
+        return
+    close = closest(size.function, known.functions)
+    raise BackendError(
+        f"{what} calls {size.function}, which no file of the library defines",
+        where=place,
+        fix=f"write {close}" if close else "name the file that has it in files of [sources]",
+    ) from None
+
+
+def _checked(value: object, what: str, place: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BackendError(f"{what} is {value!r}, which is no number of bytes", where=place)
+    if not 0 <= value <= MOST:
+        raise BackendError(
+            f"{what} is {value} bytes",
+            where=place,
+            fix="the library's function may refuse the layer: so must a predicate of the pattern",
+        )
+    return value
+
+
+def _identifiers(backend: Backend) -> frozenset[str]:
+    """Return the names of C in all sizes of a backend: its files are looked for only once."""
+    texts = [each.scratch for each in backend.kernels.values()]
+    return frozenset(name for t in texts if isinstance(t, CText) for name in t.identifiers)
+
+
+def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
+    """Return a C program that prints the size for the numbers that it is called with."""
+    hook, section = backend.codegen.includes, backend.configuration.sources
+    includes = [f'#include "{name}"' for name in (section.headers if section is not None else ())]
+    includes += [included_text(backend, hook)] if hook is not None else []
+    names = {name: f"{PREFIX}{name}" for name in scratch.names}
+    declarations = [f"    (void){PREFIX}numbers;"]
+    for number, (name, variable) in enumerate(names.items(), start=1):
+        type_ = f"int{64 if name in wide else 32}_t"
+        value = f"({type_}){PREFIX}numbers[{number}]"
+        declarations.append(f"    const {type_} {variable} = {value};")
+    return PROGRAM.format(
+        includes="\n".join(includes),
+        prefix=PREFIX,
+        declarations="\n".join(declarations),
+        text=scratch.filled(names),
+        count=len(names) + 1,
+    )
+
+
+@cache
+def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
+    """Run a program that prints a size.
+
+    Raises:
+        BuildError: it cannot be built, crashes or does not end.
+    """
+    command = [str(_built(program, sources)), *map(str, values)]
+    try:
+        result = run_limited(command, Path.cwd(), limits=Limits(LONGEST_RUN))
+    except TimeLimitError:
+        raise BuildError(f"the library's function took longer than {LONGEST_RUN} s") from None
+    if result.returncode != 0:
+        raise BuildError(f"the library's function ended with status {result.returncode}")
+    return int(result.stdout.split()[-1])
+
+
+@cache
+def _built(program: str, sources: HostSources) -> Path:
+    """Build a program, which is kept as long as this process lives."""
+    folder = Path(_folder().name) / sha256(repr([program, sources]).encode()).hexdigest()[:16]
+    folder.mkdir(exist_ok=True)
+    source, output = folder / "scratch.c", folder / "scratch"
+    source.write_text(program, encoding="utf-8")
+    compiler = host_compiler()
+    # Messages are read below, so they must not be translated.
+    result = subprocess.run(
+        [*compiler, *FLAGS, *sources.flags, str(source), *map(str, sources.files), "-o",
+         str(output), *sources.linked, *LINKING],
+        capture_output=True, text=True, errors="replace", check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    if result.returncode != 0:
+        lines = [each for each in result.stderr.splitlines() if DIAGNOSTIC.search(each)]
+        first = (lines or result.stderr.splitlines() or ["no message"])[0]
+        raise BuildError(
+            f"{shlex.join(compiler)} refused: {first.replace(f'{source}:', '').strip()}",
+            fix="correct the text, or the headers and sources of the library",
+        )
+    return output
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="umakit-scratch-")
+
+
+@dataclass(frozen=True)
+class HostSources:
+    """What a program that calls a backend's functions is built of.
+
+    Attributes:
+        core: name of the core whose macros are defined; empty for the library as it is.
+        files: C files.
+        flags: flags of the compiler: folders of headers and macros.
+        linked: objects and libraries.
+        versions: times at which files were changed, headers too.
+    """
+
+    core: str
+    files: tuple[Path, ...]
+    flags: tuple[str, ...]
+    linked: tuple[str, ...] = ()
+    versions: tuple[int, ...] = ()
+
+
+_known: WeakKeyDictionary[Backend, dict[frozenset[str], list[HostSources]]] = WeakKeyDictionary()
+
+
+def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSources]:
+    """Return the files of a backend, once as they are and once for each core.
+
+    They are looked for once for each backend that was loaded: all layers of a kernel ask for them.
+
+    Args:
+        backend: the backend.
+        identifiers: names of C that are used.
+    """
+    known, names = _known.setdefault(backend, {}), frozenset(identifiers)
+    if names not in known:
+        known[names] = list(_host_sources(backend, names))
+    return known[names]
+
+
+def _host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[HostSources]:
+    driver, folder = backend.driver, backend.folder
+    library, section = _library_files(backend, identifiers), backend.configuration.sources
+    folders = dict.fromkeys(
+        [folder, *((folder / name).parent for name in (*driver.headers, *driver.sources))]
+    )
+    names = (*driver.sources, *driver.headers, *driver.compiled)
+    files = [*(folder / name for name in names), *library.sources, *library.others]
+    as_it_is = HostSources(
+        "",
+        (*(folder / name for name in driver.sources), *library.sources),
+        (*(f"-I{each}" for each in folders), *library.flags),
+        (*(str(folder / name) for name in driver.compiled), *library.linked),
+        tuple(each.stat().st_mtime_ns if each.exists() else 0 for each in files),
+    )
+    yield as_it_is
+    for core in section.cores if section is not None else ():
+        assert section is not None
+        macros = tuple(f"-D{define}" for define in section.macros_of(core))
+        kept = tuple(flag for flag in as_it_is.flags if not flag.startswith("-D"))
+        yield replace(as_it_is, core=core, flags=(*kept, *macros))
+
+
+@dataclass(frozen=True)
+class _LibraryFiles:
+    """What calls need of a backend's library."""
+
+    sources: tuple[Path, ...] = ()
+    others: tuple[Path, ...] = ()
+    flags: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
+
+
+def _library_files(backend: Backend, identifiers: Collection[str]) -> _LibraryFiles:
+    tree = source_tree(backend)
+    if tree is None:
+        return _LibraryFiles()
+    texts = [" ".join(sorted(identifiers))]
+    for name in (*backend.driver.sources, *backend.driver.headers):
+        path = backend.folder / name
+        texts += [path.read_text("utf-8", "replace")] if path.is_file() else []
+    needed = needed_files(tree, texts)
+    folders = (tree.root / each for each in ("", *tree.section.include))
+    return _LibraryFiles(
+        tuple(tree.root / name for name in needed.sources),
+        tuple(tree.root / name for name in needed.included),
+        (*(f"-I{each}" for each in folders), *(f"-D{each}" for each in tree.section.macros)),
+        tuple(f"-l{name}" for name in tree.section.link),
     )

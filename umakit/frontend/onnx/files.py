@@ -7,10 +7,13 @@ automatic padding is resolved, and every operator keeps the name of the node it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
+import onnx.numpy_helper
+import onnx.shape_inference
 
 from umakit import tvm_api
 from umakit.errors import ModelError
@@ -18,6 +21,7 @@ from umakit.frontend.model import (
     READABLE,
     InputShapes,
     Model,
+    Quantization,
     QuantizedSemantics,
     TensorSpecification,
     last_line,
@@ -35,9 +39,7 @@ from umakit.frontend.onnx.checks import (
     check_values,
 )
 from umakit.frontend.onnx.importer import NamingImporter
-from umakit.frontend.onnx.node import opset_of
-from umakit.frontend.onnx.padding import make_padding_explicit
-from umakit.frontend.onnx.quantization import edge_quantizations
+from umakit.frontend.onnx.node import attribute_of, opset_of
 from umakit.frontend.onnx.rewriting import rewrite_nodes
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
 from umakit.frontend.onnx.structure import (
@@ -203,3 +205,98 @@ def name_blank_constants(proto: onnx.ModelProto) -> None:
             node.input[number] = renamed.get(name, name)
     for value in (*graph.output, *graph.input, *graph.value_info):
         value.name = renamed.get(value.name, value.name)
+
+
+AUTOMATIC_PADDING_OPERATORS = ("Conv", "MaxPool", "AveragePool")
+
+
+def make_padding_explicit(proto: onnx.ModelProto, path: Path) -> None:
+    """Replace `auto_pad` by `pads`: TVM would import it as an operator of its own."""
+    nodes = [
+        node
+        for node in proto.graph.node
+        if node.op_type in AUTOMATIC_PADDING_OPERATORS
+        and attribute_of(node, "auto_pad", b"NOTSET") not in (b"NOTSET", b"")
+    ]
+    if not nodes:
+        return
+    try:
+        inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        raise ModelError(
+            f"shapes do not fit: {last_line(error)}",
+            where=str(path),
+            fix="export the model with fixed shapes",
+        ) from None
+    value_infos = {v.name: v for v in [*inferred.graph.value_info, *inferred.graph.input]}
+    constants = {tensor.name: list(tensor.dims) for tensor in proto.graph.initializer}
+    for node in nodes:
+        resolve_padding(node, value_infos, constants)
+
+
+def resolve_padding(
+    node: onnx.NodeProto,
+    value_infos: dict[str, onnx.ValueInfoProto],
+    constants: dict[str, list[int]],
+) -> None:
+    """The formulas of the ONNX operator specification of Conv, for one node."""
+    mode = attribute_of(node, "auto_pad", b"NOTSET")
+    kernel = list(attribute_of(node, "kernel_shape", ()))
+    if not kernel and node.op_type == "Conv":
+        kernel = (constants.get(node.input[1]) or _dimensions(value_infos.get(node.input[1])))[2:]
+    sizes = _dimensions(value_infos.get(node.input[0]))[2:]
+    if not kernel or len(sizes) != len(kernel) or not all([*sizes, *kernel]):
+        return
+    strides = list(attribute_of(node, "strides", [1] * len(kernel)))
+    dilations = list(attribute_of(node, "dilations", [1] * len(kernel)))
+    before, after = [], []
+    for size, extent, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True):
+        total = 0
+        if mode != b"VALID":
+            output = -(-size // stride)
+            total = max(0, (output - 1) * stride + (extent - 1) * dilation + 1 - size)
+        small, large = total // 2, total - total // 2
+        before.append(large if mode == b"SAME_LOWER" else small)
+        after.append(small if mode == b"SAME_LOWER" else large)
+    kept = [attribute for attribute in node.attribute if attribute.name not in ("auto_pad", "pads")]
+    del node.attribute[:]
+    node.attribute.extend([*kept, onnx.helper.make_attribute("pads", before + after)])
+
+
+def _dimensions(value: onnx.ValueInfoProto | None) -> list[int]:
+    """Sizes of a tensor, 0 for those that are not known."""
+    return [int(d.dim_value) for d in value.type.tensor_type.shape.dim] if value else []
+
+
+def edge_quantizations(proto: onnx.ModelProto) -> dict[str, Quantization]:
+    """Scale and zero point by name of graph input or output.
+
+    An input says it by the DequantizeLinear that reads it, an output by the QuantizeLinear that
+    writes it. What is quantized per channel, or read in two ways, is left out.
+    """
+    constants = {tensor.name: tensor for tensor in proto.graph.initializer}
+    edges = {value.name for value in (*proto.graph.input, *proto.graph.output)}
+    found: dict[str, set[Quantization]] = {}
+    for node in proto.graph.node:
+        if node.op_type == "DequantizeLinear":
+            tensor = node.input[0]
+        elif node.op_type == "QuantizeLinear":
+            tensor = node.output[0]
+        else:
+            continue
+        quantization = _quantization(node.input[1:], constants)
+        if tensor in edges and quantization is not None:
+            found.setdefault(tensor, set()).add(quantization)
+    return {name: values.pop() for name, values in found.items() if len(values) == 1}
+
+
+def _quantization(
+    names: Sequence[str], constants: dict[str, onnx.TensorProto]
+) -> Quantization | None:
+    if any(name and name not in constants for name in names):
+        return None
+    arrays = [onnx.numpy_helper.to_array(constants[name]) for name in names if name]
+    if not arrays or any(array.size != 1 for array in arrays):
+        return None
+    zero_point = int(arrays[1].item()) if len(arrays) > 1 else 0
+    return Quantization(float(arrays[0].item()), zero_point)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,11 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
-from umakit.frontend.onnx.checks import all_nodes
+from umakit.frontend.onnx.checks import QUANTIZING, all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
-from umakit.frontend.onnx.element_types import check_input_types
 from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
-from umakit.frontend.onnx.parameters import check_parameters
-from umakit.frontend.onnx.refusals import contradiction, not_supported
+from umakit.frontend.onnx.refusals import contradiction, not_supported, schema_of
 from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
@@ -234,3 +232,123 @@ class NamingImporter(Importer):  # type: ignore[misc]
                 names.update(dict.fromkeys(pending, ends[binding.var.name]))
                 pending = []
         return rename_operators(module, lambda b: names.get(b.var.name, b.var.name))
+
+
+NAMES = {"float32": "float", "float64": "double"}
+"""Names of element types in schemas, where they are not those of NumPy."""
+
+FIRST_OPSET_OF_16_BITS = 21
+"""Of QuantizeLinear and DequantizeLinear; before, ONNX Runtime has its own ones of 16 bits."""
+
+
+def check_input_types(
+    node: onnx.NodeProto, inputs: Sequence[Any | None], opset: int, file: str
+) -> None:
+    """Refuse a node with inputs of types that its operator does not take, or not together.
+
+    TVM's importer would compute it all the same, and sums of int8 would wrap around.
+
+    Args:
+        node: the operator.
+        inputs: Relax expressions, None for those that are left out.
+        opset: opset of the model.
+        file: path of the model.
+
+    Raises:
+        ModelError: names the operator, the node, the input, its type and the allowed types.
+    """
+    schema = schema_of(node, opset)
+    is_own = node.op_type in QUANTIZING and opset < FIRST_OPSET_OF_16_BITS
+    if schema is None or is_own or not schema.inputs:
+        return
+    given: dict[str, tuple[str, str]] = {}
+    for position, expression in enumerate(inputs):
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        dtype = _dtype(expression)
+        tensors = [kind for kind in sorted(formal.types) if kind.startswith("tensor(")]
+        if not dtype or not tensors:  # converters say what they make of sequences
+            continue
+        allowed = [kind.removeprefix("tensor(").removesuffix(")") for kind in tensors]
+        what = f"operator {node.op_type} of node {node.name!r} has the input {formal.name} of type"
+        if NAMES.get(dtype, dtype) not in allowed:
+            raise ModelError(
+                f"{what} {dtype}, but opset {opset} of ONNX allows {', '.join(allowed)} there",
+                where=file,
+                fix="convert the input with Cast, or quantize the float model with "
+                "quant_format=QuantFormat.QDQ",
+            )
+        other, first = given.setdefault(formal.type_str, (dtype, formal.name))
+        if other != dtype and formal.is_homogeneous:
+            raise ModelError(
+                f"{what} {dtype}, but the input {first} of type {other}, which must be the same",
+                where=file,
+                fix="convert one of them with Cast",
+            )
+
+
+def _dtype(expression: Any | None) -> str:
+    """Return the element type of a tensor; empty for what is none."""
+    if expression is None or not hasattr(getattr(expression, "ty", None), "shape"):
+        return ""
+    return tvm_api.dtype_of(expression)
+
+
+# Parameters of ONNX nodes that contradict their inputs; the checkers of onnx do not find them.
+#
+# TVM would broadcast what is too small, or ignore an attribute.
+
+PER_CHANNEL = {"InstanceNormalization": (1, 2), "BatchNormalization": (1, 2, 3, 4)}
+"""Positions of inputs that have a value for each channel of input 0, by operator."""
+
+FIX = "correct it, or export the model again"
+
+
+def check_parameters(node: Node) -> None:
+    """Refuse windows, biases, parameters and scales that do not fit the node's other inputs.
+
+    Raises:
+        ModelError: names operator, node, what contradicts and the size that it should have.
+    """
+    kind, shape = node.proto.op_type, node.static_shape(0)
+    if kind in ("Conv", "ConvTranspose"):
+        _check_window(node)
+    elif kind in PER_CHANNEL and shape is not None and len(shape) > 1:
+        for position in PER_CHANNEL[kind]:
+            _check_count(node, position, shape[1])
+    elif kind in ("QuantizeLinear", "DequantizeLinear") and shape is not None:
+        _check_scales(node, shape)
+
+
+def _check_window(node: Node) -> None:
+    weights = node.static_shape(1)
+    if weights is None or len(weights) < 3:
+        return
+    window = list(node.attribute("kernel_shape") or weights[2:])
+    if window != list(weights[2:]):
+        raise node.refuse(f"has kernel_shape={window}, but weights of {list(weights)}", FIX)
+    grouped = node.proto.op_type == "ConvTranspose"
+    _check_count(node, 2, weights[1] * node.attribute("group", 1) if grouped else weights[0])
+
+
+def _check_count(node: Node, position: int, count: int) -> None:
+    """Refuse an input of one dimension that has another number of values."""
+    shape = node.static_shape(position)
+    if shape is not None and shape != (count,):
+        raise node.refuse(
+            f"has an input {position} of shape {list(shape)}, where it needs {count} values", FIX
+        )
+
+
+def _check_scales(node: Node, shape: tuple[int, ...]) -> None:
+    """Refuse scales along an axis that the input lacks, or that has another size."""
+    scales, zeros = node.static_shape(1), node.static_shape(2)
+    if scales is None or len(scales) != 1 or scales == (1,):
+        return
+    axis = int(node.attribute("axis", 1))
+    if not -len(shape) <= axis < len(shape) or shape[axis] != scales[0]:
+        raise node.refuse(
+            f"has {scales[0]} scales along axis {axis}, but its input has the shape {list(shape)}",
+            FIX,
+        )
+    if zeros not in (None, scales):
+        raise node.refuse(f"has {scales[0]} scales, but zero points {list(zeros or ())}", FIX)

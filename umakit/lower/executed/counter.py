@@ -45,7 +45,7 @@ EVEN_CHANCE = 0.5
 
 
 def executed_operations(kernel: Kernel) -> dict[str, float] | None:
-    """Return how often a kernel of the CPU executes each term of `umakit.machine.cpu_costs`.
+    """Return how often a kernel of the CPU executes each term of `umakit.machine.cpu`.
 
     Args:
         kernel: a kernel of the CPU.

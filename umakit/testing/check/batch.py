@@ -28,8 +28,8 @@ from umakit.testing.check.own_rounding import results_of_kernels, rounded
 from umakit.testing.check.resumption import Resumption
 from umakit.testing.check.rounds import Rounds
 from umakit.testing.check.runs import LayerRun, Round, RoundRun
-from umakit.testing.check.wrong_writes import wrong_writes
 from umakit.testing.harness import AOTModel, llvm_reference
+from umakit.testing.registers import map_of
 
 relax = tvm_api.relax
 Array = npt.NDArray[Any]
@@ -348,3 +348,27 @@ def member_at(batch: Batch, layer_name: str) -> Member | None:
     """Return the case that a layer of the library belongs to."""
     number = layer_name.removeprefix("case").partition("_")[0]
     return batch.members[int(number)] if number.isdecimal() else None
+
+
+def wrong_writes(backends: Sequence[Backend]) -> dict[str, tuple[int, int]]:
+    """Return offset and value of a write that the register map of a backend calls an error.
+
+    It is the write of its reset value to the first register that is read only. A backend has none
+    without a register map, or if its map does not say that such a write is an error.
+
+    Args:
+        backends: accelerators.
+
+    Raises:
+        RegisterMapError: a map cannot be read, or is not sound.
+    """
+    found = {}
+    for backend in backends:
+        mapped = map_of(backend)
+        if mapped is None or mapped[0].access.wrong != "error":
+            continue
+        for register in mapped[0].registers:
+            if register.access == "ro":
+                found[backend.target_name] = (register.offset, register.reset)
+                break
+    return found

@@ -3,18 +3,257 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from umakit.partition.report import CPU
-from umakit.testing.check.batch import Batch, Member, by
-from umakit.testing.check.observed import (
-    counters_are_consistent,
-    faults_are_noticed,
-    maps_its_own_buffers,
-    old_data_is_not_read,
-)
+from umakit.testing.check.batch import Batch, Member, by, member_at
+from umakit.testing.check.faults import FIRST_FAULT, OTHER_DATA, text_of
 from umakit.testing.check.report import Failure
+from umakit.testing.check.runs import Event, LayerRun, RoundRun
 from umakit.testing.differences import Tolerance, compare
+
+Layer = Mapping[str, Any]
+
+
+def old_data_is_not_read(batch: Batch) -> list[Failure]:
+    """Runs with other data before them and other bytes in unused memory give the same results."""
+    found = []
+    for run in batch.of_rounds(OTHER_DATA, FIRST_FAULT):
+        for _, member, observed in _of_members(batch, run):
+            if observed.differs:
+                what = f"a second run with the same inputs: {_differing(batch, member, observed)}"
+                hint = "it reads memory that it has not written, or the accelerator keeps old data"
+                found.append(_failure(member, what, hint))
+            if observed.damaged:
+                what = f"in run {run.number + 1} it writes {observed.damaged[0]}"
+                found.append(_failure(member, what))
+        if run.has_stopped:
+            found += _stopped(batch, run, f"run {run.number + 1}", _error_before(batch, run))
+    return found
+
+
+def maps_its_own_buffers(batch: Batch) -> list[Failure]:
+    """Buffers that drivers give to the device are tensors of the layer, and not more."""
+    return [
+        _failure(
+            member, f"the driver maps {observed.mapped[0]}",
+            "map the bytes of the layer's tensors: what the device may write, and a cache drops,"
+            " can be another tensor's",
+        )
+        for run in batch.of_rounds(0, 1)
+        for _, member, observed in _of_members(batch, run)
+        if observed.mapped
+    ]  # fmt: skip
+
+
+def counters_are_consistent(batch: Batch) -> list[Failure]:
+    """Counters and events of simulated devices agree with each other and with the layer."""
+    sizes = _sizes(batch.library.metadata["umakit"])
+    found = []
+    known: dict[tuple[str, str], bool] = {}
+    for run in batch.of_rounds(0, FIRST_FAULT):
+        for layer, member, observed in _of_members(batch, run):
+            counted = observed.counters.get(layer["where"])
+            if counted is None:
+                continue
+            written = [sizes[name] for name in layer["outputs"] if name in sizes]
+            problems = [
+                *_unknown(layer["where"], counted, known),
+                *wrong_counters(counted, layer["macs"], sum(written)),
+                *wrong_events(observed.events, counted),
+            ]
+            found += [_failure(member, each, _hint(each)) for each in problems]
+    return found
+
+
+def _hint(problem: str) -> str:
+    """Return what to do about wrong counters; empty if that is clear."""
+    if "bytes written" not in problem:
+        return ""
+    return (
+        "let the device write the result, and count it; a layer that the driver computes on the CPU"
+        " is none of the accelerator's"
+    )
+
+
+def faults_are_noticed(batch: Batch) -> list[Failure]:
+    """A fault of the device ends with a status or a right result, and the next run is right."""
+    found: list[Failure] = []
+    place = -1
+    for run in batch.of_rounds(FIRST_FAULT):
+        each = run.round
+        place = each.layer if each.layer >= 0 else place
+        member = _member(batch, place)
+        if member is None or each.is_reversed:
+            continue  # for other data in the device; the last run has told whether it works
+        what = _ended_wrong(batch, run) if each.layer >= 0 else _next_wrong(batch, run)
+        if what:
+            words = "with" if each.layer >= 0 else "in the run after one with"
+            found.append(_failure(member, f"{words} {text_of(each.fault)}, {what}"))
+    return found
+
+
+def _ended_wrong(batch: Batch, run: RoundRun) -> str:
+    """Return what is wrong with a run with a fault; empty if it is all right."""
+    if run.status is None:
+        return f"{batch.program.ended(run)} in {batch.program.place(run)}"
+    if run.failure:
+        return f"the simulator cannot go on: {run.failure}"
+    if run.status != 0:
+        return ""
+    for _, member, observed in _of_members(batch, run):
+        if observed.differs:
+            return f"the run returns status 0, and {_differing(batch, member, observed)}"
+    return ""
+
+
+def _next_wrong(batch: Batch, run: RoundRun) -> str:
+    """Return what is wrong with the run behind one with a fault; empty if it is all right."""
+    if run.status != 0:
+        return f"{batch.program.ended(run)} in {batch.program.place(run)}"
+    for _, member, observed in _of_members(batch, run):
+        if observed.differs:
+            return _differing(batch, member, observed)
+    return ""
+
+
+def _unknown(
+    device: str,
+    counted: Mapping[str, tuple[int | None, int | None]],
+    known: dict[tuple[str, str], bool],
+) -> Iterator[str]:
+    for name, (before, after) in counted.items():
+        for value in (before, after):
+            is_known = value is not None
+            if known.setdefault((device, name), is_known) != is_known:
+                yield f"the counter {name} is known in one layer and unknown in another"
+                return
+
+
+def wrong_counters(
+    counted: Mapping[str, tuple[int | None, int | None]], macs: int, written: int
+) -> Iterator[str]:
+    """Yield what is wrong with the counters of a layer.
+
+    Args:
+        counted: values before and after the layer by name; None if unknown.
+        macs: multiply-accumulates of the layer.
+        written: bytes of its results in memory.
+    """
+    passed: dict[str, int] = {}
+    for name, (before, after) in counted.items():
+        if before is not None and after is not None:
+            passed[name] = after - before
+            if after < before:
+                yield f"the counter {name} goes back from {before} to {after}"
+    for part, whole in (
+        ("busy_cycles", "clock"), ("compute_cycles", "busy_cycles"), ("dma_cycles", "busy_cycles"),
+        ("compute_cycles", "clock"), ("dma_cycles", "clock"),
+    ):  # fmt: skip
+        if part in passed and whole in passed and passed[part] > passed[whole]:
+            yield f"it counts {passed[part]} {part}, more than {passed[whole]} of {whole}"
+    if macs and passed.get("macs") == 0:
+        yield f"it counts no multiply-accumulates, and the layer has {macs}"
+    if passed.get("bytes_written", written) < written:
+        count = passed["bytes_written"]
+        yield f"the device counts {count} bytes written; the result has {written}"
+    if macs and passed.get("bytes_read") == 0:
+        yield "it counts no bytes read"
+
+
+def wrong_events(
+    events: Sequence[Event], counted: Mapping[str, tuple[int | None, int | None]]
+) -> Iterator[str]:
+    """Yield what is wrong with the events of a layer.
+
+    Args:
+        events: of the layer.
+        counted: values of counters before and after it by name; None if unknown.
+    """
+    before, after = counted["clock"]
+    cycles = None if before is None or after is None else after - before
+    last: dict[tuple[str, str], Event] = {}
+    for event in sorted(events, key=lambda each: (each.begin, each.end_of_busy)):
+        text = f"{event.engine} {event.label}".strip()
+        if not event.begin <= event.end_of_busy <= event.end:
+            yield (
+                f"its event {text} begins at {event.begin}, is busy to {event.end_of_busy} and"
+                f" ends at {event.end}"
+            )
+        if cycles is not None and event.end > cycles:
+            yield f"its event {text} ends at cycle {event.end} of the layer, which takes {cycles}"
+        earlier = last.get((event.device, event.engine))
+        if earlier is not None and event.begin < earlier.end_of_busy:
+            yield (
+                f"its event {text} begins at cycle {event.begin}, while the engine is busy with"
+                f" {earlier.label or 'another one'} to {earlier.end_of_busy}"
+            )
+        last[event.device, event.engine] = event
+
+
+def _of_members(batch: Batch, run: RoundRun) -> Iterator[tuple[Layer, Member, LayerRun]]:
+    """Yield the layers of a run that belong to cases."""
+    for layer, observed in zip(_layers(batch), run.layers, strict=False):
+        member = member_at(batch, layer["name"])
+        if member is not None:
+            yield layer, member, observed
+
+
+def _layers(batch: Batch) -> Sequence[Layer]:
+    layers: Sequence[Layer] = batch.library.metadata["umakit"]["layers"]
+    return layers
+
+
+def _member(batch: Batch, layer: int) -> Member | None:
+    layers = _layers(batch)
+    return member_at(batch, layers[layer]["name"]) if 0 <= layer < len(layers) else None
+
+
+def _stopped(batch: Batch, run: RoundRun, name: str, hint: str) -> list[Failure]:
+    member = _member(batch, run.completed)
+    if member is None:
+        return []
+    what = f"in {name} {batch.program.ended(run)} in {batch.program.place(run)}"
+    return [_failure(member, what, hint)]
+
+
+def _error_before(batch: Batch, run: RoundRun) -> str:
+    """Return what to do where a run stops that begins with an error in the device; may be empty."""
+    layers = _layers(batch)
+    layer = layers[run.completed]["where"] if run.completed < len(layers) else ""
+    if not run.round.follows_error or layer not in batch.program.wrong_writes:
+        return ""
+    offset, value = batch.program.wrong_writes[layer]
+    return (
+        f"before this run 0x{value:X} was written to 0x{offset:03X}, which is read only: a driver"
+        " clears errors that other software has left before it starts its own work"
+    )
+
+
+def _failure(member: Member, what: str, fix: str = "") -> Failure:
+    return Failure(member.case.pattern, f"{member.title}: {what}", member.case, fix)
+
+
+def _differing(batch: Batch, member: Member, observed: LayerRun) -> str:
+    """Return the first element of a result that is not what it was in the first run."""
+    name, offset = observed.differs[0]
+    for output in batch.library.metadata["umakit"]["outputs"]:
+        if output["c_name"] == name:
+            size = np.dtype(output["dtype"]).itemsize
+            place = [int(axis) for axis in np.unravel_index(offset // size, output["shape"])]
+            return f"element {place} of the result {by(output['shape'])} of {member.title} differs"
+    return f"byte {offset} of {name} of {member.title} differs"
+
+
+def _sizes(description: Mapping[str, Any]) -> dict[str, int]:
+    """Return the sizes of all tensors in memory that layers write, by C name."""
+    pools = description["memory"]["pools"]
+    placed = [item for pool in pools for item in pool["tensors"]]
+    return {item["c_name"]: item["size_bytes"] for item in [*description["outputs"], *placed]}
+
 
 BatchCheck = Callable[[Batch], Sequence[Failure]]
 """Receives a batch that has run, and returns what is wrong with its members."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ from umakit import tvm_api
 from umakit.devices.waveforms import Wave, WaveFile, written_wave
 from umakit.errors import BuildError, DeviceError, LibraryError
 from umakit.registration.backend import Backend
+from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wait, Write
+from umakit.testing.programs.buffers import buffer_with, pointers_to
 from umakit.testing.programs.building import build_programs
+from umakit.testing.programs.changes import Change, Drop, Insert, Repeat, SetContent, SetValue, Swap
 from umakit.testing.programs.facts import Facts, contradiction, facts_of
 from umakit.testing.programs.recording import Recording
 from umakit.testing.programs.replay import Answer, Replay
@@ -27,9 +30,7 @@ from umakit.testing.programs.report import (
     ProgramReport,
     ProgramsDifference,
 )
-from umakit.testing.programs.sentences import change_text, difference_text, place_of
 from umakit.testing.programs.variation import Program, drawn_program
-from umakit.testing.programs.verdicts import MAP, verdict
 
 BATCH = 25
 """Programs that are sent at once."""
@@ -237,3 +238,194 @@ class _Search:
             else:
                 position += 1
         return program, answer
+
+
+MAP = "registers.toml"
+ALIKE = "the model and the RTL have to answer this alike: change the one that is wrong"
+MOST_NAMES = 3
+
+
+def verdict(
+    answer: Answer, program: Program, facts: Facts, recording: Recording
+) -> tuple[bool, str]:
+    """Return whether a difference is a failure, and what to do.
+
+    That one side refuses what the other accepts is no failure if a register is changed of which
+    the map does not say what drivers send: layers show whether a driver's own are refused.
+
+    Args:
+        answer: what became of the program.
+        program: as it was reduced.
+        facts: what is known of registers.
+        recording: what the driver does.
+    """
+    unknown = [each for each in _touched(program, facts) if each not in facts.ranges.known]
+    if facts.ranges.is_error:
+        return True, ALIKE
+    if not unknown:
+        more = ""
+        if answer.refused and facts.ranges.has_limits:
+            more = f"; or, if drivers never send these together, say so in {MAP} with not_above " \
+                   "or one_of"  # fmt: skip
+        return True, ALIKE + more
+    names = [
+        facts.name(each) + _written(recording.values.get(each, ())) for each in unknown[:MOST_NAMES]
+    ]
+    more = f" and {len(unknown) - MOST_NAMES} more" if len(unknown) > MOST_NAMES else ""
+    keys = "least and highest, or points_to of addresses,"
+    if not facts.registers:
+        keys = f"a register map, with {keys}"
+    say = f"{keys} in {MAP} say what drivers send to {', '.join(names)}{more}"
+    if answer.refused:
+        return False, f"no failure unless a driver sends this: {say}"
+    return True, f"{ALIKE}; if drivers never send this: {say}"
+
+
+def _written(values: tuple[int, ...]) -> str:
+    """Return what the driver writes to a register, for behind its name."""
+    if not values:
+        return ", which it does not write here"
+    least, highest = min(values), max(values)
+    return f", now 0x{least:x}" if least == highest else f", now 0x{least:x} to 0x{highest:x}"
+
+
+def _touched(program: Program, facts: Facts) -> list[int]:
+    """Return offsets of registers whose values, or what they point to, are not the driver's."""
+    found = dict.fromkeys(
+        offset for change in program.changes for offset in _offsets(change, program.base, facts)
+    )
+    return [each for each in found if each not in facts.starts]
+
+
+def _offsets(change: object, base: tuple[Access, ...], facts: Facts) -> Iterator[int]:
+    positions: tuple[int, ...] = ()
+    if isinstance(change, SetContent):
+        yield from pointers_to(base, change.position, facts.starts)
+    elif isinstance(change, Insert):
+        yield from (each.offset for each in change.accesses if isinstance(each, Write))
+    elif isinstance(change, SetValue):
+        positions = (change.position,)
+    elif isinstance(change, Drop):
+        positions = change.positions
+    elif isinstance(change, Swap):
+        positions = (change.position, change.other)
+    else:
+        assert isinstance(change, Repeat)
+    for position in positions:
+        access = base[position]
+        if isinstance(access, Write):
+            yield access.offset
+
+
+REFUSALS = {
+    "model": "the C model refuses what the RTL accepts",
+    "rtl": "the RTL refuses what the C model accepts",
+    "both": "both refuse it, with different errors",
+}
+"""Differences that are there only because a side refuses a command."""
+
+
+def change_text(change: Change, accesses: Sequence[Access], facts: Facts) -> str:
+    """Return a change of some accesses in words."""
+    if isinstance(change, SetValue):
+        found = accesses[change.position]
+        assert isinstance(found, Write)
+        return f"{facts.name(found.offset)} is 0x{change.value:x} instead of 0x{found.value:x}"
+    if isinstance(change, SetContent):
+        return f"{buffer_text(accesses, change.position, facts)} has {change.name}"
+    if isinstance(change, Insert):
+        behind = access_text(accesses, change.position, facts)
+        made = ", ".join(
+            access_text(change.accesses, each, facts) for each in range(len(change.accesses))
+        )
+        return f"behind {behind}: {made}"
+    if isinstance(change, Drop):
+        left_out = dict.fromkeys(access_text(accesses, each, facts) for each in change.positions)
+        return f"without {', '.join(left_out)}"
+    if isinstance(change, Swap):
+        one, other = (
+            access_text(accesses, each, facts) for each in (change.position, change.other)
+        )
+        return f"{other} comes before {one}"
+    return f"the command of {access_text(accesses, change.last, facts)} is given twice"
+
+
+def buffer_text(accesses: Sequence[Access], position: int, facts: Facts) -> str:
+    """Return what a buffer is, by the registers that point to it."""
+    buffer = accesses[position]
+    assert isinstance(buffer, Map)
+    names = [facts.name(each) for each in pointers_to(accesses, position, facts.starts)]
+    if not names:
+        return f"the buffer at 0x{buffer.address:08x}"
+    if len(names) == 1:
+        return f"the buffer that {names[0]} points to"
+    return f"the buffer that {', '.join(names[:-1])} and {names[-1]} point to"
+
+
+def access_text(accesses: Sequence[Access], position: int, facts: Facts) -> str:
+    """Return what an access is."""
+    access = accesses[position]
+    if isinstance(access, Write):
+        return f"the write of 0x{access.value:x} to {facts.name(access.offset)}"
+    if isinstance(access, Read):
+        return f"the read of {facts.name(access.offset)}"
+    if isinstance(access, Wait):
+        return "the wait for the interrupt"
+    if isinstance(access, Rest):
+        return "the wait until no engine works"
+    if isinstance(access, Map):
+        return f"the map of {buffer_text(accesses, position, facts)}"
+    assert isinstance(access, Unmap)
+    mapped = buffer_with(accesses[:position], access.address)
+    if mapped is None:
+        return f"the unmap of 0x{access.address:08x}"
+    return f"the unmap of {buffer_text(accesses, mapped, facts)}"
+
+
+def place_of(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
+    """Return where a difference is seen: a register, the pointers to a buffer, or nothing."""
+    if answer.kind == "memory":
+        mapped = buffer_with(accesses[: answer.access], answer.address)
+        if mapped is None:
+            return ""
+        offsets = pointers_to(accesses, mapped, facts.starts)
+        return ", ".join(facts.name(each) for each in offsets)
+    if answer.kind in ("register", "error"):
+        return facts.name(answer.address)
+    return answer.sentence if answer.kind == "failure" else ""
+
+
+def difference_text(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
+    """Return a difference in words."""
+    at = f"after all {len(accesses):,} accesses"
+    if answer.access < len(accesses):
+        what = access_text(accesses, answer.access, facts)
+        at = f"access {answer.access + 1:,} of {len(accesses):,}, {what}"
+    refused = f" ({REFUSALS[answer.refused]})" if answer.refused in REFUSALS else ""
+    if answer.kind == "failure":
+        return f"{at}: {answer.sentence}{refused}"
+    if answer.kind == "interrupt":
+        return f"{at}: no interrupt of the RTL, the model raised one{refused}"
+    if answer.kind == "memory":
+        where = _byte_text(answer, accesses, facts)
+        return (
+            f"{at}: {where} is 0x{answer.found:02x} on the RTL instead of 0x{answer.expected:02x}"
+        )
+    found = f"is 0x{answer.found:08x} on the RTL instead of"
+    if answer.sentence:
+        found = f"cannot be read on the RTL (bus error {answer.sentence}) and is"
+    return f"{at}: {facts.name(answer.address)} {found} 0x{answer.expected:08x}{refused}"
+
+
+def _byte_text(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
+    """Return which byte differs."""
+    mapped = buffer_with(accesses[: answer.access], answer.address)
+    if mapped is None:
+        return f"the byte at bus address 0x{answer.address:08x}"
+    buffer = accesses[mapped]
+    assert isinstance(buffer, Map)
+    byte = f"byte {answer.address - buffer.address:,}"
+    there = accesses[answer.access] if answer.access < len(accesses) else None
+    if isinstance(there, Unmap) and there.address == buffer.address:
+        return f"its {byte}"
+    return f"{byte} of {buffer_text(accesses, mapped, facts)}"

@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from umakit.errors import DeviceError
-from umakit.machine.registers.access import Answer
 from umakit.machine.registers.parts import WORD
-from umakit.machine.registers.register_map import Register, RegisterMap
-from umakit.testing.registers.accesses import Access, Registers
-from umakit.testing.registers.sentences import bits_text, difference, number, place
+from umakit.machine.registers.register_map import Answer, Register, RegisterMap
+from umakit.testing.registers.accesses import Access, BusError, Registers
 
 ONES = WORD - 1
 
@@ -390,3 +388,49 @@ def _command_registers(registers: RegisterMap) -> set[str]:
     if job is not None:
         texts = (*texts, job.start, job.stop, job.busy, job.error)
     return {registers.place(text)[0].name for text in texts if text}
+
+
+def number(value: int) -> str:
+    """Return a value of a register as text."""
+    if isinstance(value, BusError):
+        return f"the bus error {value.response}"
+    return f"0x{value:08X}"
+
+
+def place(register: Register) -> str:
+    """Return name and offset of a register."""
+    return f"{register.name} (0x{register.offset:03X})"
+
+
+def bits_text(register: Register, bits: int) -> str:
+    """Return a set of bits as text, with the names of the fields that have some of them."""
+    fields = [each.name for each in register.field if each.mask & bits]
+    if bits == 0xFFFFFFFF:
+        return "all bits"
+    ranges = _ranges(bits)
+    word = "bit" if len(ranges) == 1 and ranges[0].isdigit() else "bits"
+    return f"{word} {', '.join(ranges)}" + (f" ({', '.join(fields)})" if fields else "")
+
+
+def difference(register: Register, what: str, expected: int, found: int) -> str:
+    """Return a clause that says which bits of a register differ, from what, and to what."""
+    if isinstance(found, BusError):
+        what = f" {what}" if what else ""
+        return f"{place(register)}:{what} {number(found)} instead of {number(expected)}"
+    bits = bits_text(register, expected ^ found)
+    what = f" {what}" if what else ""
+    return f"{place(register)}, {bits}:{what} {number(found)} instead of {number(expected)}"
+
+
+def _ranges(bits: int) -> list[str]:
+    """Return the runs of ones of a word, such as `31:16` and `3`."""
+    found, bit = [], 31
+    while bit >= 0:
+        if bits >> bit & 1:
+            end = bit
+            while end > 0 and bits >> (end - 1) & 1:
+                end -= 1
+            found.append(str(bit) if end == bit else f"{bit}:{end}")
+            bit = end
+        bit -= 1
+    return found

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from umakit.errors import RecordsError, short_path
-from umakit.files.inputs import is_special
+from umakit.files.documents import is_special
 from umakit.files.outputs import BUDGET, REPORT, check_distinct, check_file, check_parent
 from umakit.files.staging import write_file
 from umakit.text.spelling import closest_or_all

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ from pydantic import TypeAdapter
 
 from umakit.errors import RecordsError, short_path
 from umakit.files.documents import Document
-from umakit.tools.comparison.adding_up import contradiction
-from umakit.tools.comparison.saved import Report
+from umakit.tools.comparison.saved import Bounds, Layer, Parts, Report, Row
 from umakit.tools.report_format import FORMAT, VERSION
 
 AGAIN = "write it again with `uma report MODEL --backend NAME --json > FILE`"
@@ -67,3 +67,114 @@ def _check(report: Report, where: str) -> None:
     what = contradiction(report)
     if what is not None:
         raise RecordsError(what, where=where, fix=AGAIN)
+
+
+def contradiction(report: Report) -> str | None:
+    """Return the first figure that contradicts another one, a clause; None if none does.
+
+    Figures that a report does not have, such as those of layers in a library's, contradict nothing.
+    """
+    return next(_contradictions(report), None)
+
+
+def _contradictions(report: Report) -> Iterator[str]:
+    found = report.accounting
+    layers = [row for row in found.rows if row.owner != "between layers"]
+    if len(layers) != len(report.layers) or len(found.rows) > len(layers) + 1:
+        yield "has other layers than rows of cycles"
+        return
+    for number, row in enumerate(found.rows):
+        if row.parts is not None and _sum(row.parts) != row.clock_cycles:
+            yield (
+                f"accounting.rows.{number}.parts are {_sum(row.parts):,} cycles, and its "
+                f"clock_cycles {_shown(row.clock_cycles)}"
+            )
+    for number, (row, layer) in enumerate(zip(layers, report.layers, strict=True)):
+        yield from _of_layer(number, row, layer)
+    yield from _of_sums(report)
+
+
+def _of_layer(number: int, row: Row, layer: Layer) -> Iterator[str]:
+    place = f"layers.{number}"
+    if layer.identity not in (None, row.identity):
+        yield f"{place}.identity is another one than that of its row of cycles"
+    if not row.on_cpu and layer.clock_cycles not in (None, row.clock_cycles):
+        yield (
+            f"{place}.clock_cycles is {_shown(layer.clock_cycles)}, and its row of cycles has "
+            f"{_shown(row.clock_cycles)}"
+        )
+    for name in () if row.on_cpu else ("macs", "moved_bytes"):
+        here, there = getattr(layer, name), getattr(row, name)
+        if here is not None and there is not None and here != there:
+            yield f"{place}.{name} is {here:,}, and its row of cycles has {there:,}"
+    if layer.tiled is not None and layer.tiled.predicted_cycles != layer.predicted_cycles:
+        yield (
+            f"{place}.predicted_cycles is {_shown(layer.predicted_cycles)}, and its tiles have "
+            f"{layer.tiled.predicted_cycles:,}"
+        )
+
+
+def _of_sums(report: Report) -> Iterator[str]:
+    found, own = report.accounting, [row for row in report.accounting.rows if row.owner == "layer"]
+    known = _known(found.rows)
+    if found.clock_cycles is not None and known != found.clock_cycles:
+        yield f"has rows of {known:,} cycles, and a total of {found.clock_cycles:,}"
+    if report.clock_cycles is not None and _known(own) != report.clock_cycles:
+        yield f"clock_cycles is {report.clock_cycles:,}, and its layers have {_known(own):,}"
+    unknown = sum(row.clock_cycles is None for row in own)
+    if found.unknown_layers != unknown:
+        yield f"accounting.unknown_layers is {found.unknown_layers}, and there are {unknown}"
+    parts = [row.parts for row in found.rows if row.parts is not None]
+    if found.parts is not None and _named(found.parts) != _total(parts):
+        yield "accounting.parts are not the sums of those of its rows"
+    moved = sum(row.moved_bytes or 0 for row in own)
+    if report.moved_bytes not in (None, moved):
+        yield f"moved_bytes is {_shown(report.moved_bytes)}, and its layers have {moved:,}"
+    for each in report.bounds:
+        yield from _of_bounds(each)
+        cycles = _known([row for row in own if row.where == each.accelerator])
+        if each.clock_cycles not in (None, cycles):
+            yield (
+                f"bounds: clock_cycles of {each.accelerator} is {_shown(each.clock_cycles)}, and "
+                f"its layers have {cycles:,}"
+            )
+    if report.offloaded_macs > report.total_macs:
+        yield f"offloaded_macs are {report.offloaded_macs:,} of {report.total_macs:,}"
+
+
+def _of_bounds(bounds: Bounds) -> Iterator[str]:
+    for each in bounds.bounds:
+        if each.compute is not None and each.memory is not None:
+            larger = max(each.compute, each.memory)
+            if each.cycles != larger:
+                yield (
+                    f"bounds: {each.name} of {bounds.accelerator} is {_shown(each.cycles)}, and "
+                    f"the larger one of its parts {larger:,}"
+                )
+
+
+def _known(rows: Sequence[Row]) -> int:
+    """Return the sum of the cycles of rows that are known."""
+    return sum(row.clock_cycles or 0 for row in rows)
+
+
+def _named(parts: Parts) -> Counter[str]:
+    """Return parts by name, without those of 0 cycles."""
+    waits = {f"wait {name}": cycles for name, cycles in parts.waits.items()}
+    named = ("computing", "registers", "idle", "undivided")
+    return +Counter({**{name: getattr(parts, name) for name in named}, **waits})
+
+
+def _sum(parts: Parts) -> int:
+    return _named(parts).total()
+
+
+def _total(parts: Sequence[Parts]) -> Counter[str]:
+    found = Counter[str]()
+    for each in parts:
+        found += _named(each)
+    return found
+
+
+def _shown(value: int | None) -> str:
+    return "null" if value is None else f"{value:,}"

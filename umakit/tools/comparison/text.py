@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from umakit.text.rendering import render_html
 from umakit.tools.comparison.compare import Comparison
 from umakit.tools.comparison.figures import FIGURES, Figure
+from umakit.tools.comparison.limits import CheckedLimit
 from umakit.tools.comparison.lines import Change, Line
+from umakit.version import __version__
 
 UNKNOWN = "-"
 """Text for a figure that is not known."""
@@ -168,3 +171,24 @@ def moved_text(line: Line) -> str:
     macs = f", {line.macs:,} MACs" if line.macs else ""
     why = f": {'; '.join(line.reasons)}" if line.reasons else ""
     return f"{line.key} moved to the CPU ({line.where[0]} -> {line.where[1]}{macs}){why}"
+
+
+def html(comparison: Comparison, checked: Sequence[CheckedLimit] = ()) -> str:
+    """Return the page; it is readable without JavaScript, of which it has none.
+
+    Args:
+        comparison: what is shown.
+        checked: limits, and what is beyond them.
+    """
+    return render_html(
+        "comparison/page.html.j2",
+        version=__version__,
+        comparison=comparison,
+        sides=(("A", comparison.a, comparison.names[0]), ("B", comparison.b, comparison.names[1])),
+        figures=figure_rows(comparison),
+        not_compared=not_compared(comparison),
+        layers=layer_rows(comparison),
+        checked=checked,
+        changes_of=changes_of,
+        moved=moved_text,
+    )

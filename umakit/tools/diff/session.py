@@ -10,6 +10,7 @@ has run, so that each layer computes from correct inputs and an error shows wher
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit.devices import Device
+from umakit.devices import HOST, Device
 from umakit.devices.designs import Design
 from umakit.devices.probe import LayerTrace, Probe
-from umakit.devices.waveforms import WaveFile
+from umakit.devices.waveforms import Wave, WaveFile, written_wave
+from umakit.errors import DeviceError
+from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.library.identities import identities_of
 from umakit.partition.layouts.movement import OTHER_NAMES
@@ -31,7 +34,6 @@ from umakit.testing.differences import TensorDifference, Tolerance, compare
 from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED
 from umakit.tools.diff.truth import Reference, ReferenceValues, typed
 from umakit.tools.diff.values import Value
-from umakit.tools.diff.waves import LayerWaves
 
 Array = npt.NDArray[Any]
 
@@ -302,3 +304,57 @@ def _name_in_any_layout(operator: OperatorPlacement) -> str:
 def _same_type(one: OperatorPlacement, other: OperatorPlacement) -> bool:
     """Whether results have the same shape and dtype, if the reports contain them."""
     return not one.dtype or (one.shape, one.dtype) == (other.shape, other.dtype)
+
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class LayerWaves:
+    """Runs of a library for the waveform of a layer.
+
+    Attributes:
+        description: section `umakit` of the library's metadata.
+        library: folder or tar file of the library.
+        program: path of the program that compares layers; that with waveforms lies beside it.
+        designs: designs that answer in place of the simulators of their backends.
+    """
+
+    description: Mapping[str, Any]
+    library: Path
+    program: Path
+    designs: Sequence[Design]
+
+    def write(
+        self, number: int, file: WaveFile, inputs: Arrays, forced: Arrays, timeout: float | None
+    ) -> None:
+        """Run an inference up to a layer, and write the waveform of this layer.
+
+        Args:
+            number: number of the layer.
+            file: where; nothing is written if the layer does not run on a design.
+            inputs: arrays by name, of the network's shapes and dtypes.
+            forced: values by C name that replace a layer's outputs after it has run.
+            timeout: time limit in seconds; default: as of `run_library`.
+
+        Raises:
+            BuildError: Verilator or a compiler refused the design with waveforms.
+            OutputError: the file cannot be written.
+        """
+        layer = self.description["layers"][number]
+        if layer["where"] not in {design.backend for design in self.designs}:
+            return
+        wave = Wave(layer["where"], number, layer["name"], is_alone=True)
+        # Beside the first program: a folder of its own for what is generated.
+        folder = self.program.with_name(f"{self.program.name}_traced")
+        folder.mkdir(exist_ok=True)
+        probe = Probe(
+            self.description, self.library, folder / "probe", HOST,
+            designs=self.designs, is_traced=True,
+        )  # fmt: skip
+        with (
+            temporary_folder("umakit-wave-") as temporary,
+            written_wave(file, wave, temporary) as environment,
+            contextlib.suppress(DeviceError),  # the run may end with the waveform
+        ):
+            probe.run(inputs, forced, timeout, environment)

@@ -4,23 +4,28 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from umakit.codegen.driver_names import exported_path
 from umakit.devices import Device
-from umakit.errors import UmakitError, short_path
+from umakit.devices.designs import design_from, wiring
+from umakit.devices.libraries import CallableLibrary
+from umakit.devices.verilator import verilator
+from umakit.errors import AcceleratorConfigError, BuildError, UmakitError, short_path
 from umakit.library.compiled import compiled_content, driver_libraries, exported_name
 from umakit.library.export import driver_text, files_of_driver
+from umakit.library.kernel_libraries import kernel_libraries
 from umakit.library.own_simulators import own_simulator_files
+from umakit.library.roles import SOURCE_FOLDER, device_source
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.registration.backend import Backend
+from umakit.registration.sources.needed import header_contents
+from umakit.registration.sources.tree import source_tree
 from umakit.text.escaping import shell_word
 from umakit.text.spelling import closest
 from umakit.tools.doctor.checks import Check, failed, ok, refused
 from umakit.tools.doctor.compiling import compiled, first_error
-from umakit.tools.doctor.design import write_stand_in
-from umakit.tools.doctor.library import LIBRARY, library_checks, stage_library
 from umakit.tools.doctor.mends import mend_of
 from umakit.tools.doctor.staged import StagedDriver
 
@@ -207,3 +212,99 @@ def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> 
 def staging_fault(error: UmakitError) -> Check:
     """Return the fault of a driver whose files cannot be put side by side."""
     return refused(FILES, error)
+
+
+# The library of C functions that a backend calls: its files exist, and are laid out as in an
+# export.
+
+LIBRARY = "library"
+
+
+def library_checks(backend: Backend) -> list[Check]:
+    """Check that the files of `[sources]` exist and can be read; no checks without a library."""
+    try:
+        tree = source_tree(backend)
+        if tree is None:
+            return []
+        header_contents(backend)
+        tree.licences()
+        count = len(tree.sources)
+    except AcceleratorConfigError:  # the check of accel.toml says so
+        return []
+    except UmakitError as error:
+        return [refused(LIBRARY, error)]
+    what = f"{count} C files" if tree.section.files else ", ".join(tree.section.link)
+    return [ok(LIBRARY, f"{what} of {short_path(tree.root)}")]
+
+
+def stage_library(
+    backend: Backend, folder: Path, called: Collection[str], texts: Collection[str]
+) -> tuple[CallableLibrary | None, dict[str, Path]]:
+    """Write what calls need of a library into a folder as an export has it.
+
+    Args:
+        backend: the backend.
+        folder: the folder, with the driver's files in `src`.
+        called: C functions that generated code calls.
+        texts: C texts of the driver.
+
+    Returns:
+        The library, None without one, and the user's files by path in `folder`.
+
+    Raises:
+        LibraryError: a file is missing, or two files have one path.
+    """
+    name, tree = backend.target_name, source_tree(backend)
+    if tree is None:
+        return None, {}
+    given = {f"src/{number}.c": text for number, text in enumerate([" ".join(called), *texts])}
+    exported = kernel_libraries({name: backend}, given)[name]
+    for place, content in exported.files.items():
+        path = folder / "src" / place.removeprefix(f"{SOURCE_FOLDER}/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    own = (*exported.view.sources, *exported.view.included)
+    places = {f"src/{path}": tree.root / path.removeprefix(f"{name}/") for path in own}
+    return CallableLibrary(name, folder / "src", exported.view), places
+
+
+DESIGN = "RTL"
+
+
+def design_checks(backend: Backend) -> list[Check]:
+    """Let Verilator read the design of `[rtl]`, and see whether its ports fit; no checks without.
+
+    A machine without Verilator is a fault, as commands with `--rtl` need it.
+    """
+    section = backend.configuration.rtl
+    if section is None:
+        return []
+    try:
+        version, _ = verilator()
+    except BuildError as error:
+        where = short_path(backend.folder / "accel.toml")
+        what = f"the design was not read: {error.what}"
+        return [failed(DESIGN, what, where=where, mend=error.fix)]
+    try:
+        found = wiring(design_from(backend.configuration, backend.folder))
+    except UmakitError as error:
+        return [refused(DESIGN, error)]
+    memory = f", memory by {section.memory.bus} of {found.memory_bits} bits" if found.memory else ""
+    version = " ".join(version.split()[:2])
+    text = f"{section.top}: registers by {section.registers.bus}{memory}, read by {version}"
+    return [ok(DESIGN, text)]
+
+
+def write_stand_in(backend: Backend, folder: Path) -> None:
+    """Write a C file with the device function of a backend that nothing but its design answers, so
+    that its driver can be linked without it.
+
+    Args:
+        backend: the backend.
+        folder: the folder of the driver's files in a library.
+    """
+    if backend.configuration.is_only_rtl:
+        name = backend.target_name
+        text = f'#include "umakit/device.h"\n\numakit_device *{name}_device(void);\n'
+        text += f"umakit_device *{name}_device(void) {{ return 0; }}\n"
+        (folder / device_source(name)).write_text(text, encoding="utf-8")

@@ -5,25 +5,31 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from umakit.backend.registry import locate_backend
+from umakit import tvm_api
+from umakit.backend.registry import LocatedBackend, locate_backend
 from umakit.devices import HOST, Device
 from umakit.devices.designs import design_from
 from umakit.devices.execution import UnansweredError
 from umakit.devices.run import run_library
-from umakit.errors import DeviceError, UmakitError, short_path
+from umakit.errors import AcceleratorConfigError, DeviceError, UmakitError, short_path
 from umakit.files.processes import TimeLimitError
 from umakit.files.staging import temporary_folder
+from umakit.machine.accelerator_config import load_accelerator_config
+from umakit.machine.costs import TENSORS
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.pipeline import compile_model
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
+from umakit.registration.python_sources import texts_in
+from umakit.registration.registered import RELAX_PHASES, PassPhase
 from umakit.registration.sources.tree import source_tree
 from umakit.testing.harness import compare, llvm_reference
-from umakit.tools.doctor.backend_folder import load_checks, pass_checks
+from umakit.text.spelling import closest
 from umakit.tools.doctor.calls import CallCheck
 from umakit.tools.doctor.checks import (
     Check,
@@ -35,8 +41,13 @@ from umakit.tools.doctor.checks import (
     refused,
     skipped,
 )
-from umakit.tools.doctor.design import design_checks
-from umakit.tools.doctor.driver import compile_checks, file_checks, stage, staging_fault
+from umakit.tools.doctor.driver import (
+    compile_checks,
+    design_checks,
+    file_checks,
+    stage,
+    staging_fault,
+)
 from umakit.tools.doctor.environment import (
     cxx_check,
     device_check,
@@ -46,7 +57,6 @@ from umakit.tools.doctor.environment import (
     python_checks,
     tvm_check,
 )
-from umakit.tools.doctor.memories import memory_checks
 from umakit.tools.doctor.probes import Probes, probe
 from umakit.tools.doctor.simulator import not_returned, start_checks, time_limit
 from umakit.tools.failed_layer import with_layer
@@ -245,3 +255,188 @@ def _leaving_no_trace() -> Iterator[None]:
             yield
     finally:
         sys.dont_write_bytecode = before
+
+
+MEMORIES = "memories"
+
+OFFSET = 'address = "offset" and reachable_by = ["accelerator"]'
+"""Settings that make a memory a scratchpad."""
+
+
+def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
+    """Check that scratchpads that code names are described, and that described ones are used."""
+    path = backend.folder / "accel.toml"
+    described = {memory.name: memory for memory in backend.configuration.memory}
+    texts = texts_in(backend.folder)
+    faults = []
+    for name, patterns in sorted(probes.memories.items()):
+        if name in described and described[name].address == "offset":
+            continue
+        unused = [each for each in described if each not in probes.memories]
+        other = closest(name, described) or next(iter(unused or described), "")
+        place = texts.get(name) or "the code"
+        if name in described:
+            message, mend = f"{name} is a scratchpad for the code", f"write {OFFSET}"
+        else:
+            message = f"{', '.join(sorted(patterns))} use a scratchpad {name!r}, which it lacks"
+            mend = f'describe it: [[memory]] with name = "{name}", size and {OFFSET}'
+            if other:
+                mend = f"name {other} in {place}"
+            if other in unused:
+                mend += f', or write name = "{name}" in place of {other}'
+        faults.append(failed(MEMORIES, message, where=short_path(path), mend=mend))
+    if not faults:
+        faults = _without_tiles(backend, probes)
+    if not faults and probes.first is not None:
+        faults = [
+            doubtful(
+                MEMORIES,
+                f"no pattern uses the scratchpad {name!r}",
+                where=_place(backend, name),
+                mend="remove it, or allocate buffers in it: tir.scratchpad_buffer",
+            )
+            for name, memory in described.items()
+            if memory.address == "offset" and name not in probes.memories and name not in texts
+        ]
+    if faults:
+        return faults
+    used = ", ".join(sorted(probes.memories))
+    return [ok(MEMORIES, f"{used}: as the code uses it" if used else "code uses no scratchpad")]
+
+
+def _without_tiles(backend: Backend, probes: Probes) -> list[Check]:
+    """Return warnings of memories of a `[machine]` that hold no tensor while others do."""
+    memories = backend.configuration.scratchpads
+    held = {tensor for memory in memories for tensor in memory.holds}
+    if backend.configuration.machine is None or not held:
+        return []
+    others = memories if held >= set(TENSORS) else memories[1:]  # the rest lies in the first
+    return [
+        doubtful(
+            MEMORIES,
+            f"no tensor lies in {memory.name!r}: it has no holds, other memories have",
+            where=_place(backend, memory.name),
+            mend=f"set holds, a list of {', '.join(TENSORS)}, or remove the memory",
+        )
+        for memory in others
+        if not memory.holds and memory.name not in probes.memories
+    ]
+
+
+def _place(backend: Backend, name: str) -> str:
+    path = backend.folder / "accel.toml"
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if re.match(rf"""\s*name\s*=\s*["']{name}["']""", line):
+            return f"{short_path(path)}:{number}"
+    return short_path(path)
+
+
+BACKEND, CONFIGURATION, PASSES = "backend", "accel.toml", "passes"
+
+
+def load_checks(located: LocatedBackend) -> tuple[Backend | None, list[Check]]:
+    """Load a backend and its `accel.toml`.
+
+    Returns:
+        The backend, None if it cannot be loaded; and the checks.
+    """
+    backend: Backend | None = None
+    loading: list[Check] = []
+    try:
+        backend = located.load()
+    except AcceleratorConfigError as error:
+        if located.folder is None:
+            return None, [refused(CONFIGURATION, error)]
+        loading = [skipped(BACKEND, f"is not loaded: it needs {CONFIGURATION}")]
+    except UmakitError as error:
+        folder = located.folder or Path()
+        loading = [refused(BACKEND, error, mend_of_loading(error, folder))]
+    else:
+        message = f"{backend.target_name} in {short_path(backend.folder)} can be loaded"
+        loading = [ok(BACKEND, message)]
+    place = located.folder if backend is None else backend.folder
+    return backend, [*loading, *([configuration_check(place, backend)] if place else [])]
+
+
+def mend_of_loading(error: UmakitError, folder: Path) -> str:
+    """Return what to do about an exception that loading a backend raised."""
+    cause = error.__cause__
+    if isinstance(cause, ModuleNotFoundError):
+        package, _, module = (cause.name or "").rpartition(".")
+        if package.startswith("umakit_backend_") or not cause.name:
+            return f"write {short_path(folder / module)}.py, which this line imports"
+        return f"pip install {cause.name}, or what has that module"
+    if isinstance(cause, ImportError):
+        return "define the name in the file that it is imported from, or correct the import"
+    if isinstance(cause, AttributeError) and cause.obj is PassPhase:
+        return f"the phases are {', '.join(phase.name for phase in PassPhase)}"
+    if re.search(r"^syntax error", error.what):
+        return "correct this line, or the one above it"
+    if "reads accel.toml" in _hint_of_memories(cause, folder):
+        return _hint_of_memories(cause, folder)
+    return "correct the line that is named"
+
+
+def _hint_of_memories(cause: BaseException | None, folder: Path) -> str:
+    """Return a mend for code that expects other memories than `accel.toml` describes."""
+    traceback = None if cause is None else cause.__traceback__
+    line = ""
+    while traceback is not None:
+        path, number = Path(traceback.tb_frame.f_code.co_filename), traceback.tb_lineno
+        if path.is_relative_to(folder) and path.is_file():
+            line = path.read_text(encoding="utf-8", errors="replace").splitlines()[number - 1]
+        traceback = traceback.tb_next
+    if not re.search(r"\b(memory|scratchpads?)\b", line):
+        return ""
+    try:
+        names = [each.name for each in load_accelerator_config(folder / CONFIGURATION).memory]
+    except AcceleratorConfigError:
+        return ""
+    described = f"describes {', '.join(names)}" if names else "describes no memory"
+    return f"this line reads accel.toml, which {described}: add a [[memory]], or correct the line"
+
+
+def configuration_check(folder: Path, backend: Backend | None) -> Check:
+    """Check an `accel.toml`; its memories are compared with the code later."""
+    path = folder / CONFIGURATION
+    try:
+        found = load_accelerator_config(path)
+        if backend is not None:
+            found = backend.configuration
+    except AcceleratorConfigError as error:
+        return _configuration_fault(path, error)
+    simulator = found.device.simulator
+    answer = "no simulator" if simulator == "none" else f'simulator "{simulator}"'
+    names = ", ".join(f"memory {each.name}" for each in found.memory) or "no memory of its own"
+    return ok(CONFIGURATION, f"is valid: {answer}, {names}")
+
+
+def _configuration_fault(path: Path, error: AcceleratorConfigError) -> Check:
+    place, _, number = error.where.rpartition(":")
+    where = f"{short_path(path)}:{number}" if place == str(path) else short_path(path)
+    mend = "correct it; docs/backends-api.md lists the keys and their values"
+    if not path.is_file():
+        mend = "write it: `uma new NAME` shows one with all it needs"
+    return failed(CONFIGURATION, error.what, where=where, mend=error.fix or mend)
+
+
+def pass_checks(backend: Backend) -> list[Check]:
+    """Check that what is registered as passes are passes."""
+    faults = [
+        failed(
+            PASSES,
+            f"{getattr(each, '__name__', type(each).__name__)} in {phase.name} is no pass of TVM",
+            where=short_path(backend.folder),
+            mend="wrap the function: tir.prim_func_pass(NAME, function)"
+            if phase not in RELAX_PHASES
+            else "register what tvm.transform.module_pass or a function of tvm.relax.transform "
+            "returned",
+        )
+        for phase, passes in backend.passes.items()
+        for each in passes
+        if not isinstance(each, tvm_api.Pass)
+    ]
+    counts = [
+        f"{len(passes)} in {phase.name}" for phase, passes in backend.passes.items() if passes
+    ]
+    return faults if any_error(faults) else [ok(PASSES, ", ".join(counts) or "none registered")]

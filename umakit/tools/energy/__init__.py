@@ -10,8 +10,7 @@
     columns.py     event_table        the same as a table of texts
 """
 
-from umakit.tools.energy.events import LayerEvents, NetworkEvents, events_of_run
-from umakit.tools.energy.measured import counts_of
+from umakit.tools.energy.events import LayerEvents, NetworkEvents, counts_of, events_of_run
 from umakit.tools.energy.picojoules import Energy, energy_of
 
 __all__ = ["Energy", "LayerEvents", "NetworkEvents", "counts_of", "energy_of", "events_of_run"]

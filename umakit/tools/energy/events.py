@@ -12,7 +12,6 @@ from umakit.library.identities import cpu_step_kind
 from umakit.machine.counts.events import EventCounts
 from umakit.machine.energy_config import EnergySection
 from umakit.text.identities import LayerIdentity
-from umakit.tools.energy.measured import counts_of
 from umakit.tools.energy.picojoules import Energy, counts_json, energy_of, figures_from_json
 
 CPU = "cpu"
@@ -163,3 +162,26 @@ def _sides(
 def _total(counts: Sequence[EventCounts | None]) -> EventCounts | None:
     known = [each for each in counts if each is not None]
     return EventCounts.total(known) if known and len(known) == len(counts) else None
+
+
+def counts_of(layer: LayerProfile) -> EventCounts:
+    """Return the counts of a layer on an accelerator in an inference, as they were measured.
+
+    Args:
+        layer: its profile. What its simulator does not count is not known.
+    """
+    accesses = (layer.register_reads, layer.register_writes)
+    return EventCounts(
+        macs=layer.macs if layer.device_macs is None else layer.device_macs,
+        wasted_macs=_difference(layer.array_macs, layer.device_macs),
+        bus_read_bytes=_difference(layer.moved_bytes, layer.written_bytes),
+        bus_written_bytes=layer.written_bytes,
+        register_accesses=sum(each or 0 for each in accesses) if None not in accesses else None,
+        cycles=layer.clock_cycles,
+        idle_cycles=_difference(layer.clock_cycles, layer.cycles),
+        memories=layer.memories,
+    )
+
+
+def _difference(whole: int | None, part: int | None) -> int | None:
+    return None if whole is None or part is None or part > whole else whole - part

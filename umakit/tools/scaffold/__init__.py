@@ -30,7 +30,6 @@
 
 from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of
 from umakit.tools.scaffold.kinds import KINDS
-from umakit.tools.scaffold.names import check_name
 from umakit.tools.scaffold.new import (
     TUTORIALS,
     NewBackend,
@@ -39,6 +38,7 @@ from umakit.tools.scaffold.new import (
     project_files,
     tutorial_files,
 )
+from umakit.tools.scaffold.record import check_name
 from umakit.tools.scaffold.update import Update, update_backend
 
 __all__ = [

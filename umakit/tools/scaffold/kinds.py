@@ -3,10 +3,49 @@
 
 from __future__ import annotations
 
-from umakit.tools.scaffold.answers import DEFAULTS, OPERATORS, Kind
+import zlib
+from collections.abc import Mapping
+
+from umakit import sim
+from umakit.tools.scaffold.answers import DEFAULTS, OPERATORS, Answers, Kind
 from umakit.tools.scaffold.layer.values import layer_files, layer_values
-from umakit.tools.scaffold.library import library_files
-from umakit.tools.scaffold.tiles import tiles_values
+
+MOST_BANKS = 16
+LEAST_BANKS = 6
+"""With fewer banks not all tensors of a layer have one; 1 is a scratchpad without banks."""
+
+ALIGNMENT = 16
+"""Tiles begin at multiples of so many bytes, unless accel.toml says otherwise: banks do, too."""
+
+LEAST_SUMS = 4096
+
+
+def tiles_values(answers: Answers, name: str) -> Mapping[str, object]:
+    """Return the further values of a backend of the kind `tiles`.
+
+    `banks` of the scratchpad; `sum_bytes` of the array; `identity`, hexadecimal digits of its ID
+    register; `has_images`, whether an operator has a layout.
+    """
+    banks = [
+        count
+        for count in range(LEAST_BANKS, MOST_BANKS + 1)
+        if answers.scratchpad % (count * ALIGNMENT) == 0
+    ]
+    return {
+        "banks": max(banks, default=1),
+        "sum_bytes": max(LEAST_SUMS, answers.scratchpad // 16 * 4),
+        "identity": f"{zlib.crc32(name.encode()):08X}",
+        "has_images": answers.operators != ("dense",),
+    }
+
+
+HEADERS = ("include/umakit/reference.h", sim.ARITHMETIC_HEADER)
+
+
+def library_files(answers: Answers, name: str) -> dict[str, str]:
+    """Return headers with which the stand-in library is complete, as a vendor's is."""
+    folder = sim.source_directory()
+    return {f"kernels/{path}": (folder / path).read_text(encoding="utf-8") for path in HEADERS}
 
 
 def flags(*names: str, **defaults: str) -> dict[str, str]:

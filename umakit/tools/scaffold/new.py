@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +13,12 @@ from pathlib import Path
 from umakit.errors import OutputError, ScaffoldError
 from umakit.files.outputs import status_of
 from umakit.files.staging import write_new_folder
-from umakit.text.rendering import render, template_folder
+from umakit.text.rendering import Code, render, template_folder
 from umakit.text.spelling import closest
-from umakit.tools.scaffold.answers import Answers, Kind, answers_of
+from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of
 from umakit.tools.scaffold.kinds import KINDS
-from umakit.tools.scaffold.names import check_name, names_of
-from umakit.tools.scaffold.record import recorded
-from umakit.tools.scaffold.values import template_values
+from umakit.tools.scaffold.record import check_name, names_of, recorded
+from umakit.version import __version__
 
 TUTORIALS = ("vanilla", "strawberry", "chocolate", "small_chocolate")
 
@@ -169,3 +169,48 @@ def new_backend(
     if answers is None:
         return NewBackend(name, target, written)
     return NewBackend(name, target, written, answers.kind, answers.flags)
+
+
+HEIGHT, WIDTH, CHANNELS = 12, 10, 8
+"""Size of the input of the networks of tests."""
+
+
+def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object]:
+    """Return the values of the templates of a kind.
+
+    `name`, `upper` (`MY_NPU`), `class_prefix` (`MyNpu`), `class_name` (`MyNpuBackend`); `kind`, its
+    `page`; `operators` (names in `OPERATORS`); `layouts`,
+    `roundings` (lists), `layout`, `rounding` (their first), `layout_argument`,
+    `rounding_argument` (Python text of a pattern's argument); `rows`, `columns`, `scratchpad`
+    (bytes), `simulator` (`own` or `none`); `network_size`, `network` (Python text of a
+    `QuantizedNetwork` and its layers), `networks` (layers by operator); `version` of umakit; and
+    what the kind adds.
+    """
+    layers = {operator: Code(OPERATORS[operator].layers) for operator in answers.operators}
+    return {
+        **names_of(name),
+        "kind": kind.name,
+        "page": kind.page,
+        "operators": list(answers.operators),
+        "layouts": list(answers.layouts),
+        "roundings": list(answers.roundings),
+        "layout": answers.layouts[0],
+        "rounding": answers.roundings[0],
+        "layout_argument": _python_names(answers.layouts),
+        "rounding_argument": _python_names(answers.roundings),
+        "rows": answers.rows,
+        "columns": answers.columns,
+        "scratchpad": answers.scratchpad,
+        "simulator": answers.simulator,
+        "flags": dict(answers.flags),
+        "network_size": f"{HEIGHT}, {WIDTH}, {CHANNELS}",
+        "network": Code("".join(layers.values())),
+        "networks": layers,
+        "version": __version__,
+        **kind.values(answers, name),
+    }
+
+
+def _python_names(names: tuple[str, ...]) -> Code:
+    """Return one name, or a list of several, as Python text."""
+    return Code(json.dumps(names[0] if len(names) == 1 else names))

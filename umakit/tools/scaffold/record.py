@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import json
+import keyword
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import inflection
 from packaging.version import InvalidVersion, Version
 
 from umakit.errors import ScaffoldError
+from umakit.text.names import is_reserved
 from umakit.tools.scaffold.answers import Answers
-from umakit.tools.scaffold.names import check_name
 from umakit.version import __version__
 
 FOLDER = ".umakit"
@@ -114,3 +117,36 @@ def _check_version(text: str, path: Path) -> None:
             where=str(path),
             fix="install that version or a newer one",
         )
+
+
+LONGEST_NAME = 64
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be a target, a Python package and a C prefix at once.
+
+    Raises:
+        ScaffoldError: the name is invalid; states the rules.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise ScaffoldError(
+            f"{name!r} is not a name for a backend",
+            fix="use lower-case letters, digits and underscores, starting with a letter",
+        )
+    if len(name) > LONGEST_NAME:
+        raise ScaffoldError(f"a name of {len(name)} letters is too long", fix="use at most 64")
+    if keyword.iskeyword(name) or keyword.issoftkeyword(name) or is_reserved(name):
+        raise ScaffoldError(
+            f"{name!r} is a reserved word of Python, C or C++", fix="choose another name"
+        )
+
+
+def names_of(name: str) -> dict[str, str]:
+    """Return the forms of a backend's name: `name`, `upper`, `class_prefix`, `class_name`."""
+    prefix = inflection.camelize(name)
+    return {
+        "name": name,
+        "upper": name.upper(),
+        "class_prefix": prefix,
+        "class_name": f"{prefix}Backend",
+    }

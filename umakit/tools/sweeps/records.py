@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from umakit.errors import OutputError, RecordsError, short_path
-from umakit.files.inputs import is_special
+from umakit.files.documents import is_special
 from umakit.files.outputs import FileKind, check_file
 from umakit.files.staging import write_file
 

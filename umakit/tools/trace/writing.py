@@ -3,14 +3,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from umakit.files.outputs import TRACE, check_file, check_parent
 from umakit.files.staging import write_chunks
-from umakit.tools.trace.events import TraceSummary, trace_events
-from umakit.tools.trace.model import Trace
+from umakit.tools.trace.model import CPU_TRACK, LAYER_TRACK, Process, Slice, Trace, TracedLayer
 from umakit.version import __version__
 
 __all__ = ["TraceSummary", "check_trace", "write_trace"]
@@ -81,3 +83,173 @@ def _chunks(
     }
     end = {"displayTimeUnit": "ns", "otherData": about}
     yield f"\n],\n{json.dumps(end)[1:]}\n".encode()
+
+
+# The events of the trace-event format, as dictionaries.
+#
+# The format is described in "Trace Event Format" by Google, which chrome://tracing and Perfetto
+# read.
+# Slices are complete events (`X`), steps on the CPU instants (`i`), memories counters (`C`), names
+# metadata (`M`). A cycle is a microsecond.
+
+Event = dict[str, Any]
+
+RANKS, TRACKS = 100, 1_000_000
+"""Most ranks of tracks, and most tracks of a process: numbers of tracks are made of these."""
+
+
+@dataclass
+class TraceSummary:
+    """What was written, and what was not.
+
+    Attributes:
+        events: number of events.
+        left_out: by process and layer, the commands that were not recorded.
+        outside: commands that begin after the end of their layer, and are thus not shown.
+        cut: commands that end after the end of their layer, where they are cut.
+        without_cycles: layers on accelerators whose cycles are not known, and which are not shown,
+            by process.
+    """
+
+    events: int = 0
+    left_out: dict[str, dict[str, int]] = field(default_factory=dict)
+    outside: int = 0
+    cut: int = 0
+    without_cycles: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> int:
+        """The number of commands that the trace does not show."""
+        counts = (count for layers in self.left_out.values() for count in layers.values())
+        return sum(counts) + self.outside
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name."""
+        return {
+            "events": self.events,
+            "dropped_commands": self.dropped,
+            "commands_not_recorded": self.left_out,
+            "commands_after_their_layer": self.outside,
+            "commands_cut_at_the_end_of_their_layer": self.cut,
+            "layers_without_cycles": self.without_cycles,
+        }
+
+
+def trace_events(trace: Trace, summary: TraceSummary) -> Iterator[Event]:
+    """Yield all events of a trace, and count them.
+
+    Args:
+        trace: the trace, whose slices are used up.
+        summary: gets the counts.
+    """
+    for number, process in enumerate(trace.processes, start=1):
+        for event in _Writer(number, process, trace.memory, summary).events():
+            summary.events += 1
+            yield event
+
+
+class _Writer:
+    """Makes the events of a process.
+
+    Each name of a track has as many tracks as slices overlap there at a time; the first has the
+    name, others have a number behind it.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        process: Process,
+        memory: Mapping[str, tuple[int, ...]],
+        summary: TraceSummary,
+    ) -> None:
+        self._process, self._memory, self._summary = process, memory, summary
+        self._number = number
+        self._threads: dict[tuple[str, int], int] = {}  # by track and lane
+        self._lanes: dict[str, list[int]] = {}  # by track, the end of the last slice of each lane
+
+    def events(self) -> Iterator[Event]:
+        process = self._process
+        yield self._metadata("process_name", 0, {"name": process.name})
+        yield self._metadata("process_sort_index", 0, {"sort_index": self._number})
+        yield from self._named(LAYER_TRACK, 0, 0)
+        yield from self._named(CPU_TRACK, 0, 1)
+        begin = Slice(LAYER_TRACK, "inference", 0, process.cycles, {"cycles": process.cycles})
+        yield self._complete(begin, 0)
+        now = 0
+        for index, layer in enumerate(process.layers):
+            yield from self._step(index, layer, now)
+            now += layer.cycles or 0
+
+    def _step(self, index: int, layer: TracedLayer, now: int) -> Iterator[Event]:
+        for name, used in self._memory.items():
+            yield {
+                "ph": "C", "name": f"{name} in use", "pid": self._number, "ts": now,
+                "args": {"bytes": used[index]},
+            }  # fmt: skip
+        if layer.on_cpu and layer.cycles is not None:
+            step = Slice(CPU_TRACK, layer.name, 0, layer.cycles, layer.args)
+            yield self._complete(step, now)
+        elif layer.on_cpu:
+            in_use = {f"{name}_bytes": each[index] for name, each in self._memory.items()}
+            yield {
+                "ph": "i", "s": "t", "name": layer.name, "cat": CPU_TRACK, "pid": self._number,
+                "tid": self._threads[CPU_TRACK, 0], "ts": now, "args": {**layer.args, **in_use},
+            }  # fmt: skip
+        elif layer.cycles is None:
+            self._summary.without_cycles.setdefault(self._process.name, []).append(layer.name)
+        else:
+            whole = Slice(LAYER_TRACK, layer.name, 0, layer.cycles, layer.args)
+            yield self._complete(whole, now)
+            yield from self._slices(layer, layer.cycles, now)
+
+    def _slices(self, layer: TracedLayer, cycles: int, now: int) -> Iterator[Event]:
+        summary = self._summary
+        if layer.left_out:
+            dropped = summary.left_out.setdefault(self._process.name, {})
+            dropped[f"{layer.number} {layer.name}"] = layer.left_out
+        # Lanes are given to what begins first: a shared engine runs commands in another order.
+        for each in sorted(layer.slices, key=lambda shown: (shown.begin, shown.end)):
+            if each.begin > cycles or each.begin == cycles < each.end:
+                summary.outside += 1
+                continue
+            shown = each
+            if each.end > cycles:
+                summary.cut += 1
+                args = {**each.args, "cut_at_the_end_of_the_layer": True}
+                shown = Slice(each.track, each.name, each.begin, cycles, args, each.rank)
+            lane = self._lane(shown, now)
+            yield from self._named(each.track, lane, each.rank)
+            yield self._complete(shown, now, lane)
+
+    def _lane(self, shown: Slice, now: int) -> int:
+        """Return the first lane of a track that is free, which then is taken."""
+        lanes = self._lanes.setdefault(shown.track, [])
+        for number in itertools.count():
+            if number == len(lanes):
+                lanes.append(0)
+            if lanes[number] <= now + shown.begin:
+                lanes[number] = now + shown.end
+                return number
+        raise AssertionError
+
+    def _named(self, track: str, lane: int, rank: int) -> Iterator[Event]:
+        """Yield what names a lane of a track that is used for the first time."""
+        if (track, lane) in self._threads:
+            return
+        # Perfetto shows tracks in the order of these numbers, and takes that of the process for
+        # its main thread.
+        place = RANKS * self._number + rank
+        thread = self._threads[track, lane] = TRACKS * place + len(self._threads)
+        name = track if lane == 0 else f"{track} ({lane + 1})"
+        yield self._metadata("thread_name", thread, {"name": name})
+        yield self._metadata("thread_sort_index", thread, {"sort_index": thread})
+
+    def _metadata(self, name: str, thread: int, args: Event) -> Event:
+        return {"ph": "M", "name": name, "pid": self._number, "tid": thread, "ts": 0, "args": args}
+
+    def _complete(self, shown: Slice, now: int, lane: int = 0) -> Event:
+        thread, length = self._threads[shown.track, lane], shown.end - shown.begin
+        return {
+            "ph": "X", "name": shown.name, "cat": shown.track, "pid": self._number, "tid": thread,
+            "ts": now + shown.begin, "dur": length, "args": dict(shown.args),
+        }  # fmt: skip

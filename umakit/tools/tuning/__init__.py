@@ -14,8 +14,7 @@
 """
 
 from umakit.lower.tiling_records import Effort, Record, Records, check_records_file, read_records
-from umakit.tools.tuning.totals import Total, kind_of, totals
-from umakit.tools.tuning.tune import LayerProgress, TunedLayer, tune_model
+from umakit.tools.tuning.tune import LayerProgress, Total, TunedLayer, kind_of, totals, tune_model
 from umakit.tools.tuning.workers import Workers, cluster_workers, local_workers
 
 __all__ = [

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+from umakit import patterns, tvm_api
 from umakit.backend.base import UMABackend
 from umakit.errors import BackendError, DeviceError, RecordsError
+from umakit.lower import accelerator_kernels
 from umakit.lower.record_owners import Owner
 from umakit.lower.tiling_records import (
     Effort,
@@ -19,9 +22,10 @@ from umakit.lower.tiling_records import (
     existing_records,
 )
 from umakit.machine import Layer
+from umakit.partition.partitioner import partition
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE
 from umakit.pipeline import Network
 from umakit.registration.inputs import input_files
-from umakit.tools.tuning.layers import tiled_layers
 from umakit.tools.tuning.search import Problem, Progress, search
 from umakit.tools.tuning.simulate import has_simulator
 from umakit.tools.tuning.workers import ThisProcess, Workers
@@ -146,3 +150,89 @@ def _chain(
     report: Callable[[Progress], LayerProgress], tell: Callable[[LayerProgress], None]
 ) -> Callable[[Progress], None]:
     return lambda progress: tell(report(progress))
+
+
+def tiled_layers(
+    network: Network, backend: UMABackend, *, keep_layout: bool = False
+) -> dict[Layer, tuple[str, ...]]:
+    """Return by layer the names of its operators, in the order of the network.
+
+    Layers of equal sizes are one entry with the operators of each occurrence.
+
+    Args:
+        network: a network of `umakit.pipeline.import_network`.
+        backend: backend that cuts layers into tiles.
+        keep_layout: as in `ExportOptions`.
+
+    Raises:
+        UmakitError: the network cannot be partitioned or lowered.
+    """
+    partitioned = partition(network.model.module, [backend], keep_layout=keep_layout)
+    module = accelerator_kernels(partitioned, [backend])
+    found: dict[Layer, tuple[str, ...]] = {}
+    for binding in tvm_api.bindings_of(module["main"]):
+        call = binding.value
+        if tvm_api.operator_name(call) != "call_tir":
+            continue
+        function = module[call.args[0]].without_attr(ARRAYS_ATTRIBUTE)
+        composite = patterns.parameters_of(function)
+        if composite is None:
+            continue
+        try:
+            layer = Layer.of(composite)
+        except TypeError:  # the backend computes it without tiles
+            continue
+        label = partitioned.report.label(tvm_api.rows_of(call))
+        found[layer] = (*found.get(layer, ()), label)
+    return found
+
+
+MEASURED, PREDICTED = "measured", "predicted"
+
+
+@dataclass(frozen=True)
+class Total:
+    """Cycles of those layers of a network whose cycles are of one kind.
+
+    Attributes:
+        cycles_are: `measured` or `predicted`, of both the default and the best tilings.
+        layers: number of layers; one that a network repeats counts repeatedly.
+        default, best: cycles with the default tilings and with the best ones.
+        bound: lower bound of the cycles.
+    """
+
+    cycles_are: str
+    layers: int
+    default: int
+    best: int
+    bound: int
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the total with stable keys."""
+        return asdict(self)
+
+
+def kind_of(record: Record) -> str:
+    """Return the kind of a record's cycles: measured or predicted."""
+    return MEASURED if record.is_measured else PREDICTED
+
+
+def totals(records: Iterable[Record]) -> list[Total]:
+    """Return the total of all layers that were measured, and that of all others.
+
+    A kind that no layer has is left out.
+    """
+    given = list(records)
+    of_kinds = {kind: [each for each in given if kind_of(each) == kind]
+                for kind in (MEASURED, PREDICTED)}  # fmt: skip
+    return [
+        Total(
+            kind,
+            sum(len(each.operators) for each in records_of_kind),
+            sum(len(each.operators) * each.default_cycles for each in records_of_kind),
+            sum(len(each.operators) * each.cycles for each in records_of_kind),
+            sum(len(each.operators) * each.bound for each in records_of_kind),
+        )
+        for kind, records_of_kind in of_kinds.items()
+        if records_of_kind
+    ]
