@@ -13,7 +13,6 @@ __all__ = [
     "BOARD_SOURCES",
     "COMMON_HEADERS",
     "COMMON_SOURCES",
-    "HEADERS_OF_0_1_0",
     "INLINE_HEADERS",
     "KINDS",
     "MOCK_SOURCES",
@@ -96,27 +95,6 @@ SIMULATOR_HEADERS: tuple[str, ...] = (
     "include/umakit/simulator_windows.h",
     "include/umakit/systolic_cycles.h",
     "include/umakit/trace.h",
-)
-
-
-#: Headers in `umakit/` of what umakit 0.1.0 exported, which wrote no manifest.
-HEADERS_OF_0_1_0: tuple[str, ...] = (
-    "device.h",
-    "faults.h",
-    "mac_array.h",
-    "mac_array_internal.h",
-    "mac_array_registers.h",
-    "memory_mapped.h",
-    "requantize.h",
-    "simulator.h",
-    "simulator_internal.h",
-    "static_assert.h",
-    "status.h",
-    "systolic_array.h",
-    "systolic_array_internal.h",
-    "systolic_array_registers.h",
-    "systolic_cycles.h",
-    "trace.h",
 )
 
 

@@ -102,8 +102,6 @@ def test_two_operators_cannot_be_the_general_one() -> None:
     assert "second_product" not in {operator.name for operator in registry.operators()}
 
 
-def test_the_old_name_of_the_base_of_patterns_warns() -> None:
-    with pytest.warns(DeprecationWarning, match="called OperatorPattern"):
-        assert patterns.Offer is patterns.OperatorPattern
+def test_names_that_patterns_do_not_have_are_refused() -> None:
     with pytest.raises(AttributeError, match="no attribute 'qnothing'"):
         _ = patterns.qnothing

@@ -289,3 +289,11 @@ def test_a_tar_file_with_edited_metadata_is_refused(library: Path, tmp_path: Pat
     with pytest.raises(LibraryError, match="interface"):
         package_library(path, "arduino", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_library_of_0_1_0_is_refused(library: Path, tmp_path: Path) -> None:
+    data = json.loads((library / METADATA).read_text(encoding="utf-8"))
+    data["umakit"]["version"] = "0.1.3"
+    (tmp_path / METADATA).write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(LibraryError, match=r"exported by umakit 0\.1\.3; export the library again"):
+        load_metadata(tmp_path)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import shutil
@@ -176,59 +175,6 @@ def test_the_working_folder_is_entered_again(
     export(Path(), SECOND)
     assert Path("README.md").read_text() == "second"
     assert tree(library) == {**with_manifest(SECOND), **MINE}
-
-
-# --- version 0.1.0 ------------------------------------------------------------------------------
-
-OLD_METADATA = json.dumps(
-    {
-        "modules": {"net": {}},
-        "umakit": {
-            "version": "0.1.0",
-            "name": "net",
-            "interface": "tvmgen_net",
-            "sources": {
-                "model": ["tvmgen_net.c", "thesis.c", "../../thesis.c"],
-                "kinds": {"mac_array": ["umakit_mac_array.c"]},
-                "drivers": {"my_npu": ["my_npu_conv.c", "other.c"]},
-            },
-        },
-    }
-)
-OLD = {
-    "metadata.json": OLD_METADATA,
-    "README.md": "old",
-    "CMakeLists.txt": "old",
-    "codegen/host/src/tvmgen_net.c": "old",
-    "codegen/host/src/umakit_mac_array.c": "old",
-    "codegen/host/src/umakit/device.h": "old",
-    "codegen/host/src/my_npu_conv.c": "old",
-    "codegen/host/include/tvmgen_net.h": "old",
-    "parameters/net.npz": "old",
-}
-OWN = {
-    "codegen/host/src/thesis.c": "mine",
-    "codegen/host/src/other.c": "mine",
-    "thesis.c": "mine",
-    "parameters/other.npz": "mine",
-}
-
-
-def test_of_a_library_without_manifest_known_names_are_replaced(tmp_path: Path) -> None:
-    put(tmp_path / "out", {**OLD, **OWN})
-    export(tmp_path / "out", SECOND)
-    assert tree(tmp_path / "out") == {**with_manifest(SECOND), **OWN}
-
-
-def test_a_tar_file_without_manifest_holds_known_names_only(tmp_path: Path) -> None:
-    path = tmp_path / "out.tar"
-    path.write_bytes(tar_bytes({**OLD, "thesis.txt": "mine"}))
-    with pytest.raises(OutputError, match=r"out.tar: 'thesis.txt' in it was changed or added"):
-        write_tar(path, SECOND)
-    path.write_bytes(tar_bytes(OLD))
-    write_tar(path, SECOND)
-    with tarfile.open(path) as archive:
-        assert set(archive.getnames()) == set(with_manifest(SECOND))
 
 
 # --- the manifest -------------------------------------------------------------------------------

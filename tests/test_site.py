@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from umakit.moved import MOVED
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -81,14 +79,6 @@ def test_the_gallery_has_each_backend_and_no_cycles_of_0(stage: Any, gallery: An
         for *_, share, cycles in cells:
             assert re.fullmatch(r"[1-9][\d.]* %", share.strip())
             assert re.fullmatch(r"[1-9][\d,]*|unknown", cycles.strip())
-
-
-def test_the_page_of_migration_names_every_module_that_moved() -> None:
-    page = (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| `umakit\.(\w+)` \| (.*) \|$", page, re.MULTILINE))
-    assert rows.keys() == MOVED.keys()
-    for old, (place, public) in MOVED.items():
-        assert (public or f"{place}` (not public)").strip("`") in rows[old]
 
 
 def test_public_modules_are_those_that_backends_import(stage: Any) -> None:

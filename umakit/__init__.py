@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from umakit.imports.on_use import imported_on_use
-from umakit.moved import find_moved_modules
 from umakit.version import __version__
 
 if TYPE_CHECKING:
@@ -65,8 +64,6 @@ __getattr__ = imported_on_use(
         "target_attributes": "umakit.registration.target",
     },
 )
-
-find_moved_modules()
 
 # In a checkout, four folders of the package lie beside this one. Python finds this one first where
 # it looks into the working folder, whatever is installed.

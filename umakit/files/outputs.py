@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -54,13 +54,10 @@ class FolderKind:
     Attributes:
         noun: what it is called in messages.
         manifest: path of its manifest.
-        of_0_1_0: paths of the files that umakit 0.1.0, which wrote no manifest, put into a folder;
-            none if it did not write it.
     """
 
     noun: str
     manifest: str
-    of_0_1_0: Callable[[Path], Collection[str]]
 
 
 NPZ_RESULTS = FileKind("file of results of umakit", b"umakit results")
@@ -169,15 +166,13 @@ def _replaced(
     if not any(output.iterdir()):
         return frozenset()
     listed = read_manifest(output / kind.manifest)
-    recorded: Mapping[str, str | None] = (
-        dict.fromkeys(kind.of_0_1_0(output)) if listed is None else {**listed, kind.manifest: None}
-    )
-    if not recorded:
+    if listed is None:
         raise OutputError(
             f"exists and is not a {kind.noun}",
             where=str(output),
             fix="choose another output folder",
         )
+    recorded: Mapping[str, str | None] = {**listed, kind.manifest: None}
     for path, digest in recorded.items():
         # A folder or a link in the place of a file is nothing that a file can replace.
         if _is_changed(output, path, digest) and not (force and _is_plain(output, path)):

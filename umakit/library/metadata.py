@@ -18,7 +18,6 @@ from umakit.files.outputs import FolderKind
 from umakit.library.layout import METADATA
 from umakit.library.schema import Description, Metadata
 from umakit.library.tar_files import library_folder
-from umakit.library.version_0_1_0 import library_names
 from umakit.text.escaping import shortened
 
 __all__ = [
@@ -38,18 +37,13 @@ def weights_path(name: str) -> str:
     return f"parameters/{name}.weights.bin"
 
 
-def _files_of_0_1_0(folder: Path) -> frozenset[str]:
-    path = folder / METADATA
-    return library_names(path.read_bytes()) if path.is_file() else frozenset()
-
-
 READ_FOLDERS = ("build", "codegen", "parameters", "runtime")
 """Folders of a library whose files are read and in which programs are built."""
 
 BUILT_FROM = ("codegen", "parameters", "runtime", "src")
 """Folders of a library whose files are passed to compilers and emulators."""
 
-LIBRARY_FOLDER = FolderKind("umakit library", NAME, _files_of_0_1_0)
+LIBRARY_FOLDER = FolderKind("umakit library", NAME)
 
 
 def library_files(library: Path) -> list[Path]:
@@ -60,10 +54,9 @@ def library_files(library: Path) -> list[Path]:
     """
     manifest = LIBRARY_FOLDER.manifest
     listed = read_manifest(library / manifest)
-    recorded = set(_files_of_0_1_0(library) if listed is None else listed)
-    if METADATA not in recorded:
+    if listed is None or METADATA not in listed:
         return [library]
-    names = {path.partition("/")[0] for path in recorded} | {manifest, *READ_FOLDERS}
+    names = {path.partition("/")[0] for path in listed} | {manifest, *READ_FOLDERS}
     return [library / name for name in sorted(names)]
 
 
@@ -147,6 +140,9 @@ def _checked(text: str | bytes, where: str) -> Metadata:
         data: dict[str, Any] = json.loads(text)
     except (ValueError, RecursionError):
         raise LibraryError("is damaged: it is not JSON", where=where, fix=AGAIN) from None
+    version = data["umakit"].get("version") if _has_section(data) else None
+    if str(version).startswith("0.1."):
+        raise LibraryError(f"was exported by umakit {version}", where=where, fix=AGAIN)
     try:
         return Metadata.model_validate(data)
     except ValidationError as error:
@@ -161,6 +157,10 @@ def _checked(text: str | bytes, where: str) -> Metadata:
             where=where,
             fix=AGAIN,
         ) from None
+
+
+def _has_section(data: object) -> bool:
+    return isinstance(data, dict) and isinstance(data.get("umakit"), dict)
 
 
 def read_description(library: Path) -> Description:

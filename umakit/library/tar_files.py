@@ -21,7 +21,6 @@ from umakit.files.manifest import parse_manifest, sha256
 from umakit.files.outputs import FORCE, FileKind
 from umakit.files.staging import as_bytes, with_manifest, write_file, write_new_folder
 from umakit.library.layout import METADATA, cache_folder, describes_library
-from umakit.library.version_0_1_0 import library_names
 
 SUFFIX = ".tar"
 MOST_BYTES = 2**31
@@ -64,17 +63,14 @@ class _LibraryTar(FileKind):
         except LibraryError:
             return False
         listed = parse_manifest(files.pop(MANIFEST, b""))
-        recorded: Mapping[str, str | None] = (
-            dict.fromkeys(library_names(files.get(METADATA, b""))) if listed is None else listed
-        )
-        for name, content in files.items() if recorded else ():
-            if name not in recorded or recorded[name] not in (None, sha256(content)):
+        for name, content in files.items() if listed else ():
+            if listed.get(name) != sha256(content):
                 raise OutputError(
                     f"{name!r} in it was changed or added since umakit wrote it",
                     where=str(path),
                     fix=FORCE,
                 )
-        return bool(recorded)
+        return bool(listed)
 
 
 LIBRARY_TAR = _LibraryTar("umakit library", b"")

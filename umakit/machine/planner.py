@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -212,16 +211,6 @@ class TilePlanner:
         if not is_kits:
             return self.default(layer) is not None
         return layer in self._given or some_tiling_fits(layer, self.machine, self.most_buffers)
-
-    @property
-    def judge(self) -> Callable[[Composite], bool | str]:
-        """The name that `accepts` had in umakit 0.1.0; it warns."""
-        warnings.warn(
-            "TilePlanner.judge is called accepts since umakit 0.2.0",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return self.accepts
 
     def tiles_of(
         self, composite: Composite, tilings: Mapping[Layer, Tiling] | None = None

@@ -28,7 +28,6 @@ includes it:
     result[i] = (int8_t)umakit_add_and_clamp(scaled, output_zero_point, lowest, highest);
 """
 
-import warnings
 from typing import Any
 
 from umakit.operators.drawings.own import drawn
@@ -66,11 +65,6 @@ __all__ += names()
 # `Any`, as the names are used as types too: `patterns.QConv2d`.
 def __getattr__(name: str) -> Any:
     """Patterns of operators, such as `qconv2d`, and their parameters, such as `QConv2d`."""
-    if name == "Offer":
-        warnings.warn(
-            "umakit.patterns.Offer is called OperatorPattern", DeprecationWarning, stacklevel=2
-        )
-        return OperatorPattern
     found = member(name)
     if found is None:
         raise AttributeError(f"module 'umakit.patterns' has no attribute {name!r}")

@@ -30,7 +30,6 @@ from umakit.library.roles import (
     read_roles,
 )
 from umakit.library.schema import KernelLibrary
-from umakit.library.version_0_1_0 import arduino_names
 from umakit.machine.simulator_config import CXX_SUFFIXES
 from umakit.text.names import plain_file_name
 from umakit.text.rendering import render
@@ -223,12 +222,7 @@ def sources_and_headers(
     }
 
 
-def _files_of_0_1_0(folder: Path) -> frozenset[str]:
-    path = folder / DESCRIPTION
-    return arduino_names(path.read_bytes()) if path.is_file() else frozenset()
-
-
-ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}", _files_of_0_1_0)
+ARDUINO_FOLDER = FolderKind("Arduino library of umakit", f"extras/{NAME}")
 
 
 def check_arduino_name(destination: Path) -> None:
