@@ -43,8 +43,10 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "divide": np.divide,
     "maximum": np.maximum,
     "minimum": np.minimum,
+    "less": np.less,
+    "where": lambda chosen, x, y: np.where(chosen != 0, x, y),
 }
-"""Values of operators on float32; each result is rounded to float32."""
+"""Values of operators on float32; each result is rounded to float32, and true is 1."""
 
 
 def all_integers(dtype: str) -> Array:
@@ -135,7 +137,8 @@ class FunctionOfOne:
         return result
 
     def _argument(self, argument: tvm_api.Expr, depth: int) -> Array:
-        if tvm_api.dtype_of(argument) == "float32" and tvm_api.static_shape(argument) is not None:
+        is_value = tvm_api.dtype_of(argument) in ("float32", "bool")
+        if is_value and tvm_api.static_shape(argument) is not None:
             return self._evaluate(argument, depth - 1)
         try:
             return np.asarray(tvm_api.float_argument(argument), np.float32)
