@@ -24,7 +24,7 @@ FOLDERS = {
 ORDER = tuple(
     "errors version imports tvm_api tir sim templates text files floats operators "
     "patterns machine registration frontend quantized partition lower program memory codegen "
-    "library devices choosing pipeline backend torch testing tools moved umakit backends "
+    "library devices choosing pipeline backend torch testing tools umakit backends "
     "cli".split()
 )
 """Rooms, and modules that stand alone: each may import those before it. `umakit` itself is what

@@ -24,7 +24,7 @@ from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
-from umakit.tools.inferences.figures import total
+from umakit.tools.inferences.sums import total
 from umakit.tools.program_steps import known_bytes, steps_of
 
 CONSTANTS = ("weights", "parameters")

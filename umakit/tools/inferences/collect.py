@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from umakit.devices.inferences import Measured
 from umakit.devices.run import RunResult
 from umakit.tools.accounting import account
-from umakit.tools.inferences.figures import InferenceFigures, LayerFigures, SeveralInferences, total
+from umakit.tools.inferences.figures import InferenceFigures, LayerFigures, SeveralInferences
+from umakit.tools.inferences.sums import total
 
 if TYPE_CHECKING:
     from umakit.tools.inferences.accelerators import AcceleratorInferences

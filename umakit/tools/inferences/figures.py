@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from umakit.devices.inferences import Spread
 from umakit.text.identities import LayerIdentity
 from umakit.tools.accounting import Accounting
+from umakit.tools.inferences.sums import total
 
 if TYPE_CHECKING:
     from umakit.tools.inferences.accelerators import AcceleratorInferences
-
 
 UNMEASURED = Spread(None, None)
 
@@ -152,10 +151,3 @@ def _spread(name: str, spread: Spread) -> dict[str, int | None]:
         f"least_{name}": spread.least,
         f"highest_{name}": spread.highest,
     }
-
-
-def total(values: Iterable[int | None]) -> int | None:
-    """Return the sum of figures; None if there are none, or one is unknown."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if found and len(known) == len(found) else None
