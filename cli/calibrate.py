@@ -149,7 +149,7 @@ def _write(outcome: Outcome, destination: Path, read: list[Path], force: bool) -
 
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[Calibrating], None]]:
-    """Show a progress bar on a terminal; elsewhere the same lines as other commands."""
+    """Show a progress bar on a terminal, and the usual progress lines elsewhere."""
     if not sys.stderr.isatty():
         with progress() as tell:
             yield lambda at: tell(f"{at.what}: {at.done} of {at.count} layers")
@@ -165,9 +165,9 @@ def _shown() -> Iterator[Callable[[Calibrating], None]]:
 
 
 def _say_costs(outcome: Outcome) -> None:
-    """Print a table of all costs: formulas, and how they agree with commands held out.
+    """Print a table of all costs: formulas, and their agreement with held-out commands.
 
-    If little of the width is left for formulas, they follow below the table.
+    On a narrow terminal, the formulas follow below the table.
     """
     shown_on = console()
     measured = [each.measured for each in outcome.choices]
@@ -188,7 +188,7 @@ def _say_costs(outcome: Outcome) -> None:
 
 
 def _table(outcome: Outcome, formulas: Sequence[str]) -> Any:
-    """Return the table, with a column of formulas if there are any."""
+    """Return the table; its column of formulas is omitted without formulas."""
     from rich.text import Text
 
     numbers = ["fitted", "exact", "worst", "before"]
@@ -210,7 +210,6 @@ def _formula(costs: JobCosts | CopyCosts) -> str:
 
 
 def _lines(formula: str, width: int) -> list[str]:
-    """Return a formula in lines of at most `width` characters, broken between factors."""
     lines: list[str] = []
     part = ""
     for piece in OPERATOR.split(formula):
@@ -241,7 +240,7 @@ def _say_layers(outcome: Outcome) -> None:
 
 
 def _agreement(layers: Sequence[MeasuredLayer]) -> str:
-    """Return how predictions of layers agree with the measured cycles."""
+    """Return the agreement of predicted with measured cycles of layers, as text."""
     off = max(layers, key=lambda each: abs(each.difference_percent))
     exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
     rest = "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"

@@ -203,7 +203,7 @@ NOT_OF_DIFF = ("sample", "corrupt", "pauses", "patience", "timeout")
 
 
 def _next(context: typer.Context, difference: CosimDifference) -> list[str]:
-    """Return what repeats the difference, shows it, and tells which of both sides is wrong."""
+    """Return commands that repeat the difference, show signals, and compare with a reference."""
     model = shell_word(str(context.params["model"]))
     words = [*repeated_options(context, NOT_REPEATED), "--layers", difference.layer]
     lines = [f"Again:  uma cosim {model} {shlex.join([*words, '--inputs', difference.inputs])}"]

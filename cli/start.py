@@ -12,7 +12,7 @@ command makes little of it: looking through all after 700 would be a tenth of it
 
 
 def main() -> None:
-    """Run `uma`; Ctrl-C ends it without a traceback, even during imports."""
+    """Run `uma`; Ctrl-C ends the program without a traceback, even during imports."""
     try:
         gc.disable()
         from umakit.cli.main import run_command
