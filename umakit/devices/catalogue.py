@@ -46,15 +46,15 @@ DEVICES = (
 
 
 def find_device(name: str | os.PathLike[str] | Device) -> Device:
-    """Return the device of a name, an address, or the one that a TOML file describes.
+    """Return the device for a name, an address, or a TOML file.
 
     Args:
         name: a name of `DEVICES`, an address (`ssh://`, `rpc://`), the path of a TOML file, or a
             device, which is returned.
 
     Raises:
-        InputError: there is no such device, or the file describes none.
-        UmakitError: the machine of an address cannot be asked what it is, see `asked_device`.
+        InputError: the device is unknown, or the file describes no device.
+        UmakitError: the machine at an address cannot be queried, see `asked_device`.
     """
     if isinstance(name, Device):
         return name
@@ -72,8 +72,10 @@ def find_device(name: str | os.PathLike[str] | Device) -> Device:
 
 
 def device_file(name: str | os.PathLike[str]) -> Path | None:
-    """Return the file of a device that `find_device` reads for a user; None for an address, and for
-    a name, which has only small letters, digits and hyphens."""
+    """Return the path of a user's device file that `find_device` reads.
+
+    None for an address, and for a name, which has only small letters, digits and hyphens.
+    """
     text = os.fspath(name)
     return None if is_address(text) or re.fullmatch(r"[a-z0-9-]*", text) else Path(text)
 
@@ -100,10 +102,10 @@ X86 = Device(
 
 
 def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
-    """Return the device of an address, which is asked once in a process what it is.
+    """Return the device at an address; the machine is queried once per process.
 
     Args:
-        address: where it is.
+        address: address of the machine.
         options: options of ssh.
 
     Raises:
@@ -163,11 +165,11 @@ def _compiled_for(machine: str, where: str) -> Device:
     """Return a device with the compiler for a machine.
 
     Args:
-        machine: what `uname -m` says there.
+        machine: output of `uname -m` on the machine.
         where: the address, for messages.
 
     Raises:
-        BuildError: there is none.
+        BuildError: umakit has no compiler for the machine.
     """
     machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
     architecture = MACHINES.get(machine, machine)
