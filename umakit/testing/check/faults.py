@@ -66,17 +66,16 @@ def planned_rounds(
 ) -> list[Round]:
     """Return the rounds for a library.
 
-    The first is the one that results are compared with the reference's in, then come one with
-    other data and one with the same data, before which a wrong register access leaves an error in
-    the device, as software that had it before could. Behind them are, for each fault, a round with
-    other data, so that what a copy leaves out is not in place already, one with the fault, and one
-    without.
+    The first round's results are compared with the reference. Then follow a round with other data,
+    and a round with the same data after a wrong register access, which leaves an error in the
+    device as earlier software could. Then follow three rounds for each fault: one with other data,
+    so that an omitted copy does not find the right bytes, one with the fault, and one without.
 
     Args:
-        layers: from the library's metadata.
-        devices: names of the accelerators that are simulated.
-        cases: number of cases; all faults are tried in every layer of one case, and as many in a
-            batch of several as take little time.
+        layers: layers of the library's metadata.
+        devices: names of the simulated accelerators.
+        cases: number of cases. With one case, all faults are tried in every layer; with several, as
+            many as take little time.
     """
     rounds = [Round(1), Round(2, is_reversed=True), Round(3, follows_error=True)]
     places = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values near those that a driver writes, and contents of buffers."""
+"""Values near a driver's values, and contents of buffers."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def drawn_value(
     """Return another value for a register.
 
     Args:
-        draw: where it is drawn from.
-        register: of the map; None without one.
-        value: what the driver writes.
-        others: values that the driver writes to this register elsewhere, or to others near it.
+        draw: source of random numbers.
+        register: register of the map; None without one.
+        value: the driver's value.
+        others: values that the driver writes to this register elsewhere, or to registers near it.
     """
     if register is not None and register.field and draw.random() < 0.7:
         field = draw.choice(register.field)
@@ -49,7 +49,6 @@ def drawn_value(
 
 
 def _number(draw: random.Random, width: int, value: int, others: Sequence[int]) -> int:
-    """Return a number of some bits."""
     kind = draw.random()
     if kind < 0.35:
         value += draw.choice(NEAR)
