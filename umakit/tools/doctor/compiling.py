@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling and linking the files of a driver one by one, and reading what the compiler says."""
+"""Compiling and linking a driver's files one by one, and parsing the compiler's messages."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Diagnostic:
     """The first error of a compiler.
 
     Attributes:
-        file: path as the compiler names it; empty if it names none.
-        line: number of the line, 0 if it names none.
+        file: path in the compiler's message; empty if there is none.
+        line: number of the line, 0 if there is none.
         message: text of the error.
     """
 
@@ -55,10 +55,10 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
     Args:
         device: the device.
         arguments: sources, flags and `-o`.
-        folder: working folder, from which paths in messages start.
+        folder: working folder, the base of paths in messages.
 
     Returns:
-        What it printed if it failed; empty if it succeeded.
+        The compiler's output on failure; empty on success.
 
     Raises:
         BuildError: there is no compiler.
@@ -74,7 +74,7 @@ def run_linker(device: Device, arguments: Sequence[str], folder: Path, is_cxx: b
 
 
 def _run(command: list[str], folder: Path) -> str:
-    # Messages are read, so they must not be translated.
+    # Messages are parsed, so they must not be translated.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         result = subprocess.run(
@@ -93,12 +93,12 @@ def compiled(
 
     Args:
         source: the source.
-        device: the device that it is compiled for.
+        device: target device.
         folder: the folder.
-        words: flags in addition to those of all libraries.
+        words: flags in addition to the flags of all libraries.
 
     Returns:
-        The object, and what the compiler printed if it failed.
+        The object, and the compiler's output on failure.
     """
     path = source.relative_to(folder)
     output = folder / f"{'-'.join(path.parts)}.o"
@@ -110,7 +110,7 @@ def compiled(
 
 
 def first_error(messages: str) -> Diagnostic:
-    """Return the first error in what a compiler printed."""
+    """Return the first error in a compiler's output."""
     match = ERROR_LINE.search(messages)
     if match:
         return Diagnostic(match[1].removeprefix("./"), int(match[2]), match[3])
@@ -119,12 +119,12 @@ def first_error(messages: str) -> Diagnostic:
 
 
 def undefined_names(messages: str) -> list[str]:
-    """Return what a linker found no definition of; C++ names without their arguments."""
+    """Return the undefined names in a linker's output; C++ names without arguments."""
     return _names(UNDEFINED, messages)
 
 
 def names_defined_twice(messages: str) -> list[str]:
-    """Return what a linker found several definitions of."""
+    """Return the names with several definitions in a linker's output."""
     return _names(DEFINED_TWICE, messages)
 
 

@@ -43,7 +43,7 @@ HEADERS = ("include/umakit/reference.h", sim.ARITHMETIC_HEADER)
 
 
 def library_files(answers: Answers, name: str) -> dict[str, str]:
-    """Return headers with which the stand-in library is complete, as a vendor's is."""
+    """Return headers that complete the stand-in library, as in a vendor's library."""
     folder = sim.source_directory()
     return {f"kernels/{path}": (folder / path).read_text(encoding="utf-8") for path in HEADERS}
 

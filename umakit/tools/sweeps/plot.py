@@ -55,9 +55,9 @@ def draw_sweep(
 
     Args:
         sweep: the sweep.
-        path: ends in `.svg`, `.png` or `.pdf`; written in full or not at all. A plot that umakit
-            drew earlier is replaced.
-        inputs: files that were read and must not be overwritten.
+        path: file ending in `.svg`, `.png` or `.pdf`; written in full or not at all. An earlier
+            plot of umakit is replaced.
+        inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
 
     Raises:

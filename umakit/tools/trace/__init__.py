@@ -4,11 +4,11 @@
 ::
 
     model.py      Trace         slices and counters by layer, in cycles
-    simulated.py  simulated     what the simulators, or designs in RTL, recorded in a run
-    predicted.py  predicted     what the cost models predict
+    simulated.py  simulated     records of simulators, or of designs in RTL, in a run
+    predicted.py  predicted     predictions of the cost models
     reported.py   trace_of_report  both, of `uma report`
     first.py      first_inference  the run of the first inference alone
-    memory.py     memory_use    bytes of each memory that are in use in each step
+    memory.py     memory_use    bytes in use of each memory in each step
     events.py     trace_events  the events of the trace-event format
     writing.py    write_trace   the file
 """

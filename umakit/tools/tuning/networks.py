@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of one layer of given sizes, on which the simulator counts the layer's cycles.
+"""Networks of one layer of given sizes, for counting the layer's cycles in the simulator.
 
-Cycles depend on sizes, and on some accelerators on values: weights are random, and any arithmetic
-is used.
+Cycles depend on sizes, and on some accelerators on values. Weights are therefore random;
+quantization parameters are arbitrary.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ INT8 = (-128, 127)
 
 
 def network_of(layer: Layer) -> Any:
-    """A Relax module whose `main` takes the layer's data and computes it."""
+    """Return a Relax module whose `main` takes the layer's data and computes the layer."""
     return network_of_layers([layer])
 
 
 def network_of_layers(
     layers: Sequence[Layer], dense: Collection[Layer] = (), rounding: str = "tflm"
 ) -> Any:
-    """A Relax module whose `main` takes the data of several layers and computes each of them.
+    """Return a Relax module whose `main` takes the data of several layers and computes each.
 
-    Inputs are `data` of one layer, `data0`, `data1` and so on of several; results are a tuple then.
-    Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
+    Inputs are `data` for one layer, or `data0`, `data1` and so on for several, whose results form a
+    tuple. Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
 
     Args:
         layers: sizes of the layers.
-        dense: those of them that are fully connected layers, with data of rows x channels; they
-            are convolutions of one column with a kernel of one element.
-        rounding: how results are rounded, one of `umakit.patterns.ROUNDINGS`.
+        dense: the fully connected layers among them, with data of rows x channels; they are
+            convolutions of one column with a kernel of one element.
+        rounding: rounding of results, one of `umakit.patterns.ROUNDINGS`.
     """
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
@@ -84,7 +84,6 @@ def network_of_layers(
 
 
 def _operator(layer: Layer, *, is_dense: bool) -> tuple[Parameters, list[Any]]:
-    """Return the operator of a layer, and its constants."""
     if layer.is_pool:
         return _pool(layer)
     return _dense(layer) if is_dense else _convolution(layer)

@@ -3,11 +3,11 @@
 
 1. All tilings of nearly equal parts by the estimate. Tilings whose lower bound is not below the
    default's cycles are omitted, unless the planner's predictions are its own.
-2. The best of them with the exact cycles of the cost model: what the planner predicts.
+2. The best of them with the exact cycles of the cost model: the planner's prediction.
 3. Starting from the best of these, all tilings that differ along one axis, including unequal parts,
-   as long as that finds better ones.
-4. The best few in the simulator, and the default: cycles that were measured are compared with
-   measured ones only.
+   as long as better ones are found.
+4. The best few in the simulator, and the default: measured cycles are compared with measured cycles
+   only.
 
 Each step depends only on the results of the previous one and not on the timing of workers.
 """
@@ -63,7 +63,7 @@ _loading = threading.Lock()
 
 
 def _backend_in(folder: str) -> UMABackend:
-    """Return the backend of a folder, which is loaded once."""
+    """Return the backend of a folder, loaded once."""
     with _loading:
         if folder not in _backends:
             _backends[folder] = load_backend_folder(Path(folder))
@@ -76,8 +76,8 @@ class Problem:
 
     Attributes:
         layer: the layer.
-        given: the planner that cuts it; None in another process if its class, its machine or one of
-            its methods is the backend's own, which that process loads from the backend's folder.
+        given: planner of the layer. None in another process if the planner's class, its machine or
+            a method is the backend's own, which that process loads from the backend's folder.
         folder: folder of the backend; empty if there is none.
     """
 
@@ -89,7 +89,7 @@ class Problem:
     def planner(self) -> TilePlanner:
         """The planner of the accelerator."""
         planner = self.given or _backend_in(self.folder).tiling
-        assert planner is not None  # the backend registered it in this process too
+        assert planner is not None  # the backend registered its planner in this process too
         return planner
 
     @property
@@ -134,8 +134,8 @@ class Best:
         bound: lower bound of the cycles of all tilings.
         default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
-        simulated: cycles of the best tiling in the simulator; None if it was not run there.
-        default_simulated: the same of the default tiling.
+        simulated: cycles of the best tiling in the simulator; None if not simulated.
+        default_simulated: cycles of the default tiling in the simulator; None if not simulated.
         seen: number of tilings that were estimated or ruled out by a bound.
     """
 
@@ -178,7 +178,7 @@ def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None
         tasks = [(problem.folder, problem.layer, each) for each in finalists]
         cycles = zip(finalists, list(workers.map(simulate, tasks)), strict=True)
         measured = {each: count for each, count in cycles if count is not None}
-    if default in measured:  # the first of equal ones
+    if default in measured:  # the first of equally good tilings
         tiling = min(measured, key=lambda each: measured[each])
     return Best(
         tiling, found.bound.cycles, found.cycles, walk.cycles[tiling],
@@ -242,7 +242,7 @@ class _Walk:
         return self.best - self.best // GAIN_DIVISOR
 
     def ranked(self) -> list[Tiling]:
-        """Return the simulated tilings, best first; the default comes before equal ones."""
+        """Return the simulated tilings, best first; the default precedes equally good ones."""
 
         def key(tiling: Tiling) -> tuple[int, bool, Key]:
             return self.cycles[tiling], tiling != self.default, tiling_key(tiling)

@@ -66,11 +66,11 @@ class DriverFunction:
     """A C function of a driver.
 
     Attributes:
-        operator: name of the flag `--operators`.
-        pattern: name of the pattern, which is another one for the second layout.
-        name: of the function.
-        layout: of images.
-        declaration: its prototype, as `patterns.c_declaration` prints it, without a semicolon.
+        operator: name in the flag `--operators`.
+        pattern: name of the pattern, which differs for the second layout.
+        name: name of the function.
+        layout: layout of images.
+        declaration: prototype, as `patterns.c_declaration` prints it, without a semicolon.
     """
 
     operator: str
@@ -103,23 +103,21 @@ class DriverFunction:
 
     @property
     def is_convolution(self) -> bool:
-        """Whether it computes convolutions of images."""
         return self.operator in ("conv2d", "depthwise")
 
     @property
     def is_pool(self) -> bool:
-        """Whether it computes pools."""
         return self.operator.endswith("pool2d")
 
     @property
     def unneeded(self) -> frozenset[str]:
-        """Arguments without which the reference loops compute the layer."""
+        """Arguments that the reference loops do not need for the layer."""
         pools = ("output_zero_point", "rounding") if self.is_pool else ()
         return frozenset({"pad_bottom", "pad_right", *pools})
 
     @property
     def channels_first(self) -> int:
-        """What `$channels_first` stands for."""
+        """Value of `$channels_first`."""
         return int(self.layout == "NCHW")
 
     def sizes(self, tensor: str) -> str:
@@ -130,8 +128,8 @@ class DriverFunction:
         """Return the prototype in lines of at most 90 characters.
 
         Args:
-            name: another name than that of the function.
-            more: further arguments behind the others.
+            name: replacement for the function's name.
+            more: further arguments after the others.
         """
         start, _, rest = self.declaration.partition("(")
         head = start.replace(self.name, name or self.name) + "("
