@@ -61,7 +61,7 @@ LEAST_FORMULA = 40
 INDENT = "    "
 
 OPERATOR = re.compile(r" (?=[-+*] )|(?<=;) ")
-"""Blanks of a formula at which a line may be broken, outside of parentheses."""
+"""Blanks outside parentheses at which a formula's line may be broken."""
 
 CalibratedBackendArgument = Annotated[
     str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)

@@ -65,7 +65,7 @@ ACCESSES = (
     "  predictions count a cycle for each register access, and the bus of the RTL may take more: "
     "many small tiles take longer than predicted; `uma cosim` compares the engines alone"
 )
-"""Said when predicted cycles are not those of the RTL, which nothing calibrates."""
+"""Printed when predicted cycles differ from the RTL's, which cannot be calibrated."""
 
 EPILOG = "Example:  uma check strawberry_accelerator --draws 20"
 

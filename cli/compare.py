@@ -170,7 +170,7 @@ def _how(
 
 
 Writing = tuple[Path | None, bool]
-"""The file of the page, None for none, and whether one of somebody else is replaced."""
+"""The file of the page, None for none, and whether a file of another program is replaced."""
 
 
 def _reports(

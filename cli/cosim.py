@@ -196,10 +196,10 @@ def _print(result: CosimResult, context: typer.Context) -> None:
 
 
 NOT_REPEATED = ("inputs", "layers", "output", "jobs", "most", "force", "as_json")
-"""Options that do not affect what is compared, or that a repetition has of its own."""
+"""Options that do not affect the comparison, or that a repetition sets itself."""
 
 NOT_OF_DIFF = ("sample", "corrupt", "pauses", "patience", "timeout")
-"""Options of which `uma diff` has none, or another one."""
+"""Options that `uma diff` lacks, or defines differently."""
 
 
 def _next(context: typer.Context, difference: CosimDifference) -> list[str]:

@@ -286,7 +286,7 @@ def _print(
 
 
 NOT_REPEATED = ("inputs", "output", "most", "force", "wave", "as_json")
-"""Options that do not affect what is compared."""
+"""Options that do not affect the comparison."""
 
 
 def _again(context: typer.Context, inputs: str) -> str:

@@ -17,7 +17,7 @@ MOST_NAMES = 6
 
 
 ON_RTL = "; accelerators ran on their RTL"
-"""End of the last sentence where designs answered in place of simulators."""
+"""End of the last sentence if designs replaced simulators."""
 
 
 def layer_table(result: DiffResult) -> Table:

@@ -29,7 +29,7 @@ PACKAGES = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, errors.__
 """Folders of umakit's code."""
 
 TRACEBACK = "UMAKIT_TRACEBACK"
-"""Environment variable: `1` prints the traceback of what was raised, `bugs` of umakit's bugs."""
+"""Environment variable: `1` prints the traceback of every exception, `bugs` of umakit's bugs."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 128 + signal.SIGPIPE

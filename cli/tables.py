@@ -131,7 +131,7 @@ def choices_summary(section: Mapping[str, Any]) -> list[str]:
 
 
 MOST_SCRATCH = 3
-"""Maximum number of layers whose scratch is printed; `--json` has all."""
+"""Maximum number of layers with printed scratch; `--json` has all."""
 
 
 def scratch_summary(description: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,7 @@ FORM = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<folder>/[^\x00-\x1f\x7f]*)?"
 )
-"""No part begins with a hyphen: programs would take it for an option."""
+"""No part begins with a hyphen, which programs would take for an option."""
 
 FORMS = {SSH: "ssh://[USER@]HOST[:PORT][/FOLDER]", RPC: "rpc://HOST:PORT"}
 

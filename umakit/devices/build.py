@@ -48,7 +48,7 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Compiler flags. Without -ffast-math and contraction, every device rounds like the host."""
 
 KEPT_PROGRAMS = 4
-"""Number of builds per library that are kept; older ones are deleted."""
+"""Number of builds kept per library; older builds are deleted."""
 
 NO_DESIGNS = DesignObjects()
 
@@ -56,7 +56,7 @@ DIAGNOSTIC = re.compile(
     r"error(?!: ld returned)|undefined reference|multiple definition|recompile with -f"
     r"|cannot find -l"
 )
-"""Form of the lines with which compilers and linkers report an error."""
+"""Form of error lines of compilers and linkers."""
 
 MISSING_PACKAGE = re.compile(r"\.specs: No such file|cannot find -l")
 

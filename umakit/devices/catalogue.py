@@ -34,10 +34,10 @@ RTL = Device(
     has_time=True,
     runs_rtl=True,
 )
-"""Chosen with `--rtl`: it needs the folders of backends, which a library does not have."""
+"""Chosen with `--rtl`, because it needs the folders of backends, which a library lacks."""
 
 ADDRESSES = "ssh://HOST, rpc://HOST:PORT, or a board's TOML file"
-"""What else a device may be, for people."""
+"""Further forms of a device, for messages."""
 
 DEVICES = (
     HOST,
@@ -89,7 +89,7 @@ cat /proc/cpuinfo 2>/dev/null
 
 CROSS = {"aarch64": "qemu-aarch64", "armv7l": "qemu-arm", "armv8l": "qemu-arm",
          "riscv64": "qemu-riscv64-linux"}  # fmt: skip
-"""Devices whose compilers compile for a machine, by what `uname -m` says of it."""
+"""Devices whose compilers target a machine, by the machine's `uname -m`."""
 
 X86 = Device(
     name="x86-64",

@@ -17,7 +17,7 @@ from umakit.library.roles import COMPILED_FOLDER
 from umakit.library.tar_files import library_folder
 
 TRANSITIVE = "-Wl,--disable-new-dtags"
-"""With it, shared libraries that a shared library needs are looked for in the same folders."""
+"""Makes the loader search the same folders for indirectly needed shared libraries."""
 
 Run = Callable[[Sequence[str], list[str]], None]
 """Runs a compiler, given as its command and arguments; raises `BuildError`."""

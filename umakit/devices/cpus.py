@@ -20,7 +20,7 @@ PROCESSOR_FLAGS = ("-mcpu=", "-march=")
 """Flags that choose a processor or its instructions."""
 
 REPLACED_FLAGS = (*PROCESSOR_FLAGS, "-mfpu=", "-mfloat-abi=", "-mabi=")
-"""Flags of a device that those of a CPU replace if they choose a processor."""
+"""Flags of a device that a CPU's flags replace if they choose a processor."""
 
 
 def description_for(library: Path, device: Device, cpu: str = "") -> dict[str, Any]:

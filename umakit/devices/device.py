@@ -22,8 +22,8 @@ SUPPORT = Path(__file__).parent / "support"
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
 FILES, SEMIHOSTING, SERIAL = "files", "semihosting", "serial"
-"""How inputs, outputs and the report of a program pass: it opens files itself, a debugger or an
-emulator does so for it, or they are frames on a serial line."""
+"""Transport of a program's inputs, outputs and report: files opened by the program, files opened by
+a debugger or an emulator, or frames on a serial line."""
 
 PLATFORMS = {
     SEMIHOSTING: ("platform_semihosting.c", "semihosting.c"),
@@ -33,7 +33,7 @@ PLATFORMS = {
 
 DEFAULT_TIMEOUT = 600.0
 """Time limit in seconds of emulated programs, and on the host of each inference with an
-accelerator, whose driver may wait for ever; other programs of the host have none by default."""
+accelerator, whose driver may wait for ever. Other programs of the host have no default limit."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from umakit.devices.device import SUPPORT
 from umakit.devices.objects import compiling, with_shared_objects
 
 DEVICE = "umakit_simulator.c"
-"""Name of the file with the functions of `umakit/device.h`, behind which all simulators answer."""
+"""Name of the file with the functions of `umakit/device.h`, which dispatch to all simulators."""
 
 FUNCTIONS = ("read32", "write32", "map", "unmap", "wait", "barrier")
 """Names of these functions, without the prefix `umakit_device_`."""

@@ -40,7 +40,7 @@ from umakit.files.processes import (
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
 LINE_HINT = "a build with -fsanitize=address names the line of C"
-"""What finds the cause of a crash in a layer that is known."""
+"""Advice on finding the cause of a crash in a known layer."""
 
 TIMEOUT = 7, "timeout"
 """Status and text of UMAKIT_TIMEOUT of `umakit/status.h`."""
@@ -53,16 +53,16 @@ LATE_DESIGN = "and the time limit of"
 """In the sentence of a design that did not end its work in time; see `fail_late` of rtl.h."""
 
 GRACE_SECONDS = 5.0
-"""Maximum number of seconds that a program with designs or simulators of backends' own has after
-its time limit to report the call in which its driver waits."""
+"""Maximum number of seconds after the time limit in which a program with designs or backends' own
+simulators reports the call in which its driver waits."""
 
 DESCRIBED = "of [rtl] in accel.toml"
-"""In sentences on what contradicts the description of a design; see rtl_bench.h."""
+"""Part of sentences about a contradiction of a design's description; see rtl_bench.h."""
 DESCRIBED_HINTS = {
     "reset_level": "set reset_level to the level that resets, or correct the design",
     "interrupt_level": "set interrupt_level to the level that interrupts, or correct the design",
 }
-"""What to do about it, by the key that the sentence has."""
+"""Advice on a contradiction, by the key in the sentence."""
 
 SILENT = "([simulator] timeout in accel.toml)"
 """In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
@@ -71,7 +71,7 @@ SILENT_HINT = "let the program answer, or give it more time with timeout"
 
 UNANSWERED = 71
 """Exit code of a program in which a function of a linked simulator did not return; see
-simulator_watchdog.c, which then writes a sentence with `SILENT` as the last line."""
+simulator_watchdog.c, which writes a sentence with `SILENT` as the last line."""
 UNANSWERED_HINT = (
     "let it return, wait too when no interrupt comes, or give it more time with timeout"
 )

@@ -18,7 +18,8 @@ from umakit.library.tar_files import library_folder
 from umakit.text.rendering import render
 
 PAGE = 4096
-"""Bytes of a page of memory, by which addresses fall on the same sets of a first cache."""
+"""Bytes of a page of memory. Addresses this far apart map to the same sets of a first-level
+cache."""
 
 TURN_SECONDS = 0.02
 """Time of a turn, at least: a shorter inference is repeated."""

@@ -19,7 +19,7 @@ SYSTEM_NAMES = {
     "RISC-V": r"riscv(32|64)",
     "x86": r"i[3-6]86",
 }
-"""What `uname -m` says, by the names of `umakit.files.compiled_files.MACHINES`."""
+"""Outputs of `uname -m`, by the names of `umakit.files.compiled_files.MACHINES`."""
 
 
 def processor_of(system_name: str) -> str:

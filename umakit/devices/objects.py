@@ -23,8 +23,8 @@ from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 
 KEPT_OBJECTS = 1024
-"""Number of objects that are kept once there are an eighth more; older ones are deleted. So few
-compilations look at the times of all of them."""
+"""Number of objects kept by a cleanup, which begins at an eighth more. Thus few compilations check
+the times of all objects."""
 
 SHARED = "umakit_*"
 """Form of the names of files that are the same in many libraries."""
@@ -39,19 +39,20 @@ STANDARD = frozenset(
     b"signal.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h tgmath.h "
     b"time.h".split()
 )
-"""Headers of the C library that drivers may include; that of `assert` has names of files."""
+"""Headers of the C library that drivers may include; `assert.h` is missing, because it inserts file
+names."""
 
 DEPENDING = re.compile(
     rb"TVMGEN_|__FILE__|__BASE_FILE__|__DATE__|__TIME|__has_include|incbin"
     rb"|#[ \t]*(?:/[*/]|include_next|import|embed)|%:|[?][?]="
 )
-"""What depends on more than the text of a driver, or hides what it includes."""
+"""Constructs that depend on more than the text of a driver, or hide an include."""
 
 FOR_LINKING = ("-Wl,", "-l", "-shared", "-static", "-nostartfiles", "-T")
 """Starts of flags that only the linker reads."""
 
 OF_A_MODEL = ("-I", "-DTVMGEN_")
-"""Starts of flags that shared files do not need: they find their headers relative to themselves."""
+"""Prefixes of flags that shared files do not need: their headers have relative paths."""
 
 Compile = Callable[[list[str]], None]
 """Runs the compiler with arguments behind its own; raises `BuildError`."""

@@ -11,7 +11,7 @@ from umakit.devices.device import SUPPORT, Device
 from umakit.library.layout import RUNTIME
 
 SCRIPTS = ("*.ld", "*.lds", "*.inc")
-"""Forms of the names of linker scripts and of files that they include."""
+"""File name patterns of linker scripts and of their included files."""
 
 
 def digest_of(device: Device) -> str:

@@ -46,7 +46,7 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 FAILED = "failed"
-"""What the program prints in front of a simulator's sentence."""
+"""Prefix of a simulator's sentence in the program's output."""
 
 OUTSIDE = -1
 """Value of `first` for a tensor that exists before the first layer runs."""

@@ -14,7 +14,7 @@ from umakit.machine.counts.events import MemoryCounts
 from umakit.text.identities import LayerIdentity
 
 STREAMS = ("load", "array", "store")
-"""Engines of the commands of libraries that say them by number, as umakit wrote them until 0.1."""
+"""Engines of numbered commands, in libraries of umakit up to 0.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class InferenceProfile:
 
 
 CHAIN = ("array_cycles", "cycles", "clock_cycles")
-"""Counters of which each counts the cycles of the one before and others."""
+"""Counters, each of which includes the cycles of the previous one."""
 
 
 class _Mean:

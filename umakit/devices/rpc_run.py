@@ -27,10 +27,10 @@ CONNECTING_SECONDS = 30.0
 """Time limit of all but the program: connecting, copying, loading."""
 
 START_SECONDS = 60.0
-"""The same of starting the process that talks to the server, which imports TVM."""
+"""Time limit for starting the process that talks to the server, which imports TVM."""
 
 ENDED, SIGNALLED, LATE, LOST = range(4)
-"""How a program ended, as of platform_rpc.c."""
+"""Endings of a program, as in platform_rpc.c."""
 
 START_HINT = (
     "start it there with `python -m tvm.exec.rpc_server --port {port} --port-end {end}`, which "

@@ -18,7 +18,7 @@ from typing import Any
 from umakit.errors import one_line
 
 STREAMS = ("outputs", "report", "messages")
-"""What a program writes, in the order of platform_rpc.c."""
+"""Outputs of a program, in the order of platform_rpc.c."""
 
 
 def answer(request: Mapping[str, Any], at: list[str]) -> dict[str, Any]:

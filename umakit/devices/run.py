@@ -51,7 +51,7 @@ MOST_COMMANDS = 65_536
 """Maximum number of commands per layer that are recorded."""
 
 MOST_EMULATED_COMMANDS = 1024
-"""The same on an emulated device, in whose memory the records are."""
+"""Maximum on an emulated device, whose memory holds the records."""
 
 
 @dataclass(frozen=True)

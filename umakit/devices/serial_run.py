@@ -15,14 +15,14 @@ from umakit.devices.serial_line import LineEndedError, SerialLine
 from umakit.errors import DeviceError
 
 GREETING_SECONDS = 0.5
-"""Time after which words for main are sent again while the board has not answered."""
+"""Time after which words for main are sent again to a silent board."""
 
 ANSWER_SECONDS = 0.1
-"""The same once the board has said that it has started: it may have read those of before, and words
-that arrive while it sends its answer could be damaged."""
+"""Time after which words are sent again to a board that has reported its start: it may have read
+earlier words, and words that arrive during its answer could be damaged."""
 
 LOOK_SECONDS = 0.05
-"""Time after which it is looked whether the command that runs the board has ended."""
+"""Interval for checking whether the command that runs the board has ended."""
 
 VERSION = b"\1"
 
@@ -181,7 +181,7 @@ MOST_BYTES = 4096
 """Maximum size of a payload of a board; `UMAKIT_SERIAL_CHUNK` is at most that."""
 
 CHUNK = 256
-"""Maximum size of the words for main, which is `UMAKIT_SERIAL_CHUNK` unless a board changes it."""
+"""Maximum size of the words for main: the default of `UMAKIT_SERIAL_CHUNK`."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ WATCHDOG = SUPPORT / "simulator_watchdog.c"
 """The C file that ends a program when a function of a linked simulator does not return."""
 
 WATCHING = "-pthread"
-"""Argument of the linker for programs with it."""
+"""Linker argument for programs with the watchdog."""
 
 
 @dataclass(frozen=True)

@@ -23,20 +23,20 @@ from umakit.devices.device import announce
 from umakit.errors import BuildError, DeviceError, InputError, MissingProgramError, UmakitError
 
 OPTIONS_VARIABLE = "UMAKIT_SSH_OPTIONS"
-"""Environment variable with further options of ssh, such as `-F FILE`, as a shell splits them."""
+"""Environment variable with further options of ssh, such as `-F FILE`, in shell syntax."""
 
 OPTIONS = (
     "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=10",
     "-o", "ServerAliveCountMax=3", "-o", "ForwardAgent=no", "-o", "ForwardX11=no",
     "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
 )  # fmt: skip
-"""Options of each call. ssh takes the first value that it gets: those of users stand before."""
+"""Options of each call. ssh uses the first value of an option, so users' options come before."""
 
 STALLED_SECONDS = 60.0
-"""Time without a byte from or to the other side after which the copying is given up."""
+"""Seconds without a transferred byte after which copying is given up."""
 
 ENDING_SECONDS = 5.0
-"""Time that the other side has to remove what was copied, when nobody waits for the result."""
+"""Seconds for the remote side to remove copied files after an abort."""
 
 PIECE = 65536
 

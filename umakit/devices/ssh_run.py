@@ -19,15 +19,15 @@ from umakit.errors import DeviceError, InputError
 
 SCRIPT = SUPPORT / "remote_run.sh"
 PROGRAM, REPORT, MESSAGES, LATE = "program", ".report", ".messages", ".late"
-"""Names of files there: the program, what it writes, and one that says that its time was up."""
+"""Names of remote files: the program, its output, its messages, and a mark of the time limit."""
 
 GRACE_SECONDS = 10
-"""Time after which the other side ends a program itself, behind the time limit."""
+"""Seconds beyond the time limit after which the remote side ends a program itself."""
 
 NO_ROOM = "No space left on device"
 
 SHELL_FAILED = (2, 126, 127)
-"""Exit codes of shells for what is no program."""
+"""Exit codes of shells for a file that is no program."""
 
 
 class LateError(Exception):

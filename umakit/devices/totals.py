@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Source = Literal["measured", "predicted", "unknown", "cpu"]
-"""Where the cycles of a layer come from. Those of the CPU are neither simulated nor predicted."""
+"""Sources of a layer's cycles. Cycles of the CPU are neither simulated nor predicted."""
 
 
 @dataclass(frozen=True)

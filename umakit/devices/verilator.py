@@ -24,13 +24,13 @@ from umakit.machine.rtl_ports import Direction, Port
 from umakit.text.spelling import closest
 
 LEAST_VERSION = (5, 0)
-"""The first version of Verilator whose options and output these are."""
+"""The first version of Verilator with these options and this output."""
 
 HARNESS = sim.source_directory() / "rtl" / "include"
 """Folder with the C++ headers of buses."""
 
 MESSAGES = HARNESS / "umakit" / "rtl_messages.h"
-"""What Verilator's own files are compiled with, so that messages and ends of a design are ours."""
+"""Header compiled into Verilator's own files, which redirects messages and ends of a design."""
 
 CXX_FLAGS = ("-O3", "-fno-strict-aliasing")
 """Flags of the C++ that Verilator writes; most of a run's time is spent there."""
@@ -40,7 +40,7 @@ NO_TOP = re.compile(r"--top-module '(\w+)' was not found")
 NO_PARAMETER = re.compile(r"Parameters from the command line were not found in the design: (\w+)")
 
 KEPT_DESIGNS = 24
-"""Number of compiled designs that are kept; older ones are deleted."""
+"""Number of compiled designs kept; older designs are deleted."""
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,8 @@ def _cached(files: DesignFiles, is_traced: bool) -> Verilated:
 
 
 SPEED = ("-O3", "--x-assign", "unique", "--x-initial", "unique", "--output-split", "20000")
-"""How Verilator translates: for speed, in files that compile at the same time. Unknown values can
-be random, so that a design that depends on them is found."""
+"""Options for speed, with files that compile in parallel. Unknown values can be random, to expose
+designs that depend on them."""
 
 
 def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:

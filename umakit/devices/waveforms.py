@@ -24,10 +24,10 @@ from umakit.text.rendering import render
 from umakit.text.spelling import closest
 
 MOST_WAVE_CYCLES = 1_000_000
-"""Maximum length of a waveform in cycles; the first ones are written."""
+"""Maximum length of a waveform in cycles; later cycles are not written."""
 
 HEADER = struct.Struct(">BQQQ")
-"""How a file of FST begins: type and length of its header, first and last time."""
+"""Begin of an FST file: type and length of its header, first and last time."""
 
 
 def no_design() -> InputError:

@@ -22,7 +22,7 @@ MACH_O = tuple(
     bytes.fromhex(magic) for magic in ("cffaedfe", "cefaedfe", "feedfacf", "feedface", "cafebabe")
 )
 BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-"""Starts of files of LLVM, which are compiled when they are linked."""
+"""Magic numbers of LLVM bitcode files, which the linker compiles."""
 
 COMPILED = re.compile(r".+\.(a|o|so(\.\d+)*)")
 SHARED = re.compile(r".+\.so(\.\d+)*")

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 NAME = "SHA256SUMS"
 HEADER = "# umakit manifest, version 1: the files that umakit wrote here\n"
 LONGEST = 2**24
-"""Maximum size in bytes of a manifest that is read: 100 times that of the largest library."""
+"""Maximum size in bytes of a manifest: 100 times that of the largest library."""
 
 _LINE = re.compile(r"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}

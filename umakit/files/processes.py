@@ -33,7 +33,7 @@ LOOKS = 8
 """Minimum number of looks within the limit for programs that wait."""
 
 LEAST_SECONDS, LEAST_SHARE = 0.03, 0.05
-"""Seconds, and share of the waiting time. A program that waits and polls now and then uses less
+"""Seconds, and share of the waiting time. A program that waits with occasional polling uses less
 processor time than their sum."""
 
 ENDING_LOOKS = 100

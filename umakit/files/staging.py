@@ -24,7 +24,7 @@ from umakit.files.manifest import manifest_text
 from umakit.files.outputs import FileKind, FolderKind, check_file, check_folder
 
 PREFIX = ".umakit-"
-"""Prefix of temporary files and folders, which are created next to the destination."""
+"""Prefix of temporary files and folders, created next to the destination."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 AT_WORKING_FOLDER = -100

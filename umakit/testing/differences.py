@@ -18,8 +18,8 @@ DEFAULT_TOLERANCE = 1e-5
 
 
 HISTOGRAM_REACH = 16
-"""Largest difference of integers with a class of its own in histograms; the outermost classes
-also count what lies beyond."""
+"""Largest difference of integers with a separate class in histograms; the outermost classes also
+count all larger differences."""
 
 
 @dataclass(frozen=True)

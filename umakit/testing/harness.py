@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 INTERFACES = ("c", "unpacked")
 
 OPTIMIZED_MACS = 10**8
-"""Multiply-accumulates of a network above which LLVM optimizes what runs once."""
+"""Multiply-accumulates of a network above which LLVM optimizes code that runs once."""
 
 
 @dataclass(frozen=True)

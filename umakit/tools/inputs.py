@@ -26,7 +26,7 @@ KEEPS_VALUES = frozenset(
     "reshape expand_dims squeeze permute_dims astype where less add concat flatten tile repeat "
     "broadcast_to strided_slice".split()
 )
-"""Operators that pass the indices in one of their operands on to their result."""
+"""Operators that pass the indices in an operand on to their result."""
 
 
 def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:

@@ -16,8 +16,8 @@ READ_WHOLE = (
     "QRequantize QQuantize QSoftmax QSoftmaxLookup QLogSoftmax QProbabilities QL2Normalization "
     "QBatchMatmul QConcatenation QGlobalAveragePool QMean QSum QArgMax QArgMin"
 ).split()
-"""Patterns, by name, of operators that need each byte of each operand. Of one that is neither here
-nor a `Layer`, no operand counts."""
+"""Names of patterns of operators that need each byte of each operand. For operators that are
+neither here nor a `Layer`, no operand counts."""
 
 
 def steps_of(program: Program) -> list[Step]:

@@ -27,7 +27,7 @@ OPTIONAL = (
     "ai-edge-litert",
     "distributed",
 )
-"""Packages that umakit uses where they are installed."""
+"""Optional packages of umakit."""
 
 
 def versions() -> dict[str, str]:

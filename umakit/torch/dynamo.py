@@ -121,7 +121,7 @@ def compile_graph(
 
 
 _seen: dict[str, int] = {}
-"""How often torch has divided functions for a reason, at the last report."""
+"""Number of graph breaks by reason, at the last report."""
 
 
 def new_graph_breaks() -> tuple[str, ...]:

@@ -33,8 +33,7 @@ MOST_ALIGNED = 64
 """Alignment of memory that torch allocates for CPU tensors, in bytes."""
 
 _ACCELERATORS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""By name of an accelerator, what a run on it holds: a second run that begins meanwhile would be
-refused as busy."""
+"""Locks of accelerators by name, held by a run: a concurrent run would be refused as busy."""
 
 
 @dataclass(frozen=True)

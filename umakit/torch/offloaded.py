@@ -40,7 +40,7 @@ from umakit.torch.regions import clusters, copy_shared_operands, divided, extrac
 
 ALONE = "the accelerator takes it in the whole network, but not in a part of it"
 Shapes = tuple[Any, ...]
-"""Shapes of the tensors that a region reads, and numbers that it reads."""
+"""Shapes of a region's input tensors, and its input numbers."""
 
 
 @dataclass(frozen=True)

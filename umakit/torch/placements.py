@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PYTORCH = "pytorch"
-"""Where an operator runs that no accelerator takes."""
+"""Placement of an operator without an accelerator."""
 
 
 @dataclass(frozen=True)

@@ -28,16 +28,16 @@ Value = tuple[Setting, ...]
 """A value of an aspect: a value of each of the aspect's settings."""
 
 MOST_RESIDUES = 64
-"""Largest array size of which all residues are tried. Larger sizes try both ends."""
+"""Largest array size with all residues tried. For larger sizes, both ends are tried."""
 
 FEW_ROWS = 5
-"""Maximum number of rows and columns of the kernels of which all pairs are tried."""
+"""Maximum number of rows and columns of kernels with all pairs tried."""
 
 OWN_PADDINGS = (
     *((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), (1, 3, 0, 2)),
     *((1, 1, 1, 1), (0, 0, 1, 1), (1, 1, 0, 0)),
 )
-"""Paddings (top, left, bottom, right) in which each side has each number, and usual ones."""
+"""Paddings (top, left, bottom, right) that give each side each number, and usual paddings."""
 
 TOGETHER: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel_height", "kernel_width"),

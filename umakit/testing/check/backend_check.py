@@ -39,10 +39,10 @@ SECONDS = 600.0
 that slower machines run the same layers."""
 
 PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
-"""Share of the time for varied programs, and most of them for each layer that may be drawn."""
+"""Share of the time for varied programs, and their maximum number per drawn layer."""
 
 MOST_GROUPS = 3
-"""Groups of failures of one pattern that are reduced: more often have one cause."""
+"""Number of reduced groups of failures per pattern: further groups usually share a cause."""
 
 ENOUGH = 1.5
 """Advised time of a check that was not finished, by the time that the finished layers foretell."""

@@ -36,8 +36,8 @@ Array = npt.NDArray[Any]
 
 
 RTL_CYCLES = 1_000_000
-"""Cycles of runs with faults of one batch on RTL, as predicted: a design runs a thousand times
-slower than a simulator in C."""
+"""Predicted cycles of a batch's runs with faults on RTL: a design runs a thousand times slower than
+a simulator in C."""
 
 
 @dataclass

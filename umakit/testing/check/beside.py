@@ -17,7 +17,7 @@ from umakit.testing.check.claims import claims_of
 from umakit.testing.check.report import Failure
 
 OTHERS = {"vanilla_accelerator": "conv2d", "strawberry_accelerator": "qdense"}
-"""Reference backends and one of their patterns, of which a layer runs next to the backend's."""
+"""Reference backends, with the pattern of a layer to run next to the tested backend's."""
 
 MOST_CASES = 6
 

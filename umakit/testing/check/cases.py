@@ -12,7 +12,7 @@ from umakit.operators.drawing import Drawing, Setting
 from umakit.text.spelling import closest_or_all
 
 THEN, FOLLOWED = " then ", " followed by "
-"""Separators of the layers of a chain, and of a case from the case that runs after it."""
+"""Separators of the layers of a chain, and of consecutive cases."""
 
 SEED = "seed"
 """The setting that weights, scales and inputs are drawn from."""

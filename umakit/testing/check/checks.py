@@ -256,7 +256,7 @@ def _sizes(description: Mapping[str, Any]) -> dict[str, int]:
 
 
 BatchCheck = Callable[[Batch], Sequence[Failure]]
-"""Receives a batch that has run, and returns what is wrong with its members."""
+"""Takes a batch that has run, and returns the failures of its members."""
 
 NO_TEXT = ("", "the predicate returned False")
 
@@ -333,4 +333,4 @@ BATCH_CHECKS: list[BatchCheck] = [
 """Checks of every batch, in order; the first failure of a case is reported."""
 
 LAST_CHECKS: list[BatchCheck] = [faults_are_noticed]
-"""Checks of batches in which nothing is wrong: they compare further runs with the first one."""
+"""Checks of batches without failures: they compare further runs with the first one."""

@@ -20,7 +20,7 @@ VALUE_TRIES = 2
 """Number of values of each further aspect that are tried in a row."""
 
 LARGER = (9, 17, 33)
-"""Rows and columns of images in which a stride or a dilation may have an effect."""
+"""Rows and columns of images that make a stride or a dilation effective."""
 
 
 @dataclass

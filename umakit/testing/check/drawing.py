@@ -20,18 +20,18 @@ from umakit.testing.check.search import MOST_MACS, USUAL_MACS, Complete, Search
 
 MOST_SIZE = 1 << 16
 ALWAYS_DRAWN = {"scale": 0.5, "clip": 0.5, "values": 0.5, "rounding": 0.25}
-"""Share of draws in which these settings change besides others: what is wrong in one LSB needs a
-certain combination of them, in which a walk of few changes rarely arrives."""
+"""Share of draws that also change these settings. An error in one LSB needs a certain combination
+of them, which a walk of few changes rarely reaches."""
 
 LARGE = 0.06
-"""Share of draws in which one size is as large as the pattern accepts, and other settings are as
-they are: what overflows, or is cut into tiles, often needs several of them."""
+"""Share of draws with one size at the pattern's limit and other settings unchanged. Overflows, and
+errors of tiling, often need several of them."""
 
 FEW = 3
 """Other sizes of a layer at a limit."""
 
 ONE_SIGN = {"values": "lowest", "weights": "lowest"}
-"""Settings of a layer whose products all have one sign: sums become as large as they can."""
+"""Settings of a layer whose products all have one sign: sums reach their maximum."""
 
 ANEW = 0.15
 """Share of draws that start from any layer of the search instead of the last accepted one."""
@@ -40,7 +40,7 @@ REFUSED = 0.12
 """Share of draws that the pattern refuses."""
 
 Drawn = tuple[LayerSettings, bool]
-"""A layer, and whether the pattern accepts it."""
+"""A layer, and whether the pattern accepts the layer."""
 
 
 class Walk:

@@ -18,13 +18,13 @@ ENGINES = ("array", "DMA engine")
 EVERYWHERE = 0xFFFFFFFF
 
 OTHER_DATA, SAME_DATA = 1, 2
-"""Numbers of the rounds behind the first one without faults."""
+"""Numbers of the fault-free rounds after the first one."""
 
 FIRST_FAULT = 3
 """Number of the first round that is there for a fault: three for each, see `planned_rounds`."""
 
 MOST_FAULTS, MOST_MACS = 30, 300_000_000
-"""Faults that are tried in a batch of many cases, and multiply-accumulates of their runs."""
+"""Number of faults tried in a batch of many cases, and multiply-accumulates of their runs."""
 
 ROUNDS_OF_FAULT = 3
 

@@ -21,14 +21,14 @@ from umakit.testing.check.report import Failure
 from umakit.testing.check.session import Session
 
 NEAR, FURTHER = 3, 12
-"""Number of preceding cases that are tried one by one before a failing case, and number of
-libraries in which the search for a preceding case continues."""
+"""Number of preceding cases tried one by one with a failing case, and number of libraries in which
+the search for a preceding case continues."""
 
 FAILING = 3
-"""Number of failures of a group among which the first that fails alone is reduced."""
+"""Number of failures of a group to try alone; the first that fails alone is reduced."""
 
 CONFIRMED = 8
-"""Number of cases of a library that are tried in libraries of their own."""
+"""Number of cases of a library to try in libraries of their own."""
 
 Tell = Callable[[str], None]
 
@@ -185,13 +185,13 @@ def said_behind(failure: Failure) -> Failure:
 ROUNDS, CANDIDATES = 20, 60
 
 WORK = 2_000_000
-"""Multiplications and elements of cases that run together; a case with more of them runs alone."""
+"""Multiplications and elements of cases that run together; a case with more runs alone."""
 
 STOPPED = "the time ended before this was as simple as possible: more --seconds reduce it"
 
 Fails = Callable[[Sequence[Case]], "dict[str, Failure]"]
-"""(cases that the patterns accept) -> failures by the text of the case. Layers of several cases may
-use less time than that of a single one."""
+"""Function from accepted cases to failures, by the text of the case. With several cases, the time
+limit of a layer is lower than with a single case."""
 
 
 def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: float) -> Failure:

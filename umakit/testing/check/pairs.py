@@ -17,7 +17,7 @@ from umakit.testing.check.cases import LayerSettings
 from umakit.testing.check.search import Complete, Search
 
 TRIES = 6
-"""Number of layers in which the search looks for a pair of kinds."""
+"""Number of layers to search for a pair of kinds."""
 
 KIND_TRIES = 2
 """Number of kinds of each further aspect that are tried in a row."""

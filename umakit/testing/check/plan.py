@@ -24,7 +24,7 @@ DRAWS = 1000
 """Number of layers of a check, unless values and limits need more."""
 
 BATCH, FIRST_BATCH = 100, 20
-"""Cases of a library, and of the first library, which shows general failures early."""
+"""Number of cases of a library, and of the first library, which shows general failures early."""
 
 PAIRS = 3
 """Layers with further pairs for each random layer, until no pairs are left."""

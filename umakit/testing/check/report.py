@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from umakit.testing.check.cover import Cover
 
 REGISTERS = "registers"
-"""What failures of registers have instead of the name of a pattern."""
+"""Name of register failures, in place of a pattern's name."""
 
 PROGRAMS = "varied programs"
 """The same of failures of varied programs."""
 
 MISTAKE = "correct the map, or the driver"
-"""What to do if a driver breaks what its map says."""
+"""Advice for a driver that violates its map."""
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ RESULTS = 0
 """Number of the round that gives results."""
 
 MOST_LATE = 2
-"""Maximum number of cases of a pattern, and of runs with faults, that may exceed a limit. Each of
-them takes as long as the limit. Further ones do not run."""
+"""Maximum number of cases of a pattern, and of runs with faults, that may exceed a limit. Each
+takes as long as the limit. Further ones do not run."""
 
 
 class Resumption:

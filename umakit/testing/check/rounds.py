@@ -38,7 +38,7 @@ from umakit.version import __version__
 Array = npt.NDArray[Any]
 
 GUARD = 256
-"""Bytes before and behind each memory that must keep their values."""
+"""Bytes before and after each memory that must keep their values."""
 
 ALIGNMENT = 4096
 LEAST_ALIGNMENT = 16
@@ -66,12 +66,12 @@ LIMIT_HINT = (
 )
 
 LAYER_SECONDS, RTL_FACTOR = 30.0, 4
-"""Maximum processor time of a layer in one run, and the factor of this limit on RTL, which is a
-thousand times slower than a simulator in C."""
+"""Limit of processor time in seconds for a layer in one run, and the factor of this limit on RTL,
+which is a thousand times slower than a simulator in C."""
 
 LEAST_CYCLES, MOST_TIMES = 1_000_000, 1000
-"""Cycles after which a design that does not answer is given up, and how many times what the largest
-layer is predicted to take they are at least."""
+"""Minimum number of cycles until a silent design is given up, and its minimum factor over the
+largest layer's predicted cycles."""
 
 
 @dataclass(frozen=True)

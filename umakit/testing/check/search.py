@@ -18,11 +18,10 @@ USUAL_MACS, MOST_MACS = 60_000, 1_500_000
 """Maximum number of operations of a usual layer, and of a layer at a limit of size."""
 
 TRIES, MORE_TRIES = 24, 400
-"""Number of random layers in which the search looks for a value, and the number for a value that a
-constraint lists."""
+"""Number of random layers to search for a value, and for a value listed by a constraint."""
 
 FIRST_TRIES = 4000
-"""Number of random layers in which the search looks for a first accepted layer."""
+"""Number of random layers to search for a first accepted layer."""
 
 DESCENTS = 6
 """Maximum number of changes that bring a layer within the constraints."""
@@ -41,7 +40,7 @@ LIKELY_SHARE = 0.8
 constraint lists any."""
 
 BASES = 6
-"""Number of accepted layers from which a search starts, besides the first one."""
+"""Number of accepted layers to start a search from, besides the first one."""
 
 UNDRAWABLE = 1000
 """Number of broken constraints of a layer that cannot be drawn or is too large."""

@@ -32,7 +32,8 @@ ALONE = 12
 """Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
 
 MOST_REFUSED = 3
-"""Cases of a batch that a stage or a compiler refuses alone, after which it has no more results."""
+"""Number of cases refused alone by a stage or a compiler after which a batch has no more
+results."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from umakit.testing.check.report import Failure
 from umakit.testing.check.session import Session
 
 Cases = Sequence[tuple[Case, bool]]
-"""Cases with what the patterns say about their last layers."""
+"""Cases, and whether the patterns accept their last layers."""
 
 
 @dataclass(frozen=True)

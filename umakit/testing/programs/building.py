@@ -28,7 +28,7 @@ PARTS = sim.source_directory() / "programs"
 
 RECORDING = "recording.txt"
 SECONDS = 120.0
-"""After which the recording is ended."""
+"""Time limit of the recording."""
 
 
 def build_programs(

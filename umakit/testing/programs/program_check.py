@@ -36,16 +36,16 @@ BATCH = 25
 """Programs that are sent at once."""
 
 MOST_REDUCTIONS = 200
-"""Programs that are run to reduce one that differs."""
+"""Number of programs run to reduce a differing one."""
 
 REDUCTION_SECONDS = 8.0
 """Limit of processor time for the reduction of the first program of a kind."""
 
 MOST_KINDS = 20
-"""Kinds of differences, after which no further program is run."""
+"""Number of kinds of differences after which no further program is run."""
 
 Kind = tuple[str, str, str]
-"""Kind, place and who refuses it."""
+"""Kind, place, and refusing side."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wait, Write
 
 MOST_ACCESSES, MOST_BYTES = 600, 1 << 14
-"""Accesses of a layer of which programs are made, and bytes of its buffers: longer ones are not."""
+"""Maximum number of a layer's accesses, and bytes of its buffers, for making programs."""
 
 MOST_CYCLES = 1_000_000
 """The same for cycles of the model's clock."""

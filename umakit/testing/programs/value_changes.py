@@ -19,7 +19,7 @@ from umakit.testing.programs.recording import Recording
 from umakit.testing.programs.values import FILLS, TOGETHER, drawn_value, moved_address
 
 AT_AN_END = 0.08
-"""Share of numbers that are at an end of their limits."""
+"""Share of numbers at an end of their limits."""
 
 GROUP = 16
 """Bytes between registers that are changed together, in both directions."""

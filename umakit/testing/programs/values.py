@@ -11,7 +11,7 @@ from umakit.machine.registers.register_map import Register
 from umakit.testing.programs.accesses import ALL_BITS
 
 NEAR = (1, -1, 1, -1, 2, -2, 3, 4, -4, 7, 8, -8)
-"""What is added to a value for a neighbour."""
+"""Offsets of neighbours of a value."""
 
 FEW = 6
 """Least number that small values stay below."""
@@ -119,5 +119,5 @@ FILLS: dict[str, Fill] = {
 """Contents of buffers by name."""
 
 TOGETHER = ("bytes 0", "bytes from 0 to 31", "words with one bit", "words near 2^31")
-"""Those that several buffers get at once: sums and products at the ends of what an engine holds
+"""Contents that several buffers get at once: sums and products at the ends of an engine's range
 need more than one extreme operand."""

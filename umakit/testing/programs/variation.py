@@ -30,7 +30,7 @@ BEHIND = (0, 0, 16, 256, 4096)
 """Bytes that buffers of a program are larger than the driver's."""
 
 MODES = 0.3
-"""Share of programs in which a mode is changed besides, so that it is tried with other changes."""
+"""Share of programs that also change a mode, to combine modes with other changes."""
 
 BOTH = 3
 """`UMAKIT_BIDIRECTIONAL` of `umakit/device.h`."""

@@ -22,14 +22,14 @@ PATTERNS = (
     *(1 << bit for bit in range(32)),
     *(ONES ^ (1 << bit) for bit in range(32)),
 )
-"""What is written to a register that keeps it: all bits, alternating ones, a walking 1 and a
-walking 0."""
+"""Values written to a storing register: all bits, alternating bits, a walking 1 and a walking 0."""
 
 PAIR = (0xA5A5A5A5, 0x5A5A5A5A)
-"""Written before all others are read: one of them differs from whatever another one holds."""
+"""Values written before all others are read: one of them differs from any other register's
+value."""
 
 RESETS = 8
-"""Number of resets. What a reset leaves out has another value before each of them on RTL."""
+"""Number of resets. On RTL, an omitted register has another value before each reset."""
 
 MOST_SENTENCES = 20
 

@@ -33,7 +33,7 @@ from umakit.testing.registers.comparison import compare
 from umakit.text.rendering import render
 
 SECONDS = 600.0
-"""After which a device is not asked any more."""
+"""Time limit of a register check."""
 
 
 @dataclass
@@ -183,7 +183,7 @@ def check_registers(
 PROGRAM = "umakit_check_registers"
 
 MOST_ACCESSES = 400
-"""Accesses that are sent at once; their answers fit the buffer of a pipe."""
+"""Number of accesses sent at once; their answers fit the buffer of a pipe."""
 
 OK, UNSUPPORTED = 0, 16
 """Two of `enum umakit_status`."""

@@ -189,7 +189,7 @@ def _step_bytes(
 
 
 KIT_COMPUTING = ("array",)
-"""Engines that compute of umakit's simulators, as they report them."""
+"""Compute engines of umakit's simulators, by their reported names."""
 
 
 def waits_of(profile: LayerProfile, computing: Collection[str]) -> dict[str, int] | None:

@@ -13,7 +13,7 @@ UNKNOWN = "-"
 """Text for a figure that is not known."""
 
 Column = Callable[[Row], int | None]
-"""The figure of a row; None if it is not known, or the row has none of it."""
+"""The figure of a row; None if unknown or missing."""
 
 CYCLES, BUS_BYTES, CPU_BYTES = "cycles", "bus B", "CPU B"
 

@@ -17,8 +17,8 @@ Unit = Literal["seconds", "instructions"]
 """Processor time, or the instructions that an emulator counted."""
 
 Answering = Literal["simulator", "driver", "library"]
-"""How layers on accelerators are answered: by simulators, at least for some layers; without a
-simulator, by drivers that compute themselves or by the functions of kernel libraries."""
+"""Source of the answers to accelerator layers: simulators, at least for some layers; without a
+simulator, computing drivers or the functions of kernel libraries."""
 
 PLACES = 12
 """Decimal places of a difference in seconds. Further places are rounding errors."""

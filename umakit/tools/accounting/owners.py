@@ -17,7 +17,7 @@ CPU_SOURCES: Mapping[Source, str] = {
     "counted": "of counted instructions",
     "predicted": "predicted",
 }
-"""What totals say of the cycles of steps on the CPU."""
+"""Sentences of totals about the cycles of CPU steps."""
 
 
 @dataclass(frozen=True)

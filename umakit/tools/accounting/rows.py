@@ -11,12 +11,13 @@ from typing import Any, Literal
 from umakit.text.identities import LayerIdentity
 
 Owner = Literal["layer", "cpu step", "between layers"]
-"""Owners of cycles: a layer on an accelerator, a step on the CPU, or the run function, which
-calls layers and steps in turn."""
+"""Owners of cycles: a layer on an accelerator, a step on the CPU, or the run function, which calls
+layers and steps in turn."""
 
 Source = Literal["measured", "scaled", "counted", "predicted", "unknown"]
-"""Where cycles come from: a simulator's clock, host time times `--cpu-clock`, instructions that an
-emulator counted times the cycles of one in the CPU's description, the costs in it, or nowhere."""
+"""Sources of cycles: a simulator's clock; host time times `--cpu-clock`; instructions counted by an
+emulator times the cycles of an instruction in the CPU's description; the costs in the description;
+or none."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from umakit.tools.tuning.simulate import has_simulator
 from umakit.version import __version__
 
 FIRST = 4
-"""Number of layers of a kind that are tried first; one if all layers before failed."""
+"""Number of layers of a kind to try first; one if all earlier layers failed."""
 
 
 @dataclass(frozen=True)
@@ -336,10 +336,10 @@ LEAST = {"transfer": 1, "job": 1}
 """Smallest figures that `[machine.driver]` accepts, if not 0."""
 
 MOST_LAYERS = 60
-"""Maximum number of layers that are compared, those with the most commands."""
+"""Maximum number of compared layers, those with the most commands."""
 
 Figures = dict[str, tuple[int, DriverCosts]]
-"""By name what is described, and accesses that are 1 for this figure alone."""
+"""The described figure by name, and a driver in which this figure alone is 1."""
 
 
 def driver_note(planner: TilePlanner, layers: Sequence[MeasuredTiles]) -> str:

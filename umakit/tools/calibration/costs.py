@@ -15,7 +15,7 @@ from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.calibration.measure import Timed
 
 HELD_OUT = 4
-"""One of so many commands is held out."""
+"""One in this many commands is held out."""
 
 
 @dataclass(frozen=True)

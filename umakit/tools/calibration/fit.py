@@ -60,13 +60,13 @@ MOST_SECOND_COUNTS = 2
 """Maximum number of sizes that have two counts."""
 
 BETTER = 0.9
-"""A more complicated fit is taken if its deviation is below this part of a simpler one's."""
+"""A more complicated fit is taken if its deviation is below this fraction of the simpler fit's."""
 
 CLOSE = 1e-6
 """Relative deviation of a sum that is right, by the precision of floating point."""
 
 FEW_TERMS = 3
-"""No simpler formula is looked for once one of so many terms is exact."""
+"""The search for simpler formulas ends once a formula of this many terms is exact."""
 
 TILES_PER_TERM = 2
 """Least number of tiles for each coefficient."""

@@ -19,10 +19,10 @@ GRID = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33, 47, 48, 49, 
 """Sizes along an axis that are measured on every machine: about likely units."""
 
 IMAGE_GRID = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20)
-"""The same for rows and columns, whose product counts too."""
+"""Sizes of rows and columns, whose product counts too."""
 
 BASE = {ROWS: 3, COLUMNS: 5, OUTPUT_CHANNELS: 16, INPUT_CHANNELS: 8}
-"""Sizes along the other axes while one axis is varied."""
+"""Sizes of the other axes while one axis is varied."""
 
 KERNELS = ((1, 1), (3, 3), (1, 1), (3, 3), (5, 5), (1, 3))
 """Kernels, in turns."""
@@ -33,7 +33,7 @@ MOST_MACS = 4_000_000
 """Largest number of multiply-accumulates of a measured layer: simulators are slow."""
 
 CUT_SHARE = 3
-"""One of so many layers is cut."""
+"""One in this many layers is cut."""
 
 ATTEMPTS = 200
 """Number of attempts for each tile: many sizes do not fit."""

@@ -24,8 +24,8 @@ WHOLE: tuple[Any, ...] = (
     (Kind.CONVOLUTION, (16, 16), (3, 3), 24, 32, "sum"),
     (Kind.CONVOLUTION, (1, 1), (1, 1), 256, 96, "dense"),
 )
-"""Layers that are measured whole: kind, size of the result, kernel, channels of data and result;
-and whether a sum follows, or it is a fully connected layer."""
+"""Layers measured whole: kind, size of the result, kernel, channels of data and result; and whether
+a sum follows, or the layer is fully connected."""
 
 
 def measured_layers(

@@ -10,7 +10,7 @@ from typing import Literal
 from umakit.tools.comparison.saved import Bounds, Parts, Report, Row, Size, Step
 
 Count = int | None
-"""A figure; None if it is not known."""
+"""A figure; None if unknown."""
 
 OfReport = Callable[[Report], Count]
 OfStep = Callable[[Step], Count]
@@ -224,10 +224,10 @@ TIMES: tuple[Figure, ...] = (
     Figure("cpu time", "ns", _summed(_on_cpu(_time)), UNTIMED),
 )
 """Times of the processor that ran the networks. Times depend on the machine and its load. They are
-shown, but no limit and no difference depends on them."""
+shown, but affect no limit and no difference."""
 
 WAIT = "wait "
-"""What the name of a wait for an engine begins with, as `wait load`."""
+"""Prefix of the name of a wait for an engine, as in `wait load`."""
 
 
 def waits_of(*reports: Report) -> list[Figure]:

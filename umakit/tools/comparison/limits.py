@@ -30,7 +30,7 @@ from umakit.tools.comparison.lines import Change
 from umakit.tools.comparison.saved import Report
 
 Kind = Literal["figure", "change", "percent"]
-"""What an amount is: a figure, a change of it, or a change in percent of A."""
+"""Kind of an amount: a figure, a change, or a change in percent of A."""
 
 FORM = re.compile(
     r"(?P<layer>layer\s+)?(?P<figure>[a-z][a-z0-9 +]*?)\s*(?P<sign><=|>=|<|>)\s*"

@@ -54,7 +54,7 @@ WINDOW_CYCLES = 100
 """Cycles behind a difference that a waveform shows too."""
 
 MOST_WINDOW = 50_000
-"""Maximum length of a waveform in cycles; of a longer layer it has the end."""
+"""Maximum length of a waveform in cycles; a longer layer's waveform is its end."""
 
 COMPILING = "compiling the RTL with Verilator, once for each version of its files"
 

@@ -14,8 +14,8 @@ from umakit.devices.designs import Design
 from umakit.tools.cosim.result import CosimLayer
 
 TOLD_FROM = 1 / 3
-"""Share of the work that is done before the remaining time is told: what starts the program counts
-much before."""
+"""Share of the work after which the remaining time is reported: earlier, the start of the program
+dominates."""
 
 
 def work_of(layer: Mapping[str, Any]) -> int:

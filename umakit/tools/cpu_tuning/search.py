@@ -15,7 +15,7 @@ from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.tools.cpu_tuning.trials import Built, Figures, Trials
 
 ROUNDS = 15
-"""Rounds in which a trial and the rules' own choices take turns."""
+"""Number of rounds in which a trial and the rules' own choices take turns."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _is_better(new: KernelRecord, old: KernelRecord) -> bool:
 # 1.
 
 LEAST_GAIN = 0.02
-"""Share of the time by which a choice has to be faster."""
+"""Minimum gain of a faster choice, as a share of the time."""
 
 TOLERANCE = 1e-4
 """Most that floats may differ, over the largest value of an output: choices change the order of

@@ -210,7 +210,7 @@ def _inputs(
 # Each explanation is checked for every element, so an explanation is a fact, not a guess.
 
 MOST_AXES = 5
-"""Maximum number of axes whose permutations are tried."""
+"""Maximum number of axes for trying permutations."""
 
 FEW_OF = 4
 """Reciprocal of the largest fraction of an axis's indices that counts as few."""

@@ -26,7 +26,7 @@ MOST = 1.0
 """Largest distance."""
 
 WINDOWS = ("AveragePool", "ConvTranspose", "GlobalMaxPool", "MaxPool")
-"""Operators of which the evaluator knows images of two dimensions in their plain form only."""
+"""Operators that the evaluator supports for two-dimensional images in their plain form only."""
 PLAIN: Mapping[str, Any] = {"ceil_mode": 0, "group": 1, "auto_pad": b"NOTSET"}
 
 

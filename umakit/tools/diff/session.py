@@ -38,7 +38,7 @@ from umakit.tools.diff.values import Value
 Array = npt.NDArray[Any]
 
 MOVES = {"permute_dims", "reshape", "squeeze", "expand_dims", "layout_transform"}
-"""Operators that passes insert and whose errors the layers that read them show."""
+"""Operators inserted by passes, whose errors show in the layers that read them."""
 
 
 @dataclass(frozen=True)

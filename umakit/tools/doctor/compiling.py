@@ -19,17 +19,17 @@ from umakit.errors import BuildError
 from umakit.machine.simulator_config import CXX_SUFFIXES
 
 ERROR_LINE = re.compile(r"^(.+?):(\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
-"""Form of a line with which gcc and clang report an error: file, line, message."""
+"""Form of an error line of gcc and clang: file, line, message."""
 
 UNDEFINED = re.compile(
     r"undefined reference to [`']([^'\n]+)'|undefined symbol: (.+)$|^\s*\"_(.+)\", referenced from",
     re.MULTILINE,
 )
-"""Forms in which the linkers of GNU, LLVM and Apple name what nothing defines."""
+"""Forms of the linkers of GNU, LLVM and Apple for an undefined name."""
 
 IMPLICIT = "-Werror=implicit-function-declaration"
-"""C99 forbids calls of functions that are not declared; older compilers warn, and take what they
-return for an int, which cuts pointers off."""
+"""C99 forbids calls of undeclared functions. Older compilers only warn, and assume an int result,
+which truncates pointers."""
 
 DEFINED_TWICE = re.compile(r"multiple definition of [`']([^'\n]+)'|duplicate symbol: (.+)$", re.M)
 

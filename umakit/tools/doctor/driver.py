@@ -32,7 +32,7 @@ from umakit.tools.doctor.staged import StagedDriver
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
 
 PROGRAM = "src/umakit_doctor_calls.c"
-"""A program that includes what generated code includes, and refers to what that calls."""
+"""A program with the includes of generated code, which refers to the called functions."""
 
 
 def file_checks(backend: Backend) -> list[Check]:

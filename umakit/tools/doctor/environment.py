@@ -58,7 +58,7 @@ PURPOSES = {
     "tflite_micro": "`uma diff` with TensorFlow Lite Micro as reference",
     "distributed": "tuning on several machines",
 }
-"""What optional packages are for."""
+"""Purposes of optional packages."""
 
 EXTRAS = {
     "tflite": "tflite", "tflite_micro": "tflite", "torch": "torch", "onnxruntime": "bench",

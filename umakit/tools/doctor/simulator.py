@@ -29,10 +29,10 @@ SIMULATOR = "simulator"
 PROGRAM = "umakit_doctor_start"
 
 SECONDS = 60.0
-"""Time for the rest of what starts a program, which has a time limit of its own for each answer."""
+"""Time limit for the start of a program apart from its answers, which have their own limit."""
 
 MISSING = re.compile(r"ModuleNotFoundError: No module named '(umakit[\w.]*|simulator_program)'")
-"""What Python writes that has no umakit, or no copy of umakit's side of the protocol."""
+"""Python's message for a missing umakit, or a missing copy of its side of the protocol."""
 
 ANSWERS = 3
 """Number of requests that are sent: the first, a reset, the counters."""

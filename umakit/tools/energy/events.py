@@ -17,7 +17,7 @@ from umakit.tools.energy.picojoules import Energy, counts_json, energy_of, figur
 CPU = "cpu"
 
 CPU_STEPS = "CPU steps"
-"""Name of what an energy lacks where steps run on the CPU."""
+"""Name of the missing part of an energy if steps run on the CPU."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from umakit.machine.counts.events import EventCounts, MemoryCounts
 from umakit.machine.energy_config import EnergySection, MemoryEnergy
 
 Missing = Literal["no figure", "not counted"]
-"""Why events are not added up: `[energy]` has no figure, or their number is not known."""
+"""Reasons for omitting events: `[energy]` has no figure, or their number is unknown."""
 
 FIGURES = {
     "macs": "mac",

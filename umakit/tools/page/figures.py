@@ -19,7 +19,7 @@ from umakit.tools.page.engines import Engines
 from umakit.tools.report_format import FORMAT, VERSION
 
 NEAR_THE_BOUND = 1.15
-"""Ratio of cycles to bound above which the bottleneck of a layer is named."""
+"""Ratio of cycles to bound above which a layer's bottleneck is named."""
 
 CONVOLUTIONS = ("convolution", "convolution with a sum", "depthwise convolution")
 """Kinds of layers that are included in the total over convolutions."""

@@ -24,7 +24,7 @@ GAP = 3.0
 """Minimum distance of labels in pixels."""
 
 LEAST_NAME = 5
-"""Minimum number of characters to which a name is shortened."""
+"""Minimum number of characters of a shortened name."""
 
 MOST_BARS = 12_000
 """Maximum number of bars; more commands are merged, because browsers become slow."""
@@ -36,7 +36,7 @@ KNOWN_LANES = {"load": "loads", "array": "array", "store": "stores"}
 """Labels of the lanes of umakit's simulator by stream, from the top; the CPU's lane is below."""
 
 STYLES = 6
-"""Number of colours of other engines, whose lanes come in the order in which they first work."""
+"""Number of colours of other engines, whose lanes are in the order of first work."""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ LINE = 12.0
 """Minimum width of a step and height of a line of text in pixels."""
 
 BUFFERS = ("data", "weights", "parameters", "addend", "result")
-"""Buffers in a scratchpad that have their own colours."""
+"""Buffers in a scratchpad with colours of their own."""
 
 
 @dataclass(frozen=True)

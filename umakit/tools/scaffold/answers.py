@@ -37,7 +37,7 @@ OPERATORS = {
         Operator("dense", ".dense(10)"),
     )
 }
-"""In the order in which a network has them."""
+"""In the order of a network."""
 
 DEFAULTS = {
     "operators": "conv2d,depthwise,dense",

@@ -12,7 +12,7 @@ from umakit.tools.scaffold.layer.values import layer_files, layer_values
 
 MOST_BANKS = 16
 LEAST_BANKS = 6
-"""With fewer banks not all tensors of a layer have one; 1 is a scratchpad without banks."""
+"""With fewer banks, not every tensor of a layer has one; 1 is a scratchpad without banks."""
 
 ALIGNMENT = 16
 """Tiles begin at multiples of so many bytes, unless accel.toml says otherwise: banks do, too."""

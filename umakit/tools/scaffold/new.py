@@ -23,7 +23,7 @@ from umakit.version import __version__
 TUTORIALS = ("vanilla", "strawberry", "chocolate", "small_chocolate")
 
 LIKE = {"small_chocolate": "chocolate"}
-"""Tutorials that are as another one, but for some files."""
+"""Tutorials that share most files with another tutorial."""
 SHARED = "project"
 
 

@@ -23,7 +23,7 @@ from umakit.tools.scaffold.new import kind_of, project_files
 from umakit.tools.scaffold.record import BASE, FLAGS, Record, read_record, record_text
 
 REGISTERS = "registers.toml"
-"""A file of a project from which others are rendered: edits of it are an input of an update."""
+"""A project file that other files are rendered from: its edits are an input of an update."""
 
 
 @dataclass
@@ -185,7 +185,7 @@ def _named(folder: Path) -> Iterator[None]:
 
 
 MOST_CONFLICTS = 127
-"""`git merge-file` returns the number of conflicts, at most this; above, it failed."""
+"""Maximum number of conflicts that `git merge-file` returns; a higher code is a failure."""
 
 LABELS = ("yours", "as `uma new` wrote it", "as `uma new` writes it now")
 

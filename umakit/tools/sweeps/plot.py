@@ -24,7 +24,7 @@ AXIS_LABELS: dict[Cost, str] = {
     "scratchpad": "bytes of scratchpads",
 }
 MOST_LABELLED = 12
-"""Maximum number of machines of the front that are labelled with their settings."""
+"""Maximum number of machines of the front labelled with their settings."""
 
 LONGEST_LABEL = 60
 

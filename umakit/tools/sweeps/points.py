@@ -47,7 +47,7 @@ from umakit.tools.sweeps.settings import Settings, Value
 from umakit.version import __version__
 
 REFUSALS = (BackendError, LoweringError, MemoryPlanError, InputError)
-"""What a backend says about a machine that it cannot be, or that cannot run the network."""
+"""Errors for settings that the backend cannot have, or a network that the machine cannot run."""
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ def _reason(error: UmakitError) -> str:
 
 _networks: dict[Source, Network] = {}
 _importing = threading.Lock()
-"""Lock for importing: a cluster worker may have several threads, which share networks."""
+"""Lock for importing: threads of a cluster worker share networks."""
 
 
 def network_of(source: Source) -> Network:

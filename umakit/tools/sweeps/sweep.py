@@ -26,8 +26,8 @@ Answer = TypeVar("Answer")
 
 Cost = Literal["cells", "scratchpad"]
 COSTS: tuple[Cost, ...] = get_args(Cost)
-"""What a machine may cost: the multiply-accumulates that it can do in a cycle, and the bytes of all
-memories that drivers address by offset."""
+"""Costs of a machine: its capacity in multiply-accumulates per cycle, and the bytes of all memories
+that drivers address by offset."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Sweep:
 
 
 Tell = Callable[[str, int, int], None]
-"""Told of each finished machine: the stage, the number of finished ones, and that of all."""
+"""Callback for each finished machine: the stage, the number of finished machines, and the total."""
 
 
 def sweep_machines(

@@ -11,7 +11,7 @@ CPU_TRACK = "CPU"
 LAYER_TRACK = "layers"
 
 Arguments = Mapping[str, Any]
-"""What a slice says about itself when it is selected; values are as in JSON."""
+"""Figures shown for a selected slice; values are as in JSON."""
 
 
 @dataclass(frozen=True, slots=True)

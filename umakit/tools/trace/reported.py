@@ -57,7 +57,7 @@ DRIVER_RANK, QUEUE_RANK = 10, 20
 """Ranks of the tracks of drivers and queues."""
 
 NAMES = {"load": "load {}", "store": "store {}", "compute": "job"}
-"""What commands are called, by what they do."""
+"""Names of commands, by action."""
 
 Described = Sequence[tuple[str, Arguments]]
 

@@ -15,8 +15,8 @@ ENGINE_RANK = 40
 """Rank of the tracks of engines."""
 
 Details = Callable[[int, Sequence[CommandTimes]], Sequence[tuple[str, Arguments]] | None]
-"""Returns, for the index of a layer and its commands, the name and the figures of each command;
-None if they are not known."""
+"""Returns name and figures of each command, for the index of a layer and its commands; None if
+unknown."""
 
 COUNTERS = (
     "macs",

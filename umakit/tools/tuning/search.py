@@ -44,22 +44,22 @@ TILINGS_PER_TASK = 4
 """Number of tilings that one process simulates at a time."""
 
 NEIGHBOURS = 4
-"""Number of the best tilings by the estimate that are kept of each kind of neighbours, unless the
-planner's predictions are its own: then the estimate may be far from them."""
+"""Number of the best tilings by the estimate kept for each kind of neighbours, unless the planner's
+predictions are its own: then the estimate may be far off."""
 
 STARTS = 3
 """Number of best tilings whose neighbours are searched."""
 
 GAIN_DIVISOR = 1000
-"""A tiling is simulated exactly if it may save at least the best cycles divided by this."""
+"""A tiling is simulated exactly if it may save at least the best cycles divided by this number."""
 
 ROUNDS = 8
-"""Maximum number of rounds in which neighbours are searched."""
+"""Maximum number of rounds of the search among neighbours."""
 
 
 _backends: dict[str, UMABackend] = {}
 _loading = threading.Lock()
-"""Lock for loading backends: a cluster worker may have several threads, which share them."""
+"""Lock for loading backends: threads of a cluster worker share backends."""
 
 
 def _backend_in(folder: str) -> UMABackend:

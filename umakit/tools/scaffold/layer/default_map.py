@@ -14,8 +14,8 @@ Texts = Mapping[str, str]
 """C texts by operator; `any` for all operators that have these arguments."""
 
 ROUNDINGS = ("tflm", "ort")
-"""Names that `uma new` takes, in the order of `enum umakit_rounding` (`umakit/requantize.h`). They
-are not imported, because that would take TVM."""
+"""Names accepted by `uma new`, in the order of `enum umakit_rounding` (`umakit/requantize.h`). They
+are not imported, because the import would need TVM."""
 
 POOLS = ("avg_pool2d", "max_pool2d")
 ELEMENTS = ("add", "multiply")
@@ -135,7 +135,7 @@ LIMITS: Mapping[str, str] = {
     "CLIP.LOWEST": 'least = -128\nnot_above = "CLIP.HIGHEST"',
     "CLIP.HIGHEST": ZERO_POINT,
 }
-"""What drivers send, by register or field."""
+"""Ranges of registers and fields for drivers, by name."""
 
 GROUPED = ("INPUT_CHANNELS", "OUTPUT_CHANNELS")
 """Registers with multiples of the groups."""

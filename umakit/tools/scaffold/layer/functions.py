@@ -17,7 +17,7 @@ IMAGES = ("conv2d", "depthwise", "avg_pool2d", "max_pool2d")
 WEIGHTED = ("conv2d", "depthwise", "dense")
 
 CHANNELS_FIRST = "channels_first"
-"""What a register map may ask for beside the arguments of a driver: 1 for NCHW, else 0."""
+"""Name that a register map may use besides a driver's arguments: 1 for NCHW, else 0."""
 
 SIGNED = frozenset(
     "input_zero_point output_zero_point lowest highest left_zero_point right_zero_point shift "

@@ -20,20 +20,20 @@ MAY_BE_MISSING: Mapping[str, str] = {
     "batch": "1", "stride_y": "1", "stride_x": "1", "pad_top": "0", "pad_left": "0",
     "dilation_y": "1", "dilation_x": "1",
 }  # fmt: skip
-"""What an argument is that no register says: patterns take no other layers then."""
+"""Value of an argument that no register holds; patterns accept no other layers."""
 
 DENSE_NUMBERS: Mapping[str, int] = {
     **{name: int(text) for name, text in MAY_BE_MISSING.items()},
     "width": 1, "output_width": 1, "kernel_height": 1, "kernel_width": 1, "groups": 1,
     CHANNELS_FIRST: 0,
 }  # fmt: skip
-"""Arguments of the convolution that a fully connected layer is: an image of one column."""
+"""Arguments of a fully connected layer as a convolution of an image of one column."""
 
 DENSE_ARGUMENTS: Mapping[str, str] = {
     "height": "rows", "output_height": "rows", "input_channels": "inputs",
     "output_channels": "outputs",
 }  # fmt: skip
-"""Arguments of a fully connected layer by those of the convolution."""
+"""Arguments of a fully connected layer by the convolution's argument."""
 
 
 @dataclass(frozen=True)
