@@ -7,9 +7,9 @@ see `umakit.operators.drawing`), builds many cases as branches of one network in
 (`batch`), and runs the library layer by layer next to the reference. Further checks plug in here:
 
 - `checks.BATCH_CHECKS` lists functions that take each batch after its run, with its library,
-traces, members and results, and return failures;
+  traces, members and results, and return failures;
 - a check that builds or runs more takes `batch.module`, `batch.library`, `batch.inputs` and
-`batch.folder`, which exist until all checks of the batch are done.
+  `batch.folder`, which exist until all checks of the batch are done.
 """
 
 from umakit.testing.check.backend_check import (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that a device follows its register map: reset values, writable bits, holes.
 
-`comparison.compare` finds the differences of any `accesses.Registers`. `register_check` provides
-the device of a backend, and `session` builds and drives it.
+`comparison.compare` finds the differences of any `accesses.Registers`. `register_check` builds and
+drives the device of a backend.
 """
 
 from umakit.testing.registers.accesses import Access, Registers

@@ -7,8 +7,7 @@
     owners.py    Accounting     figures of all owners
     host.py      Host           processor time: of drivers, their devices, and CPU steps
     columns.py   owner_table    the figures as a table of texts
-    waits.py     waits_of       waits of the compute engines, by commands
-    account.py   account        collects the figures of a run
+    account.py   account        collects the figures of a run, with waits by commands
 """
 
 from umakit.tools.accounting.account import account

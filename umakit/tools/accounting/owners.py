@@ -17,7 +17,7 @@ CPU_SOURCES: Mapping[Source, str] = {
     "counted": "of counted instructions",
     "predicted": "predicted",
 }
-"""Sentences of totals about the cycles of CPU steps."""
+"""Phrases of totals about the cycles of CPU steps."""
 
 
 @dataclass(frozen=True)

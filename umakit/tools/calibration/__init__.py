@@ -9,9 +9,8 @@
     costs.py      costs_of        formulas of all commands
     choice.py     choices_of      the formulas in use
     whole.py      measured_layers layers compared with the formulas
-    accesses.py   driver_note     wrongly described register accesses of the driver
     outcome.py    Outcome         the costs in use, and advice for inexact costs
-    calibrate.py  calibrate       all steps
+    calibrate.py  calibrate       all steps, and wrongly described register accesses
     (machine/calibration.py: the file; machine/calibrated.py: the machine with measured costs)
 """
 

@@ -4,16 +4,15 @@
 ::
 
     saved.py       Report        parts of a report's JSON that a comparison needs
-    reading.py     read_report   reads saved reports, and refuses other files
-    adding_up.py   contradiction figures of a report that contradict each other
+    reading.py     read_report   reads saved reports, and refuses contradictory ones
     sources.py     open_report   reports of saved files, exported libraries and models
     measured.py                  the report of an exported library
     figures.py     FIGURES       the compared figures, one line each
     lines.py       lines_of      layers of two reports that compute the same operators
-    compare.py     compare       the differences, as printed by `--json`
+    compare.py     Comparison    the differences, as printed by `--json`
     limits.py      parse_limit   texts such as `cycles > +2%`, and checks of them
     budget.py      read_budget   limits in a file
-    writing.py     html          the page
+    text.py        html          texts and the page
 
 Reports are files with a format and a version, so that an old report needs no model, backend or
 compiler. Only `sources.py` imports TVM.

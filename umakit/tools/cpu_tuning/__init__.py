@@ -4,9 +4,8 @@
 ::
 
     meters.py   HostMeter, DeviceMeter   processor times on this machine, instructions on a device
-    compare.py  times_of, is_faster      when a choice counts as faster
     trials.py   Trials                   libraries with other choices, and their figures by kernel
-    search.py   Search                   results of trials for each kernel
+    search.py   Search                   results of trials for each kernel, and faster choices
     (lower/choice_records.py: the file)
     tune.py     tune_cpu                 all kernels of a model
 """

@@ -3,10 +3,9 @@
 
 ::
 
-    measured.py    counts_of          counts of a layer, measured by its simulator
     predicted.py   predicted_counts   counts predicted by the cost model
     picojoules.py  energy_of          energy of counts, from `[energy]` of `accel.toml`
-    events.py      events_of_run      all events of an inference, as printed by `--json`
+    events.py      events_of_run      measured events of an inference, as printed by `--json`
     columns.py     event_table        the events as a table of texts
 """
 

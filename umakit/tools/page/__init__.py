@@ -6,9 +6,8 @@
     figures.py   Page           the figures, as printed by `uma report --json`
     collect.py   make_page      compiles and runs a network, and collects the figures
     bounds.py                   bounds of the network, and losses of layers
-    descriptions.py             tilings and bottlenecks, for a reader
-    timeline.py, roofline.py, memory.py    layout of the drawings
-    writing.py   html           the page, from the templates in `templates/report`
+    timeline.py, roofline.py    layout of the drawings
+    writing.py   html           the page and memory panels, from `templates/report`
 """
 
 from umakit.tools.page.collect import make_page

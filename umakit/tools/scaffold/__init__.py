@@ -5,11 +5,9 @@
 
     answers.py    Kind, Answers      the flags of `uma new`, checked; `OPERATORS`
     kinds.py      KINDS              one entry for each kind of accelerator
-    values.py     template_values    values of the templates, from the answers
-    names.py      check_name         names of backends
     new.py        new_backend        renders templates and writes a new folder; tutorials
-    record.py     read_record        `.umakit/` of a project: its flags, its files as written
-    update.py     update_backend     `uma new --update`; merge.py: files that both sides changed
+    record.py     read_record        `.umakit/` of a project: its flags, its files as written; names
+    update.py     update_backend     `uma new --update`, which merges edited files
 
 **How a kind is added.** A folder of templates and an entry:
 
@@ -25,7 +23,7 @@
    whole files without a template (`files`), for example from a register map (`answers.registers` is
    its text, empty without `--registers`).
 
-`values.template_values` lists the values common to all templates.
+`new.template_values` lists the values common to all templates.
 """
 
 from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of

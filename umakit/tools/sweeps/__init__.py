@@ -8,9 +8,8 @@
     predict.py   predict_network   a network on one machine
     points.py    predict_machine,  a prediction as a task of a worker, and a simulation
                  simulate_machine
-    pareto.py    pareto_front      the machines on the Pareto front
     records.py   SweepRecords      the file of finished machines
-    sweep.py     sweep_machines    all machines
+    sweep.py     sweep_machines    all machines, and the Pareto front
     plot.py      draw_sweep        a picture of cycles against costs
 """
 

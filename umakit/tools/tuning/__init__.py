@@ -3,14 +3,12 @@
 
 ::
 
-    layers.py     tiled_layers     the layers to tune
     search.py     search           the best tiling of a layer
     simulate.py   simulated_cycles a layer alone in the simulator
     networks.py   network_of       a network of one layer
     workers.py    Workers          processes for the tasks
     (lower/tiling_records.py: the file)
-    tune.py       tune_model       all layers of a model
-    totals.py     totals           total cycles, measured or predicted
+    tune.py       tune_model       all layers of a model, and their totals
 """
 
 from umakit.lower.tiling_records import Effort, Record, Records, check_records_file, read_records
