@@ -149,7 +149,6 @@ def _write(outcome: Outcome, destination: Path, read: list[Path], force: bool) -
 
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[Calibrating], None]]:
-    """Show a progress bar on a terminal, and the usual progress lines elsewhere."""
     if not sys.stderr.isatty():
         with progress() as tell:
             yield lambda at: tell(f"{at.what}: {at.done} of {at.count} layers")
@@ -188,7 +187,6 @@ def _say_costs(outcome: Outcome) -> None:
 
 
 def _table(outcome: Outcome, formulas: Sequence[str]) -> Any:
-    """Return the table; its column of formulas is omitted without formulas."""
     from rich.text import Text
 
     numbers = ["fitted", "exact", "worst", "before"]
@@ -240,7 +238,6 @@ def _say_layers(outcome: Outcome) -> None:
 
 
 def _agreement(layers: Sequence[MeasuredLayer]) -> str:
-    """Return the agreement of predicted with measured cycles of layers, as text."""
     off = max(layers, key=lambda each: abs(each.difference_percent))
     exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
     rest = "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"

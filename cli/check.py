@@ -213,7 +213,6 @@ def check(
 def _check_program(
     device: str, case: str | None, operator: list[str] | None, registers: bool
 ) -> None:
-    """Refuse options that contradict --program."""
     other = "--case" if case else "--operator" if operator else "--registers" if registers else ""
     if other:
         raise InputError(f"--program and {other} do not go together", fix="leave out one of them")

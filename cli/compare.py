@@ -179,7 +179,6 @@ def _reports(
     writing: Writing,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
-    """Return the two reports, and the files that were read."""
     from umakit.tools.comparison.sources import kind_of, open_report, refuse_needless
 
     if sides.model is not None:

@@ -77,7 +77,6 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
 
 
 def _figures(layers: Sequence[CosimLayer]) -> list[str]:
-    """Return the cells of a layer, or of the total of several layers."""
     model, rtl = _sum(layers, "model_cycles"), _sum(layers, "rtl_cycles")
     reads, writes = _sum(layers, "register_reads"), _sum(layers, "register_writes")
     off = None if model is None or not rtl else 100 * (model - rtl) / rtl
@@ -94,7 +93,6 @@ def _figures(layers: Sequence[CosimLayer]) -> list[str]:
 
 
 def _sum(layers: Sequence[CosimLayer], name: str) -> int | None:
-    """Return the sum of a figure over layers; None if unknown for a layer."""
     figures = [getattr(layer, name) for layer in layers]
     return None if not figures or None in figures else sum(figures)
 

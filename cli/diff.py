@@ -259,7 +259,6 @@ def _options(
     choose: str,
     cpu: str,
 ) -> ExportOptions | None:
-    """Return the export options; None if no option is given."""
     if not (pool or planner or weights or keep_layout or choose != "order" or cpu != "generic"):
         return None
     given = planner or DEFAULT_PLANNER, weights or "c"
@@ -290,7 +289,6 @@ NOT_REPEATED = ("inputs", "output", "most", "force", "wave", "as_json")
 
 
 def _again(context: typer.Context, inputs: str) -> str:
-    """Return the command that compares only the differing inference."""
     arguments = repeated_options(context, NOT_REPEATED)
     model = shell_word(str(context.params["model"]))
     return f"uma diff {model} {shlex.join([*arguments, '--inputs', inputs])}"

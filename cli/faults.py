@@ -119,7 +119,6 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
 
 
 def _wrong_value(error: typer.BadParameter) -> str:
-    """Return the sentence for an invalid value of an option or argument."""
     text = error.message.rstrip(".")
     sentence = text[:1].lower() + text[1:]
     if error.param is not None:

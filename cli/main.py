@@ -157,7 +157,6 @@ def _run(arguments: list[str]) -> int:
 
 @functools.cache
 def _command() -> typer.core.TyperGroup:
-    """Return all commands, created once for callers that run several commands."""
     return typer.main.get_group(app)
 
 

@@ -72,7 +72,6 @@ def _known(value: int | None) -> str:
 
 
 def _all_predicted(accounting: Accounting) -> str:
-    """Return the predicted instructions of all CPU steps; empty if unknown for a step."""
     found = [row.predicted_instructions for row in accounting.cpu_steps]
     return "" if None in found else f"{sum(each or 0 for each in found):,}"
 

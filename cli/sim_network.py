@@ -257,7 +257,6 @@ def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Worker
 
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[str, int, int], None]]:
-    """Show finished machines and the remaining time: a bar on a terminal, lines elsewhere."""
     if sys.stderr.isatty():
         from rich.progress import (
             BarColumn,

@@ -150,7 +150,6 @@ Done = Callable[["TunedLayer"], None]
 
 @contextlib.contextmanager
 def _shown() -> Iterator[tuple[Show, Done]]:
-    """Show a progress bar on a terminal; elsewhere print a line for each tuned layer."""
     if not sys.stderr.isatty():
         yield lambda at: None, _say_done
         return

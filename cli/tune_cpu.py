@@ -101,7 +101,6 @@ def _tune(
 
 
 def _interrupted(call: TuneCall, ended: list[CpuProgress]) -> str:
-    """Return a sentence about the state after Ctrl-C."""
     if not ended:
         return "interrupted before a trial ended"
     return (
@@ -133,7 +132,6 @@ def _choice(record: KernelRecord) -> str:
 
 
 def _result(tuned: TunedCpu, origin: Origin) -> str:
-    """Return a sentence about the gain of the choices."""
     changed = sum(each.record.choice != each.record.own for each in tuned.kernels)
     if not changed:
         return "No kernel is faster with another choice than with its rule's"

@@ -162,7 +162,6 @@ class Board(BaseModel):
             raise ValueError('output: a machine with an address (remote) has output = "files"')
 
     def _check_line(self, used: list[str]) -> None:
-        """Refuse a serial line that is incomplete or unused."""
         if self.output != SERIAL:
             if self.port:
                 raise ValueError('port: only output = "serial" has a port')

@@ -269,7 +269,6 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
 
 
 def _missing(device: Device, messages: str) -> str:
-    """Return advice on a missing header, library or function; empty if nothing is missing."""
     header = mend_of_missing_header(messages, device)
     if header:
         return header

@@ -238,7 +238,6 @@ def _renamed_devices(
     devices: Mapping[str, Sequence[str]],
     simulators: Sequence[Simulator],
 ) -> list[Path]:
-    """Write C files that rename the devices of the models, and return the files."""
     files = []
     opened = {
         name: [library / SOURCE_FOLDER / path for path in devices[name]] for name in answering
@@ -313,7 +312,6 @@ def run_cosimulation(
 
 
 def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, str]:
-    """Return the environment variables for `umakit_cosim.c`."""
     found = {"UMAKIT_COSIM_REPORT": str(report)}
     if choice.layers is not None:
         found["UMAKIT_COSIM_LAYERS"] = ",".join(map(str, choice.layers))
@@ -377,7 +375,6 @@ def _check(watch: Watch) -> None:
 
 
 def _failure(code: int, said: str) -> str:
-    """Return the message of a failed program, as one sentence."""
     last = (said.strip().splitlines() or ["it printed nothing"])[-1]
     try:
         report = json.loads(last)

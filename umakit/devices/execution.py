@@ -309,7 +309,6 @@ def check_memory(needed: int) -> None:
 
 
 def _swap() -> int:
-    """Return the size of the swap space in bytes; 0 if unknown."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:

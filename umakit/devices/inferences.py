@@ -166,7 +166,6 @@ def _without_lost(singles: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _measured(mean: Profiles, each: Sequence[Profiles]) -> Measured:
-    """Return the measurements of inferences from their means and single profiles."""
     layers, whole = mean
 
     def spreads(figure: str) -> tuple[Spread, ...]:

@@ -107,7 +107,6 @@ def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:
 
 
 def _check_names(expected: Tensors, given: Arrays) -> None:
-    """Raise InputError for a missing input or an array that is no input."""
     names = [item["name"] for item in expected]
     allowed = {item[key] for item in expected for key in ("name", "c_name")}
     missing = [

@@ -124,7 +124,6 @@ class _Headers:
 
 
 def _headers(folder: Path) -> _Headers | None:
-    """Return the headers of shared files in a folder; None if a header includes others."""
     places = [(folder, SHARED), (folder, "umakit/*")]
     if folder == SUPPORT:
         places = [(SUPPORT, "*"), (RUNTIME, "*")]

@@ -267,7 +267,6 @@ class Probe:
         return f"layer {len(traces)}, {layer['name']} ({layer['where']})"
 
     def _traces(self, data: Bytes) -> tuple[list[LayerTrace], int]:
-        """Parse the possibly incomplete output of the program; return traces and status."""
         traces: list[LayerTrace] = []
         reader = _Reader(data)
         try:

@@ -225,7 +225,6 @@ def _call(name: str, texts: dict[Path, str]) -> tuple[str, int] | None:
 
 
 def _near(name: str, texts: dict[Path, str], backend: str) -> str:
-    """Return a function with a similar name in the backend's C files, with file and line."""
     places: dict[str, str] = {}
     for path, text in texts.items():
         for found in DEFINITION.finditer(text):

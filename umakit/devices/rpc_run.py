@@ -187,7 +187,6 @@ def run_over_rpc(
 def _ask(
     address: Address, request: dict[str, Any], seconds: float, library: Path | None = None
 ) -> dict[str, Any]:
-    """Return the answer of the worker; errors as for `run_over_rpc`."""
     announce(f"calls: TVM's RPC server at {address}", ("rpc", str(address)))
     limit = seconds + CONNECTING_SECONDS
     request = {"host": address.host, "port": address.port, "seconds": limit, **request}

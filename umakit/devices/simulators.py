@@ -187,7 +187,6 @@ def simulator_objects(
 
 
 def _watchdog(simulator: Simulator, flags: Sequence[str], device: Device, run: Run) -> Path:
-    """Return the object that watches a linked simulator."""
     compiler = device.compiler()
     given = [*FLAGS, *of_no_model(flags), *simulator.watched]
     headers = _digest((simulator.headers / "umakit", "*.h"))

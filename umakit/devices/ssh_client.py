@@ -187,7 +187,6 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the client ends, and discard its output."""
     assert process.stdout is not None
     until = time.monotonic() + ENDING_SECONDS
     with selectors.DefaultSelector() as selector:
@@ -250,7 +249,6 @@ def _sent(descriptor: int, waiting: memoryview) -> memoryview:
 
 
 def _answer(received: bytes, mark: str, is_late: bool) -> Answer:
-    """Return the content of the marked lines."""
     said: dict[str, str] = {}
     rest = received
     while (start := rest.find(f"\n{mark} ".encode())) >= 0:

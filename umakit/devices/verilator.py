@@ -298,7 +298,6 @@ def _make(folder: Path, top: str, compiler: Sequence[str]) -> None:
 
 
 def _runtime_objects(folder: Path, top: str) -> list[str]:
-    """Return the objects of Verilator's own files that a design needs."""
     text = (folder / f"V{top}_classes.mk").read_text()
     found = re.search(r"^VM_GLOBAL_FAST \+= \\\n((?:.*\\\n)*)", text, re.MULTILINE)
     names = re.findall(r"(\w+)", found[1]) if found else []

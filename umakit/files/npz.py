@@ -134,7 +134,6 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return shape, dtype and header size in bytes of an array."""
     version = np.lib.format.read_magic(stream)
     shape, _, dtype = HEADER_READERS[version](stream)
     return shape, dtype, stream.tell()

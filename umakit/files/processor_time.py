@@ -55,7 +55,6 @@ def usage_of(session: int) -> Usage:
 
 
 def _of_proc(session: int) -> Iterator[Usage]:
-    """Yield the usage by each process, as reported by Linux."""
     for folder in PROC.iterdir():
         if not folder.name.isdecimal():
             continue

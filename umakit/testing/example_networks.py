@@ -275,7 +275,6 @@ class QuantizedNetwork:
         return (sides[0][0], sides[1][0], sides[0][1], sides[1][1])
 
     def _weighted(self, shape: tuple[int, ...], per_channel: bool) -> list[Array]:
-        """Return weights with output channels first, and their parameters."""
         weights = self._random.integers(-127, 128, shape).astype(np.int8)
         largest = 2000 * 256 if self._is_wide else 2000
         bias = self._random.integers(-largest, largest, shape[0])

@@ -71,7 +71,6 @@ def with_layer(
 def _inputs_of(
     expected: list[dict[str, Any]], arrays: Mapping[str, Array], index: int
 ) -> dict[str, Array] | None:
-    """Return the inputs of one inference; None if it needs states of the previous one."""
     _, _, checked = check_inputs(expected, arrays)
     if any(len(array) <= index for array in checked):
         return None

@@ -173,7 +173,6 @@ def _indexed_sizes(model: Model) -> dict[str, int]:
 
 
 def _indexed_size(operator: str, call: Any) -> int:
-    """Return the smallest extent that a call's indices refer to."""
     shape = tvm_api.static_shape(call.args[0]) or (1,)
     if operator in ("gather_nd", "scatter_nd"):
         first = int(getattr(call.attrs, "batch_dims", 0))

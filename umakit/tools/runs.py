@@ -127,7 +127,6 @@ def _trace(
     rtl: Sequence[Design],
     cpu: str,
 ) -> Trace:
-    """Return the trace of the first inference of a run."""
     first = first_inference(library, arrays, result, timeout, rtl, cpu)
     designs = [design.backend for design in rtl]
     return trace_of_run(description_for(library, HOST, cpu), first, designs)

@@ -46,7 +46,6 @@ def versions() -> dict[str, str]:
 
 
 def _packages() -> Iterator[tuple[str, str]]:
-    """Yield the installed packages that umakit needs or may use."""
     try:
         needed = distribution(PACKAGE).requires or []
     except PackageNotFoundError:
@@ -62,7 +61,6 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 
 def _programs() -> Iterator[tuple[str, str]]:
-    """Yield the installed compilers and emulators of devices."""
     try:
         compiler = HOST.compiler()[0]
         yield compiler, version_line(compiler)

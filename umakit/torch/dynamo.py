@@ -277,7 +277,6 @@ def with_fixed(
 
 
 def _module_stack(node: torch.fx.Node) -> dict[str, tuple[str, Any]]:
-    """Return the modules around a node by their paths in the model."""
     stack = node.meta.get("nn_module_stack") or {}
     return {key: (VARIABLE.sub("", str(path)), kind) for key, (path, kind, *_) in stack.items()}
 

@@ -217,7 +217,6 @@ class LoadedLibrary:
             yield
 
     def _open_weights(self, library: Path) -> tuple[torch.Tensor, int]:
-        """Return the memory of the weights blob and the address of its data."""
         data = read_weights(library)
         memory, address = _aligned_bytes(len(data), BLOB_ALIGNMENT)
         ctypes.memmove(address, data, len(data))
@@ -233,7 +232,6 @@ def fingerprint_of(metadata: Mapping[str, Any]) -> str:
 
 
 def _check(spec: TensorSpec, tensor: torch.Tensor) -> int:
-    """Check the tensor of an input, and return its number of inferences."""
     where = f"input {spec.name!r}"
     if tensor.device.type not in ("cpu", "meta"):
         raise InputError(

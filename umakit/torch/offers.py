@@ -169,7 +169,6 @@ def _offer_of_part(
     backends: Sequence[Backend],
     options: ExportOptions,
 ) -> Offer:
-    """Return the offer for one part of a network."""
     program, names = exported_part(region, values)
     try:
         network, partitioned = partition_model(program, backends, name="network", options=options)

@@ -221,7 +221,6 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
             return compare(self.network, eager, parts, arguments, keywords, repeats)
 
     def _label(self, number: int, region: Region) -> str:
-        """Return a region's name and its offloaded operators."""
         nodes = set(self._names[number])
         names = [each.name for each in self.offload.placements
                  if each.where != PYTORCH and each.node in nodes]  # fmt: skip

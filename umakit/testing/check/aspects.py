@@ -189,7 +189,6 @@ def _residues(blocks: Iterable[int]) -> set[int]:
 
 
 def _claimed_values(claim: Claim, name: str) -> frozenset[Value]:
-    """Return the values of a setting that a constraint of the pattern lists."""
     pattern, drawing = claim.pattern.predicate, claim.drawing
     if not isinstance(pattern, OperatorPattern) or drawing is None:
         return frozenset()
@@ -229,7 +228,6 @@ def _pairs(
 
 
 def _paddings(claim: Claim, given: Mapping[str, list[Setting]]) -> Aspect:
-    """Return the paddings by name, listed four-sided paddings, and others."""
     pattern = claim.pattern.predicate
     listed = getattr(pattern, "padding", None) if isinstance(pattern, OperatorPattern) else None
     claimed = [_padding(each) for each in listed_paddings(listed)] if listed is not None else []
@@ -246,7 +244,6 @@ def _padding(item: Any) -> Value:
 
 
 def _with(values: list[Setting], numbers: Iterable[int]) -> list[Setting]:
-    """Return the values, with the numbers of the pattern's constraints added."""
     if not all(isinstance(value, int) for value in values) or any(int(v) < 1 for v in values):
         return values
     return [*values, *(n for n in sorted(set(numbers)) if n > 0 and n not in values)]

@@ -297,7 +297,6 @@ def _programs(
     wanted: Wanted,
     tell: Tell = lambda sentence: None,
 ) -> ProgramReport:
-    """Run varied programs of the first drawn layers."""
     first = next(Plan(session.claims, names, wanted.seed).batches())
     cases = [case for case, is_accepted in first if is_accepted]
     members = [member_of(case, n, session.claims, True) for n, case in enumerate(cases)]

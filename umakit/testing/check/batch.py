@@ -298,7 +298,7 @@ def run_batch(batch: Batch, timeout: float | None = None) -> None:
 
 
 def _cheap_on_rtl(rounds: list[Round], layers: Sequence[Mapping[str, Any]]) -> list[Round]:
-    """Return the rounds without faults that would take long on RTL."""
+    """Return the rounds without the faults that would take too long on RTL."""
     cycles = sum(int(each.get("predicted_cycles") or each["macs"] or 1) for each in layers)
     of_faults = range(FIRST_FAULT, len(rounds), ROUNDS_OF_FAULT)
     most = min(len(of_faults), RTL_CYCLES // (ROUNDS_OF_FAULT * cycles))
@@ -310,7 +310,6 @@ def _cheap_on_rtl(rounds: list[Round], layers: Sequence[Mapping[str, Any]]) -> l
 
 
 def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]]:
-    """Yield predicted and simulated cycles of a layer, if both are known."""
     predicted = layer.get("predicted_cycles")
     before, after = run.counters.get(layer["where"], {}).get("clock", (None, None))
     if predicted is not None and before is not None and after is not None:

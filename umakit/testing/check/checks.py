@@ -70,7 +70,6 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
 
 
 def _hint(problem: str) -> str:
-    """Return advice on wrong counters; empty if none is needed."""
     if "bytes written" not in problem:
         return ""
     return (
@@ -195,7 +194,6 @@ def wrong_events(
 
 
 def _of_members(batch: Batch, run: RoundRun) -> Iterator[tuple[Layer, Member, LayerRun]]:
-    """Yield the layers of a run that belong to cases."""
     for layer, observed in zip(_layers(batch), run.layers, strict=False):
         member = member_at(batch, layer["name"])
         if member is not None:

@@ -181,7 +181,6 @@ class Walk:
         return None
 
     def _has_one_sign(self, layer: Complete) -> bool:
-        """Whether the pattern also accepts the layer with all products of one sign."""
         return all(name in layer for name in ONE_SIGN) and self._search.accepts(
             {**layer, **ONE_SIGN}, MOST_MACS
         )

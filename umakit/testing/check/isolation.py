@@ -306,7 +306,6 @@ def _cheap_first(
 
 
 def _work(layers: Sequence[Drawn]) -> int:
-    """Return the multiplications and input elements of layers."""
     elements = sum(math.prod(tensor.shape) for layer in layers for tensor in layer.inputs)
     return sum(layer.macs for layer in layers) + elements
 

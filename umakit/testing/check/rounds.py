@@ -213,7 +213,6 @@ class Rounds:
         return found
 
     def _most_cycles(self) -> int:
-        """Return the cycles after which a silent design is given up."""
         most = max(
             (int(each.get("predicted_cycles") or each["macs"] or 1) for each in self._layers),
             default=0,

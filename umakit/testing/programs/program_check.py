@@ -282,7 +282,6 @@ def verdict(
 
 
 def _written(values: tuple[int, ...]) -> str:
-    """Return a clause about the values that the driver writes to a register."""
     if not values:
         return ", which it does not write here"
     least, highest = min(values), max(values)

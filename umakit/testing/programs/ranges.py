@@ -315,7 +315,6 @@ def _places(word: Word, written: Sequence[int]) -> Iterator[Place]:
 
 
 def _signed(bits: BitField) -> Limits:
-    """Return the limits of a two's complement field without a limit below 0."""
     least = -(1 << (bits.width - 1)) if bits.least is None else bits.least
     return Limits(**{key: getattr(bits, key) for key in Limits.model_fields if key != "least"},
                   least=least)  # fmt: skip

@@ -57,7 +57,6 @@ class ValueDrawing:
         self._maps = [p for p, each in enumerate(base) if isinstance(each, Map)]
 
     def _points(self, offset: int) -> bool:
-        """Whether a register holds bus addresses."""
         ranges = self._facts.ranges
         written = [each for each in self._operands if self._write_at(each).offset == offset]
         return ranges.names.get(offset) in ranges.contents or any(
@@ -101,7 +100,6 @@ class ValueDrawing:
         return found
 
     def _buffer_of(self, position: int) -> Map | None:
-        """Return the buffer that the value of a write points into."""
         value = self._write_at(position).value
         mapped: dict[int, Map] = {}
         for access in self._base[:position]:
@@ -214,7 +212,6 @@ class ValueDrawing:
         return found
 
     def _operands_of(self, start: int) -> list[int]:
-        """Return positions of writes between the previous start and this one."""
         first = max((each for each in self._starts if each < start), default=-1)
         return [each for each in self._operands if first < each < start]
 

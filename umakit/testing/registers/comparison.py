@@ -214,7 +214,6 @@ class _Work:
     # ---- Properties of a register ----
 
     def _keeping(self) -> list[Register]:
-        """Registers that accept any value."""
         return [
             each
             for each in self._map.registers
@@ -235,11 +234,9 @@ class _Work:
         return mask
 
     def _allowed(self, register: Register) -> int:
-        """The bits that may be written."""
         return ONES if self._map.access.reserved == "ignored" else self._mask(register)
 
     def _after_write(self, register: Register, before: int, value: int) -> int:
-        """The value of a register after a write."""
         mask = self._mask(register)
         if register.write == "one_to_clear":
             return before & ~(value & mask)
@@ -251,7 +248,6 @@ class _Work:
         self._device.run([Access(offset, value)])
 
     def _all(self) -> dict[int, int]:
-        """Read all registers that do not change by themselves."""
         offsets = list(self._by_offset)
         values = self._device.run([Access(offset) for offset in offsets])
         return dict(zip(offsets, values, strict=True))
@@ -268,7 +264,6 @@ class _Work:
             self._restore(register)
 
     def _clear(self) -> None:
-        """Clear errors, if the map defines how."""
         if self._map.clear:
             register, part = self._map.place(self._map.clear)
             self._write(register.offset, 1 << (part.lowest_bit if part else 0))
@@ -375,7 +370,6 @@ class _Work:
                 )
 
     def _say(self, about: str, sentence: str) -> None:
-        """Keep the first sentence about a subject."""
         if about not in self._said and len(self.found.differences) < MOST_SENTENCES:
             self._said.add(about)
             self.found.differences.append(sentence)

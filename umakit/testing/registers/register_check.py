@@ -132,7 +132,6 @@ def configured_values(
 
 
 def _figure(configuration: AcceleratorConfig, path: str) -> int | None:
-    """Return a number of a configuration; None if missing."""
     section, *keys = path.split(".")
     value: object = getattr(configuration, section, None)
     if section == "scratchpad":

@@ -75,7 +75,6 @@ def account(
 def _row(
     layer: Mapping[str, Any], profile: LayerProfile, identity: LayerIdentity, parts: Parts | None
 ) -> Row:
-    """Return the row of a layer, without the figures of CPU steps."""
     on_cpu = profile.where == CPU
     return Row(
         owner="cpu step" if on_cpu else "layer",
@@ -110,7 +109,6 @@ def _answering(
 
 
 def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:
-    """Return the accounting of layers and steps, with the cycles between them."""
     whole = result.whole
     assert whole is not None
     measured = [row.clock_cycles for row in rows if row.owner == "layer"]
@@ -144,7 +142,6 @@ def _machines(
 def _parts(
     profile: LayerProfile, machines: Mapping[str, tuple[tuple[str, ...], bool]]
 ) -> Parts | None:
-    """Return the cycles of the clock in a layer by the state of the engines."""
     clock, busy, computing = profile.clock_cycles, profile.cycles, profile.array_cycles
     if clock is None:
         return None
@@ -169,7 +166,6 @@ def _scaled(profile: LayerProfile, cpu_clock: float | None) -> int | None:
 
 
 def _tensor_sizes(description: Mapping[str, Any]) -> dict[str, int]:
-    """Return the size in bytes of each input, output and planned tensor, by C name."""
     memory = description["memory"]
     pools: Sequence[Mapping[str, Any]] = [*memory["pools"], *memory["scratchpads"]]
     planned = [tensor for pool in pools for tensor in pool["tensors"]]

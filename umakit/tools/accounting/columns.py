@@ -109,7 +109,6 @@ def total_name(accounting: Accounting) -> str:
 
 
 def _parts(accounting: Accounting) -> Mapping[str, Column]:
-    """Return the columns of parts with cycles in any row, by header."""
     known = [row.parts.named() for row in accounting.rows if row.parts is not None]
     names = dict.fromkeys(name for parts in known for name, cycles in parts.items() if cycles)
     if list(names) == ["undivided"]:

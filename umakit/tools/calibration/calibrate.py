@@ -172,7 +172,6 @@ def _measure_groups(
     found: Measurement,
     tell: Callable[[Calibrating], None],
 ) -> _Progress:
-    """Measure all kinds of layers that the backend supports."""
     at = _Progress()
     for rounding in ROUNDINGS:
         for group in groups_of(planner.machine, rounding):
@@ -244,7 +243,6 @@ def _measure_group(
 
 
 def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitError:
-    """Return the error for a measurement without a single command."""
     name = backend.target_name
     if not found.layers and found.failures:
         return found.failures[0]
@@ -443,6 +441,5 @@ def _driver_figures(
 
 
 def _total(machine: TileMachine, driver: DriverCosts, layer: MeasuredTiles) -> int:
-    """Return the described accesses of a layer."""
     commands = commands_of(layer.tiles, machine, driver)
     return sum(command.issue for command in commands) + driver.finish

@@ -148,7 +148,6 @@ def part_of(command: Timed) -> str | bool:
 def _reason(
     held_out: Sequence[Timed], measured: TileMachine, before: TileMachine, *, use_inexact: bool
 ) -> str:
-    """Return the reason for not using a measured formula; empty if it is used."""
     if not held_out:
         return "" if use_inexact else "no command was left to be held out"
     new, old = _deviations(measured, held_out), _deviations(before, held_out)

@@ -104,7 +104,6 @@ def _worst(fitted: Sequence[Fitted]) -> float:
 
 
 def _is_scattered(samples: Sequence[_Sample]) -> bool:
-    """Whether commands of equal sizes took different cycles."""
     busy: dict[str, set[int]] = {}
     for each in samples:
         busy.setdefault(repr((each.sizes, each.described)), set()).add(each.busy)

@@ -163,7 +163,6 @@ class _Search:
         self.found = best
 
     def _other_counts(self, name: str) -> Iterator[Counts]:
-        """Yield the counts with another part, or another least count, of a size."""
         sizes = self._sizes[name]
         largest = int(sizes.max())
         for number, count in enumerate(self.found.counts[name]):
@@ -177,7 +176,6 @@ class _Search:
                         yield self._with(name, number, replace(count, part=part, least=least))
 
     def _other_pairs(self) -> Iterator[Counts]:
-        """Yield the counts with likely alternatives for two sizes."""
         names = [name for name in self.found.counts if name != "described"]
         for one, other in combinations(names, 2):
             for first, second in product(self._likely(one), self._likely(other)):
@@ -273,7 +271,6 @@ class _Search:
         return max(float(np.sqrt(np.mean(relative**2))), 1e-12)
 
     def _is_good(self, terms: Sequence[tuple[Count, ...]]) -> bool:
-        """Whether some terms are as good as all terms."""
         if not terms:
             return False
         if self.found.is_exact:

@@ -217,7 +217,6 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
 
 
 def _in_layer(backend: UMABackend, library: Library, error: DeviceError) -> UnansweredError:
-    """Return an error with the sizes of the failed layer, if known."""
     where = error.where
     if error.layer is not None:
         tiles = _tiles_of_calls(backend, library)[error.layer]
@@ -240,7 +239,6 @@ def words_of(layer: Layer) -> str:
 
 
 def _tiles_of_calls(backend: UMABackend, library: Library) -> list[Tiles | None]:
-    """Return the tiles of each layer of a library; None for CPU steps."""
     program, planner, target = library.program, backend.tiling, backend.target_name
     assert program is not None and planner is not None  # compiled, for a backend that tiles
     found: list[Tiles | None] = []

@@ -217,7 +217,6 @@ def _list(tilings: Sequence[str] | None) -> list[str] | None:
 
 
 def _figures(of: Any) -> dict[str, Any]:
-    """Return the figures of a layer, or of the row between layers, by name."""
     found = {figure.name: of(figure) for figure in FIGURES if figure.of_step is not None}
     return {
         name: {"a": each.a, "b": each.b, "change": each.change, "percent": each.percent}

@@ -146,8 +146,6 @@ NOT_EMULATED = "no emulator counted instructions", "run both on one: --device qe
 
 
 def _part(name: str, of: Callable[[Parts], int]) -> Figure:
-    """Return the figure of cycles in a state of the engines."""
-
     def of_row(row: Row) -> Count:
         return None if row.parts is None else of(row.parts)
 

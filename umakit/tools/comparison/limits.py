@@ -282,7 +282,6 @@ def _known(value: int | None) -> str:
 
 
 def _alone(limit: Limit, excess: Excess) -> Excess:
-    """Return the excess of a limit without a comparison."""
     name = excess.figure if excess.layer is None else f"{excess.figure} of {excess.layer}"
     sentence = f"{name}: {excess.change.b:,}; the limit is {limit.text!r}"
     return Excess(excess.figure, excess.layer, Change(None, excess.change.b), sentence)

@@ -64,7 +64,6 @@ def report_of(view: Mapping[str, Any]) -> Report:
 
 
 def _check(report: Report, where: str) -> None:
-    """Refuse a report whose figures contradict each other."""
     what = contradiction(report)
     if what is not None:
         raise RecordsError(what, where=where, fix=AGAIN)
@@ -155,12 +154,10 @@ def _of_bounds(bounds: Bounds) -> Iterator[str]:
 
 
 def _known(rows: Sequence[Row]) -> int:
-    """Return the sum of the known cycles of rows."""
     return sum(row.clock_cycles or 0 for row in rows)
 
 
 def _named(parts: Parts) -> Counter[str]:
-    """Return parts by name, without parts of 0 cycles."""
     waits = {f"wait {name}": cycles for name, cycles in parts.waits.items()}
     named = ("computing", "registers", "idle", "undivided")
     return +Counter({**{name: getattr(parts, name) for name in named}, **waits})

@@ -79,7 +79,6 @@ def tilings_text(line: Line) -> str:
 
 
 def _title(figure: Figure) -> str:
-    """Return the name of a figure, with its unit unless the name contains the unit."""
     said = {"cycles": "cycles", "B": "bytes", "MACs": "macs", "ns": "ns"}.get(figure.unit, "")
     return figure.name if said in figure.name else f"{figure.name}, {figure.unit}"
 
@@ -115,7 +114,6 @@ def _layer_row(comparison: Comparison, line: Line) -> Row:
 
 
 def _rest_row(lines: Sequence[Line], basis: Figure) -> Row:
-    """Return the row of all equal layers; `CPU` if all run on the CPU."""
     name = f"{len(lines):,} other layer{'' if len(lines) == 1 else 's'}"
     row = row_of(name, _sum([line.of(basis) for line in lines]), "no difference")
     if all(step.row.on_cpu for line in lines for step in line.b):

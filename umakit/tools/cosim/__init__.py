@@ -184,7 +184,6 @@ class _Request:
 
 
 def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) -> CosimResult:
-    """Compile the network and compare it once."""
     network, backends, designs = request.network, request.backends, request.designs
     progress, layers, jobs = request.progress, request.layers, request.jobs
     with temporary_folder("umakit-cosim-") as folder:
@@ -303,7 +302,6 @@ def _inferences(
 def _arrays(
     description: Mapping[str, Any], inference: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the inputs of an inference in the order of the library's interface."""
     return {item["c_name"]: np.asarray(inference[item["name"]]) for item in description["inputs"]}
 
 
@@ -315,7 +313,6 @@ def _compare(
     jobs: int,
     progress: Tell,
 ) -> CosimResult:
-    """Run inferences up to the first difference."""
     layers: tuple[CosimLayer, ...] = ()
     seconds = 0.0
     for number, inference in enumerate(inferences):
@@ -358,7 +355,6 @@ def _runs(
     jobs: int,
     progress: Tell,
 ) -> list[CosimulationRun]:
-    """Run an inference, in one process per job."""
     tell = layers_of(description, session.designs, session.choice.layers, progress)
 
     def run(choice: Choice) -> CosimulationRun:
@@ -372,7 +368,6 @@ def _runs(
 
 
 def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDifference:
-    """Return a difference with the names of its registers from the map, if any."""
     facts = dict(difference.facts)
     offset = facts.get("offset")
     name = None if offset is None else named_register(backend, int(offset))
@@ -413,7 +408,6 @@ def _with_first_write(
 
 
 def _up_to(layers: tuple[int, ...] | None, last: int) -> tuple[int, ...] | None:
-    """Return the co-simulated layers up to one."""
     return None if layers is None else tuple(each for each in layers if each <= last)
 
 

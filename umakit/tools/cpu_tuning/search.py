@@ -137,7 +137,6 @@ class Search:
         return None
 
     def _difference(self, built: Built) -> str:
-        """Return the difference of another library, as text; empty if comparable and equal."""
         if built.layers != self.own.layers:
             return "with its choices the arena is above the limit, so that it has other layers"
         return difference(built.subject.outputs, self.own.subject.outputs)
@@ -148,7 +147,6 @@ class Search:
     def _faster(
         self, figures: Figures, keys: Mapping[KernelKey, Choice] | set[KernelKey]
     ) -> set[KernelKey]:
-        """Return the kernels that are faster than with the rule's own choice."""
         found = set()
         for key in keys:
             own, other = figures.of(key)

@@ -200,7 +200,6 @@ def _run_trial(
 
 
 def _compare_together(search: Search, file: _File, tell: Callable[[str], None]) -> Total:
-    """Measure all choices together, drop those that are not faster, and write all records."""
     tell("comparing all choices together with the rules' own")
     (total,) = ThisProcess().map(search.finish, [()])
     file.keep(list(search.records.values()))

@@ -240,7 +240,6 @@ def _write_wave(
 def _wave_of_stop(
     session: LibraryUnderTest, wave: WaveFile | None, progress: Callable[[str], None]
 ) -> Iterator[None]:
-    """Write the waveform of the layer in which a run stops."""
     try:
         yield
     except DeviceError as error:
@@ -386,7 +385,6 @@ def _run(
 def _worst(
     earlier: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
 ) -> tuple[LayerResult, ...]:
-    """Return the larger difference of each layer, with the histograms of both."""
     return tuple(_worse(*pair) for pair in zip(earlier, new, strict=True))
 
 

@@ -156,7 +156,6 @@ def _first_shared(
 
 
 def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> set[int]:
-    """Return the rows of the reference's report that a layer computes."""
     last = max(rows, default=tensor.value[0])
     if last == tensor.value[0]:
         return rows | {tensor.value[0]}
@@ -254,7 +253,6 @@ def _not_finite(got: Array, wanted: Array) -> str:
 
 
 def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain a tensor with correct values in the layout of permuted axes."""
     axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
     if not 2 <= len(axes) <= MOST_AXES:
         return
@@ -271,7 +269,6 @@ def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain a tensor with reversed axes."""
     axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
     for count in range(1, min(len(axes), MOST_AXES) + 1):
         for chosen in itertools.combinations(axes, count):
@@ -280,7 +277,6 @@ def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain a tensor with a constant added to, or multiplied with, every element."""
     one, other = got.astype(np.float64), wanted.astype(np.float64)
     offset = _plain(float(np.median(one - other)))
     if equal(one, other + offset):

@@ -69,7 +69,6 @@ class OnnxDecider:
         return values
 
     def _compute_before(self, last: onnx.NodeProto, values: dict[str, Array], dtype: Any) -> None:
-        """Compute the inputs of a node from known values."""
         open_nodes = [last]
         while open_nodes:
             node = open_nodes[-1]

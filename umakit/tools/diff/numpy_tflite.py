@@ -113,7 +113,6 @@ class TfliteDecider:
 
 
 def _real(item: TfliteTensor, array: Any, operator: TfliteOperator) -> Array:
-    """Return the real values of an operand."""
     if item.dtype == "float32":
         return np.asarray(array, np.float64)
     if not item.scales.size:
@@ -157,7 +156,6 @@ def _activated(call: Any, numbers: Array) -> Array:
 def _padded(
     call: Any, data: Array, window: Sequence[int], spread: Sequence[int], value: float
 ) -> Array:
-    """Return images with the padding required by the windows of the result."""
     widths = [(0, 0)]
     for axis, step in enumerate(_steps(call)):
         extent = (window[axis] - 1) * spread[axis] + 1

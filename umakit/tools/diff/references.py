@@ -206,12 +206,10 @@ def nodes_of(source: Any, operators: Sequence[OperatorPlacement]) -> dict[str, t
 
 
 def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:
-    """Return the row with the result of each node of the model: the last row that yields it."""
     return {operator.yields: row for row, operator in enumerate(operators)}
 
 
 def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Array]:
-    """Return the arrays that have the shape and dtype of their values."""
     types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
     return {
         value: array

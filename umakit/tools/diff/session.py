@@ -211,7 +211,6 @@ class LibraryUnderTest:
         return differences
 
     def _values(self) -> dict[str, Value]:
-        """Return the values of the network by C name of their tensor."""
         every, rows = self._reference.every, self._rows
         last = {
             max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]
@@ -284,7 +283,6 @@ def _matching_rows(
 def _matching_own_rows(
     operators: Sequence[OperatorPlacement], others: Sequence[OperatorPlacement]
 ) -> dict[int, int]:
-    """Match rows of a network whose layouts were changed."""
     own = [row for row, operator in enumerate(operators) if not operator.changes_layout]
     one = [(_name_in_any_layout(operators[row]), operators[row].name) for row in own]
     other = [(_name_in_any_layout(operator), operator.name) for operator in others]

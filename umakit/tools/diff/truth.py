@@ -237,7 +237,6 @@ class Reference:
         theirs: Array | None,
         known: Mapping[Any, Array],
     ) -> tuple[Array, bool, bool] | None:
-        """Return the result of `decided`; None if NumPy does not know the operator."""
         try:
             expected = file.decider.expected(file.tensors[value], known)
             return decided(own, theirs, expected, self._tolerance)
@@ -245,7 +244,6 @@ class Reference:
             return None
 
     def _computed_from(self, rows: set[int]) -> set[int]:
-        """Return rows and all rows that are computed from them."""
         found = set(rows)
         for row in range(len(self.every.operators)):
             if self.every.reads.get(row, frozenset()) & found:

@@ -130,7 +130,6 @@ class _Exposer(tvm_api.PyExprMutator):
                 self.values.setdefault(origin, variable)
 
     def _with_own_rounding(self, value: Any) -> Any:
-        """Return a value with its accelerator's own rounding, if any."""
         rows = tvm_api.rows_of(value)
         rounding = self._rounded.get(rows[0], "") if rows else ""
         operator = operator_of(value) if rounding and isinstance(value, tvm_api.Call) else None
@@ -139,7 +138,6 @@ class _Exposer(tvm_api.PyExprMutator):
         return self.builder_.normalize(call_rounded_by(value, operator.parameters, rounding))
 
     def _origin(self, expression: Any) -> Value | None:
-        """Return the value that an expression refers to."""
         rows = tvm_api.rows_of(expression)
         if rows:
             read = [self._origins.get(v) for v in tvm_api.collect(expression, tvm_api.Var)]

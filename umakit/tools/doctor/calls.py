@@ -88,7 +88,6 @@ class CallCheck:
         return "\n".join([*headers, exported_includes(self._backend, text)])
 
     def _compile_table(self, includes: str, names: Sequence[str]) -> tuple[list[str], list[Check]]:
-        """Compile a table of functions without undeclared ones; return the undeclared functions."""
         undeclared: list[str] = []
         for _ in range(2):
             self._linked = [name for name in names if name not in undeclared]
@@ -206,7 +205,6 @@ class CallCheck:
         return faults or [fault_of(LINK, messages, staged, short_path(self._backend.folder))]
 
     def _simulator_fault(self, error: UmakitError) -> Check:
-        """Return the fault of a backend's own simulator that cannot be compiled."""
         name, folder = self._backend.target_name, short_path(self._backend.folder)
         if not error.what.startswith(f"the simulator of the backend {name} "):
             return refused(LINK, error)
@@ -250,14 +248,12 @@ class CallCheck:
         return run_linker(device, arguments, staged.folder, is_cxx)
 
     def _object(self, number: int, source: Path, run: Callable[[list[str]], None]) -> Path:
-        """Compile a source of the kit that libraries do not share."""
         device, output = self._staged.device, self._staged.folder / f"kit{number}.o"
         flags = compiling([*build.FLAGS, *device.program_flags()])
         run([*device.compiler(), *flags, "-c", str(source), "-o", str(output)])
         return output
 
     def _other_sources(self) -> list[Path]:
-        """Return the C files of the kit next to the driver."""
         own = {self._staged.folder / path for path in self._staged.places}
         found = sorted((self._staged.folder / "src").rglob("*.c"))
         return [p for p in found if p not in own and not p.name.startswith("umakit_doctor")]

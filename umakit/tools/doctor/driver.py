@@ -73,7 +73,6 @@ def file_checks(backend: Backend) -> list[Check]:
 
 
 def _mend_of_file(backend: Backend, name: str) -> str:
-    """Return advice for a missing file of the driver."""
     registered = (*backend.driver.sources, *backend.driver.headers)
     others = [path.relative_to(backend.folder).as_posix()
               for path in backend.folder.rglob(f"*{Path(name).suffix}")]  # fmt: skip
@@ -139,7 +138,6 @@ def compile_checks(staged: StagedDriver) -> list[Check]:
 
 
 def _library_checks(staged: StagedDriver) -> list[Check]:
-    """Compile the files of a library that calls need."""
     library, checks = staged.library, []
     if library is None:
         return []

@@ -191,7 +191,6 @@ def _package_mend(device: Device) -> str:
 
 
 def _compiler_mend(variable: str, packages: Sequence[str]) -> str:
-    """Return advice for a broken compiler of the host."""
     if os.environ.get(variable):
         return f"let {variable} be a compiler that works, or unset it"
     return f"on Debian: apt-get install {' '.join(packages)}"

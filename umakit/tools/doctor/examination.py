@@ -170,7 +170,6 @@ def _examine_driver(
 
 
 def _files_in_cxx(backend: Backend) -> list[str]:
-    """Return the C++ sources of a driver and of its own simulator."""
     section = backend.configuration.simulator
     sources = [*backend.driver.sources, *(section.sources if section is not None else ())]
     tree = source_tree(backend)

@@ -67,7 +67,6 @@ def _place(file: str, line: int, staged: StagedDriver) -> str:
 
 
 def _mend_of_two(name: str, file: str, other: str, line: int, staged: StagedDriver) -> str:
-    """Return advice for two differing declarations of one name."""
     place = _place(other, line, staged)
     if other not in staged.places:
         return f"rename {name}: {place} declares it, too"

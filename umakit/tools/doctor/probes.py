@@ -149,7 +149,6 @@ def _note(lowered: Lowered, backend: Backend, patterns: set[str], found: Probes)
 
 
 def _calls_of(kernel: Kernel) -> Iterator[tuple[str, int]]:
-    """Yield name and number of arguments of each call of a C function."""
     for node in kernel.driver_calls:
         count = len(node.operands if node.text is None else node.text.call.arguments)
         yield node.function, count

@@ -107,7 +107,6 @@ def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
 
 
 def _mend(section: SimulatorSection, sentence: str) -> str:
-    """Return advice on a simulator that gave up with a sentence."""
     if not section.program:
         return "correct the table of the simulator: see umakit/own_simulator.h"
     missing = MISSING.search(sentence)
@@ -125,7 +124,6 @@ def _mend(section: SimulatorSection, sentence: str) -> str:
 
 
 def _build(staged: StagedDriver, simulator: Simulator) -> Path:
-    """Build a program that only creates the simulator."""
     name, files = simulator.backend, simulator.files
     source = staged.folder / f"{PROGRAM}.c"
     text = render("doctor/start.c.j2", name=name, is_program=bool(files.program))

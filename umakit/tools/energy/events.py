@@ -113,7 +113,6 @@ class NetworkEvents:
         return tuple(dict.fromkeys(each.where for each in self.layers))
 
     def _accelerator(self, name: str) -> dict[str, Any]:
-        """Return the sums of the layers on an accelerator."""
         own = [each for each in self.layers if each.where == name]
         predicted = _total([each.predicted for each in own])
         measured = _total([each.measured for each in own])

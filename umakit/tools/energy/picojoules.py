@@ -125,7 +125,6 @@ def _add_side(
     counted: dict[str, float],
     missing: dict[str, Missing],
 ) -> None:
-    """Add the reads or the writes of a memory."""
     counts = {key: getattr(accesses, key) for key in side}
     given = {key: getattr(figures, one) for key, one in side.items()}
     if all(each is None for each in given.values()):

@@ -206,7 +206,6 @@ def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[in
 
 
 def _tiles(program: Program, call: KernelCall, backend: UMABackend) -> Tiles | None:
-    """Return the tiles of a layer; None if its backend does not cut it."""
     composite = program.kernels[call.kernel].composite if call.kernel else None
     return tiles_of(program, composite, backend)
 
@@ -256,7 +255,6 @@ def _kept_weights(
 
 
 def _constants(program: Program, call: KernelCall) -> dict[str, int]:
-    """Return the bytes of each constant that a step reads, by name."""
     operands = (tensor for tensor, _ in program.operands_of(call))
     return {each.name: each.size for each in operands if each.role is Role.CONSTANT}
 
@@ -271,7 +269,6 @@ def _places(sizes: Sequence[int], *, is_tiled: bool) -> tuple[int, ...]:
 
 
 def _loaded(program: Program, call: KernelCall, backend: UMABackend) -> int | None:
-    """Return the bytes of constants that a layer loads; None if it is not cut into tiles."""
     tiles, planner = _tiles(program, call, backend), backend.tiling
     if tiles is None or planner is None:
         return None

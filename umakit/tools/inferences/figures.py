@@ -147,7 +147,6 @@ class SeveralInferences:
 
 
 def _spread(name: str, spread: Spread) -> dict[str, int | None]:
-    """Return a figure, null if inferences differ, with its minimum and maximum."""
     return {
         name: spread.least if spread.equal else None,
         f"least_{name}": spread.least,

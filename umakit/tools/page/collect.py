@@ -246,7 +246,6 @@ def _tiled(
     program: Program,
     planners: Mapping[str, TilePlanner | None],
 ) -> TiledLayer | None:
-    """Return the figures of a layer that the target's planner tiled; None for other layers."""
     planner = planners.get(target)
     if composite is None or planner is None:
         return None
@@ -286,7 +285,6 @@ def _spent(prediction: Prediction, planner: TilePlanner) -> Spent | None:
 
 
 def _buffer_names(program: Program) -> dict[str, str]:
-    """Return the backend's names of scratch buffers, by C name."""
     names: dict[str, str] = {}
     for call in program.calls:
         if call.kernel:
@@ -375,7 +373,6 @@ def describe_bottleneck(layer: LayerFigures, cells: int, engines: Engines | None
 def _of_engines(
     spent: Spent, waits: Mapping[str, int], layer: LayerFigures, peak: int, engines: Engines
 ) -> str:
-    """Describe the bottleneck of a layer on a machine with named engines."""
     computing = engines.computing
     if spent.bottleneck == "array":
         working = spent.full_array + spent.partial_array

@@ -215,7 +215,6 @@ def _panel(pool: Mapping[str, Any], buffers: Mapping[str, str], steps: int) -> P
 
 
 def _strips(boxes: Sequence[Box], step: float, steps: int) -> tuple[Strip, ...]:
-    """Cut a panel into strips that are as wide as the page."""
     each = round(WIDTH / step)
     strips = []
     for first in range(0, steps, each):
@@ -234,7 +233,6 @@ def _strips(boxes: Sequence[Box], step: float, steps: int) -> tuple[Strip, ...]:
 
 
 def _cut(box: Box, start: float, end: float) -> Box:
-    """Return the part of a box between two positions; without its label if that is too long."""
     left, right = max(box.x, start), min(box.x + box.width, end)
     label = box.label if len(box.label) <= (right - left - 6) / LETTER else ""
     return replace(box, x=left, width=right - left, label=label)
@@ -245,7 +243,6 @@ ROLES = ("input", "intermediate", "output")
 
 
 def _named(tensor: Mapping[str, Any], buffers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the kind of a tensor and the label of its box."""
     if tensor["role"] != "scratch":
         return str(tensor["role"]), str(tensor["name"])
     buffer = buffers.get(tensor["c_name"], "")

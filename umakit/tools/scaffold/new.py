@@ -211,5 +211,4 @@ def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object
 
 
 def _python_names(names: tuple[str, ...]) -> Code:
-    """Return one name, or a list of several names, as Python text."""
     return Code(json.dumps(names[0] if len(names) == 1 else names))

@@ -106,7 +106,6 @@ def _damaged(path: Path, reason: str) -> ScaffoldError:
 
 
 def _check_version(text: str, path: Path) -> None:
-    """Refuse the record of a newer umakit, whose templates are unknown."""
     try:
         is_newer = Version(text) > Version(__version__)
     except InvalidVersion:

@@ -111,7 +111,6 @@ def _own_registers(folder: Path, record: Record) -> str:
 def _update_file(
     folder: Path, path: str, base: bytes | None, new: bytes | None, merge: bool, update: Update
 ) -> None:
-    """Update one file and its base."""
     yours = _read(folder / path)
     if new is None:
         if yours is not None and yours == base:
@@ -152,7 +151,6 @@ def _merge_file(
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a file; None if there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

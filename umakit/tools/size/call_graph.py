@@ -205,7 +205,6 @@ def _findings(graph: CallGraph, reached: Iterable[str]) -> list[str]:
 
 
 def _recursion(graph: CallGraph, start: str) -> list[str]:
-    """Return one sentence for each call that closes a cycle."""
     findings = []
     for key, path in _walk(graph.calls, start):
         if key in path:
@@ -233,7 +232,6 @@ def _walk(calls: Mapping[str, set[str]], start: str) -> Iterable[tuple[str, list
 
 
 def _callees_first(graph: CallGraph, start: str) -> list[str]:
-    """Return the reachable functions of an acyclic graph, callees before callers."""
     order: list[str] = []
     done: set[str] = set()
     waiting = [(start, False)]

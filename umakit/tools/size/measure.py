@@ -219,7 +219,6 @@ def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
 
 
 def _name(source: Path) -> str:
-    """Return the name of a file in the program: its path without the suffix."""
     return source.with_suffix("").as_posix()
 
 
@@ -313,7 +312,6 @@ class _Program:
         return found or self._merged_with(function)
 
     def _merged_with(self, function: str) -> list[str]:
-        """Return the node that the compiler calls instead of a merged function."""
         key = self._graph.called_as(function, self.text) if self._graph else None
         return [key] if key is not None else []
 
@@ -331,7 +329,6 @@ class _Program:
         return names
 
     def _place(self, key: str) -> tuple[str, int] | None:
-        """Return file and section of a node of the call graph."""
         file_name, _, name = key.rpartition(":")
         if not file_name:
             return self._owner.get(name)
@@ -483,7 +480,6 @@ def compiled_objects(
 
 
 def _next_member(members_left: Iterable[ObjectFile], linked: Sequence[ObjectFile]) -> str:
-    """Return the name of a member that defines a missing symbol; empty if none does."""
     wanted = {
         symbol
         for item in linked

@@ -152,7 +152,6 @@ def _read(elf: Any, name: str) -> ObjectFile:
 def _references(
     elf: Any, symbols: list[Any], kept: set[int]
 ) -> dict[int, tuple[set[int], set[str]]]:
-    """Return the sections and external symbols that each section's relocations refer to."""
     found: dict[int, tuple[set[int], set[str]]] = {number: (set(), set()) for number in kept}
     for table in elf.iter_sections():
         if table["sh_type"] not in ("SHT_REL", "SHT_RELA") or table["sh_info"] not in kept:

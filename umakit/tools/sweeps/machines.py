@@ -91,7 +91,6 @@ def _renamed(text: str, copy: Path, folder: Path) -> str:
 
 
 def _forget(copy: Path) -> None:
-    """Forget the Python modules of a copy."""
     for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         paths = [str(file)] if file else [str(each) for each in getattr(module, "__path__", ())]

@@ -110,7 +110,6 @@ def _draw(axes: Axes, sweep: Sweep, cost: Cost) -> None:
 
 
 def _label(axes: Axes, front: list[tuple[int, int, SweptMachine]]) -> None:
-    """Write the settings of machines of the front beside their points, one at each place."""
     labels: dict[tuple[int, int], str] = {}
     for x, y, each in front:
         labels.setdefault((x, y), settings_text(each.machine.settings))

@@ -308,7 +308,6 @@ def _library(network: Network, backend: UMABackend, options: ExportOptions) -> I
 
 
 def _run(library: Path, network: Network, backend: UMABackend) -> SimulatedMachine:
-    """Run one inference of random numbers and return the cycles of the backend's layers."""
     is_rtl = backend.configuration.is_only_rtl
     inputs = select_inputs(library, random_inference(network.imported, 0))
     designs = [design_from(backend.configuration, backend.folder)] if is_rtl else []
@@ -335,7 +334,6 @@ def _raise_what_workers_lack(error: UmakitError) -> None:
 
 
 def _reason(error: UmakitError) -> str:
-    """Return the reason of a machine's refusal, without advice."""
     return f"{error.where}: {error.what}" if error.where else error.what
 
 

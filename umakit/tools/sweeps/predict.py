@@ -251,7 +251,6 @@ def predict_network(
 def _inferences(
     layers: Iterable[PredictedLayer], planned: PlannedProgram, backend: UMABackend, count: int
 ) -> SeveralInferences:
-    """Return predictions and bounds of several inferences."""
     figures = [
         LayerFigures(
             each.name, each.where, None, predicted_cycles=each.cycles,
@@ -307,7 +306,6 @@ def _layer(
 def _predicted(
     program: Program, composite: Any, backend: UMABackend
 ) -> tuple[Tiles, Prediction] | None:
-    """Return the tiles of a layer and their prediction; None if the backend does not cut it."""
     try:
         tiles = tiles_of(program, composite, backend)
         if tiles is None or backend.tiling is None:

@@ -124,7 +124,6 @@ def check_records(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the answers of a file by key; none if the file is missing or empty."""
     where = short_path(path)
     if is_special(path):
         raise RecordsError("is not a regular file", where=where, fix=ANOTHER)

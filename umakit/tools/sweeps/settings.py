@@ -221,7 +221,6 @@ def _inside(value: Any, step: str | int) -> Any:
 
 
 def _names(entries: Any) -> list[str]:
-    """Return the names of the entries of a list of sections; empty names for unnamed entries."""
     found = entries if isinstance(entries, list) else []
     names = [each.get(NAMED) if isinstance(each, dict) else None for each in found]
     return [name if isinstance(name, str) else "" for name in names]
@@ -239,7 +238,6 @@ def _annotation(field: FieldInfo) -> Any:
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return a type without requirements and without `None`."""
     while typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) in (Union, UnionType):
@@ -274,7 +272,6 @@ def _check_new(place: Place, others: Mapping[str, Any]) -> None:
 
 
 def _value(place: Place, text: str) -> Value:
-    """Return the value of a text according to the schema."""
     first: InputError | None = None
     for value in _readings(text):
         try:

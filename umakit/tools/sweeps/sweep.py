@@ -199,7 +199,6 @@ def _answers(
     workers: Workers,
     tell: Callable[[int, int], None],
 ) -> list[Answer]:
-    """Return the answers about all points; compute those that are not recorded."""
     keys = [source.key(point, kind) for point in points]
     found = {key: records.find(key, answer) for key in keys}
     missing = [n for n, key in enumerate(keys) if found[key] is None]
@@ -222,7 +221,6 @@ def cost_of(machine: PredictedMachine, cost: Cost) -> int | None:
 
 
 def _offer(machine: PredictedMachine, costs: Sequence[Cost]) -> Offer | None:
-    """Return the offer of a machine; None if a figure is unknown."""
     figures = [machine.cycles, *(cost_of(machine, cost) for cost in costs)]
     known = tuple(figure for figure in figures if figure is not None)
     return Offer(known, frozenset(machine.offloaded)) if len(known) == len(figures) else None

@@ -177,7 +177,6 @@ def _plan(
     planners: Mapping[str, TilePlanner | None],
     places: Mapping[str, tuple[str, int]],
 ) -> _Plan | None:
-    """Return the plan of a step; None if no planner cut it into tiles."""
     kernel = program.kernels[call.kernel] if call.kernel else None
     planner = planners.get(call.target)
     if kernel is None or kernel.composite is None or planner is None:
@@ -212,7 +211,6 @@ def _predicted(
 
 
 def _slices(plan: _Plan, run: Run, number: int, name: str) -> Iterator[Slice]:
-    """Yield the predicted slices of a layer's driver, queues and engines."""
     where: dict[str, Any] = {"layer": number, "layer_name": name}
     waited = awaited_commands(
         [each.stream for each in run.commands], [each.busy for each in run.commands],
@@ -283,7 +281,6 @@ def _matched(plan: _Plan, commands: Sequence[CommandTimes]) -> list[int] | None:
 def _waits_of_recorded(
     plan: _Plan, commands: Sequence[CommandTimes], found: Sequence[int]
 ) -> list[Arguments]:
-    """Return the waits of each recorded command, from the ends of the others."""
     run = plan.prediction.run
     assert run is not None
     count = len(commands)

@@ -112,7 +112,6 @@ def _dense(layer: Layer) -> tuple[Parameters, list[Any]]:
 
 
 def _constants(layer: Layer, shape: tuple[int, ...]) -> list[Any]:
-    """Return weights of a shape, bias, multipliers and shifts."""
     weights = np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
     bias = np.zeros(layer.output_channels, np.int32)
     multipliers = np.full(layer.scales, 2**30, np.int32)
@@ -137,7 +136,6 @@ def _sum(layer: Layer) -> Parameters:
 
 
 def _result(layer: Layer) -> dict[str, Any]:
-    """Return the attributes of all operators."""
     return {
         "output_shape": _shape(layer, layer.output_size, layer.output_channels),
         "output_dtype": "int8",
@@ -148,7 +146,6 @@ def _result(layer: Layer) -> dict[str, Any]:
 
 
 def _common(layer: Layer) -> dict[str, Any]:
-    """Return the attributes of convolutions and pools."""
     ends = [
         max((output - 1) * stride + (taps - 1) * dilation + 1 - size - before, 0)
         for output, stride, taps, dilation, size, before in zip(

@@ -63,7 +63,6 @@ _loading = threading.Lock()
 
 
 def _backend_in(folder: str) -> UMABackend:
-    """Return the backend of a folder, loaded once."""
     with _loading:
         if folder not in _backends:
             _backends[folder] = load_backend_folder(Path(folder))
@@ -278,7 +277,6 @@ class _Walk:
             self._run(self._candidates(parts, keep), max(BATCH, keep))
 
     def _candidates(self, parts: list[Subspace], keep: int) -> list[Candidate]:
-        """Return the best candidates of parts of the space, best first."""
         found: list[Candidate] = []
         tasks = [(self.problem, part, keep, self.wanted) for part in parts]
         for candidates, seen in self.workers.map(select, tasks):
@@ -288,7 +286,6 @@ class _Walk:
         return sorted(found)
 
     def _run(self, candidates: list[Candidate], most: int) -> None:
-        """Simulate the best candidates that have not been simulated yet."""
         fresh = {
             each.tiling: each
             for each in candidates

@@ -81,8 +81,6 @@ def _interrupts_end() -> Iterator[None]:
 
 
 class _Executor:
-    """Submits tasks to an executor."""
-
     def __init__(self, submit: Callable[..., Any], cancel: Callable[[list[Any]], object]) -> None:
         self._submit = submit
         self._cancel = cancel

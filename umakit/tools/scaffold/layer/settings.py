@@ -147,7 +147,6 @@ def _operands(registers: RegisterMap) -> Iterator[tuple[Word, BitField | None, O
 
 
 def _expression(operand: Operand, function: DriverFunction, place: str, where: str) -> CText | None:
-    """Return the text of an operand for a function; None if there is none for it."""
     texts = {ANY: operand} if isinstance(operand, str) else operand
     own = texts.get(function.pattern[1:], texts.get(function.operator))
     if own is not None:

@@ -224,7 +224,6 @@ def _plain_values(function: DriverFunction, roundings: tuple[str, ...]) -> dict[
 
 
 def _registration(function: DriverFunction, constraints: Sequence[str], has_limits: bool) -> Code:
-    """Return the statement of backend.py that registers a pattern."""
     more = [f'predicate=fits("{function.pattern}")'] if has_limits else []
     call = f"*patterns.q{function.operator}({', '.join([*constraints, *more])})"
     line = f"{SPACE * 2}self._register_pattern({call})"
@@ -249,7 +248,6 @@ def _in_lines(name: str, text: str) -> str:
 def _settings(
     settings: Sequence[Setting], function: DriverFunction, registers: RegisterMap, prefix: str
 ) -> str:
-    """Return the elements of a function's array of settings, one line or more each."""
     by_word: dict[str, list[Setting]] = {}
     for each in settings:
         by_word.setdefault(each.word.name, []).append(each)
@@ -269,7 +267,6 @@ def _settings(
 
 
 def _value(setting: Setting, function: DriverFunction, prefix: str) -> str:
-    """Return C text of the value written for a setting."""
     pointer = next((each for each in setting.text.names if each in function.pointers), None)
     if pointer is not None:
         direction = "UMAKIT_FROM_DEVICE" if pointer == "result" else "UMAKIT_TO_DEVICE"
@@ -299,7 +296,6 @@ def _int64(value: int) -> str:
 
 
 def _unused(function: DriverFunction, settings: Sequence[Setting]) -> list[str]:
-    """Return arguments that no setting uses, as a number or as a size of a tensor."""
     used = {name for each in settings for name in each.text.names}
     sizes = " ".join(function.sizes(each) for each in function.pointers if each in used)
     return [
