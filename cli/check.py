@@ -231,7 +231,6 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
     """Print a report.
 
     Args:
-        report: the report.
         words: backend and device options, as on the command line.
         has_wave: whether a waveform is written.
         values: whether to print the number of layers run with each value.
@@ -318,7 +317,6 @@ def print_coverage(report: CheckReport, values: bool) -> None:
     """Print the coverage of each pattern, and the values that its predicate refuses.
 
     Args:
-        report: the report.
         values: whether to print the number of layers run with each value.
     """
     for name, cover in report.covers.items():

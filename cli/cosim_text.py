@@ -64,7 +64,6 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
     """Return names with long middles cut out; unchanged if two names would become equal.
 
     Args:
-        names: the names.
         width: maximum number of characters, at least 3.
     """
     begin = (width - 1) // 3

@@ -76,7 +76,6 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
     """Return a table of the machines of a sweep, with the Pareto front marked.
 
     Args:
-        sweep: the sweep.
         simulate: whether the front's machines were simulated.
     """
     fixed = fixed_settings(sweep)

@@ -114,7 +114,6 @@ def machine_of(device: Device, run: Run) -> Machine | None:
     """Return the target processor of a device's compiler; None if its files are not ELF.
 
     Args:
-        device: the device.
         run: runs a compiler.
 
     Raises:

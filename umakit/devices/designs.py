@@ -152,7 +152,6 @@ def check_designs(
     """Refuse designs that cannot run a library.
 
     Args:
-        designs: the designs.
         description: section `umakit` of the library's `metadata.json`.
         device: target device.
 
@@ -246,7 +245,6 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
     """Return the C++ file that connects a design to `umakit/device.h`.
 
     Args:
-        design: the design.
         found: its ports.
         table: stem of the function that returns the table of `umakit/own_simulator.h`; default: the
             backend.
@@ -307,7 +305,6 @@ def design_objects(
     """Compile designs, each once per version of its files.
 
     Args:
-        designs: the designs.
         headers: folder above `umakit/own_simulator.h`.
         run: runs a compiler.
         is_traced: whether designs can write waveforms.

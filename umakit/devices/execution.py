@@ -350,7 +350,6 @@ def run_remotely(
     """Run a program on a device with an address, and remove the copied files there.
 
     Args:
-        device: the device.
         program: the program; for TVM's server, the shared object.
         arguments: arguments of `main`; file names are relative to the folder.
         folder: folder of input files, also for the program's output files.

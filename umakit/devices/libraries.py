@@ -95,7 +95,6 @@ def library_objects(
     """Return the objects of libraries, from the cache or compiled.
 
     Args:
-        libraries: the libraries.
         standard: flags of all files of programs.
         flags: flags of the program; linker flags and flags of the model are ignored.
         device: target device.

@@ -137,7 +137,6 @@ def mend_of(file: TeamFile, text: str) -> str:
     """Return advice on an error in a team's file.
 
     Args:
-        file: the file.
         text: the compiler's text of the error.
     """
     missing = NOT_FOUND.search(f"fatal error: {text}")

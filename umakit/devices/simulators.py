@@ -140,7 +140,6 @@ def simulator_objects(
     """Return the objects of simulators, from the cache or compiled.
 
     Args:
-        simulators: the simulators.
         flags: flags of the program; linker flags are ignored.
         device: target device.
         run: runs a compiler.

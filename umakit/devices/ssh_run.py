@@ -45,7 +45,6 @@ def run_over_ssh(
 
     Args:
         client: the client for the machine.
-        program: the program.
         arguments: arguments of `main`; file names are relative to the folder.
         folder: folder of input files, also for the program's output files.
         seconds: time limit of the program.

@@ -22,7 +22,6 @@ def write_picture(
     """Write a figure as SVG, PNG or PDF, with the mark of its kind in the metadata.
 
     Args:
-        figure: the figure.
         path: path ending in `.svg`, `.png` or `.pdf`; written in full or not at all.
         kind: kind of the file; its mark is stored.
         inputs: input files, which must not be overwritten.

@@ -43,7 +43,6 @@ def unused_backends(library: Path, required: bool = False) -> list[UnusedBackend
     """Return the unused accelerators of a library.
 
     Args:
-        library: the library.
         required: whether to require an accelerator, and refuse unused ones.
 
     Raises:

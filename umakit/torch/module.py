@@ -182,7 +182,6 @@ class LibraryOperator:
     The operator is registered as long as this object is alive.
 
     Attributes:
-        library: the library.
         name: name of the operator: the network's name and the library's fingerprint.
         call: the operator.
     """

@@ -188,7 +188,6 @@ def _offer(
     """Return a partition result as an offer for a graph.
 
     Args:
-        graph: the graph.
         network, partitioned: the imported network and its partition.
         names: node names in the graph by node name in the imported program.
     """
@@ -224,7 +223,6 @@ def _taken(
     """Return the nodes of a graph that accelerators compute.
 
     Args:
-        graph: the graph.
         found: nodes by operator name.
         rows: placements of the partition.
     """

@@ -103,7 +103,6 @@ def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list
     uses them.
 
     Args:
-        graph: a graph.
         chosen: whether a call belongs to a group.
 
     Returns:
@@ -240,7 +239,6 @@ def with_attributes(
     """Return a graph as a module, with the tensors and modules that it names.
 
     Args:
-        graph: the graph.
         module: source of the attributes that `others` lacks.
         others: tensors and modules by name.
     """

@@ -70,7 +70,6 @@ def check_backend(
     programs then run on the C model and the RTL for a part of the time.
 
     Args:
-        backend: the backend.
         seconds: processor time after which no further batch begins. The report then lists the
             missing layers and marks the check as incomplete.
         seed: equal seeds draw equal layers.
@@ -216,7 +215,6 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
     """Compare the registers of a backend's simulated device with their map; run no layers.
 
     Args:
-        backend: the backend.
         device: `host` for the simulator, or `rtl` for the design.
 
     Raises:
@@ -246,7 +244,6 @@ def check_only_program(
     """Run one varied program on the C model and the RTL of a backend; check no layers.
 
     Args:
-        backend: the backend.
         program: number of the program in a report.
         seed: seed of the check that drew the program.
         wave: file for the waveform of the design; None for none.
@@ -277,7 +274,6 @@ def check_only_programs(backend: Backend, most: int, *, seed: int = 0) -> Progra
     """Run varied programs on the C model and the RTL of a backend; check no layers.
 
     Args:
-        backend: the backend.
         most: maximum number of programs.
         seed: equal seeds draw equal programs.
 
@@ -319,7 +315,6 @@ def check_layer(
     """Check one case, given as text of a report.
 
     Args:
-        backend: the backend.
         case: text of the case.
         device: name of the device.
         wave: file for the waveform of the design; None for none.

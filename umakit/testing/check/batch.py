@@ -45,7 +45,6 @@ class Member:
     """One case of a batch.
 
     Attributes:
-        case: the case.
         layers: layers of the case.
         number: position in the batch.
         inputs: arrays by name of the network's input.
@@ -164,7 +163,6 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
     """Return a case as a member of a batch.
 
     Args:
-        case: the case.
         number: its position in the batch.
         claims: by name of the pattern.
         accepted: whether the patterns accept its layers.
@@ -257,7 +255,6 @@ def run_batch(batch: Batch, timeout: float | None = None) -> None:
     """Run the library and the reference; fills in results, damaged memory and stops.
 
     Args:
-        batch: the batch.
         timeout: as of `Rounds.run`.
 
     Raises:

@@ -28,7 +28,6 @@ class Covered:
     """Coverage of one aspect: layers by value.
 
     Attributes:
-        aspect: the aspect.
         ran: number of layers that ran, by value.
         refused: values that no accepted layer has, with the reason of the refusal.
     """

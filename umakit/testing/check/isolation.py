@@ -369,7 +369,6 @@ def _cost(case: Case, layers: Sequence[Drawn]) -> tuple[float, ...]:
     """Return a sort key that is smaller for simpler cases.
 
     Args:
-        case: the case.
         layers: the layers of the cases before the case, and of the case.
     """
     settings = [

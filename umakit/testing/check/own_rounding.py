@@ -31,7 +31,6 @@ def rounded(call: tvm_api.Expr, rounding: str) -> tvm_api.Expr:
     """Return a call of an integer operator with an accelerator's own rounding.
 
     Args:
-        call: the call.
         rounding: rounding as named in offload reports; empty for the model's.
     """
     if not rounding or not isinstance(call, tvm_api.Call):

@@ -34,7 +34,6 @@ class Round:
             fault, all its rounds are omitted.
         layer: number of the layer before which the fault is injected; -1 for the rounds before and
             after the fault's.
-        fault: the fault.
         follows_error: whether devices have an error from a wrong register access when the round
             begins.
     """

@@ -62,7 +62,6 @@ class Session:
     """Draws, builds, runs and checks batches for one backend.
 
     Args:
-        backend: the backend.
         folder: folder for files.
         device: name of the device for the libraries.
 

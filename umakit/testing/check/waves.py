@@ -28,8 +28,6 @@ def write_wave(
     No waveform is written of a case that does not compile, or has no layer on the design.
 
     Args:
-        backend: the backend.
-        case: the case.
         claims: claims by name of the pattern.
         device: the device with designs.
         file: file for the waveform.

@@ -41,7 +41,6 @@ class Outcome:
         ran: each compiled case, and whether it ran on the accelerator.
         not_run: cases that other cases of the batch kept from running.
         does_not_fit: cases that are too large for the device.
-        failures: the failures.
         cycles: case, predicted and simulated cycles of layers with both.
         seconds: processor time of the batch, including compilers and simulators.
     """

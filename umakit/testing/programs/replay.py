@@ -147,7 +147,6 @@ class Replay:
         waits for ever is not compared.
 
         Args:
-            programs: the programs.
             seconds: value of `self.seconds` at which the run stops waiting.
 
         Raises:

@@ -150,7 +150,6 @@ def check_registers(
     """Compare the registers of a backend's simulated device with their map.
 
     Args:
-        backend: the backend.
         seconds: time limit of the program in seconds.
         device: this machine, with the simulator or the design of the backend.
 
@@ -282,7 +281,6 @@ def opened(
     """Build a program around the simulated device of a backend, and start it.
 
     Args:
-        backend: the backend.
         folder: an empty folder, for files.
         seconds: limit of the program's processor time in seconds.
         device: this machine, with the simulator or the design of the backend.

@@ -30,7 +30,6 @@ class Compared(Change):
     """A figure of two networks.
 
     Attributes:
-        figure: the figure.
         unknown: reason for a missing change, as a clause; empty if there is a change.
     """
 

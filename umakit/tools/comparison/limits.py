@@ -172,7 +172,6 @@ def check_limits(
     has on an accelerator.
 
     Args:
-        limits: the limits.
         report: the report to check.
         comparison: comparison of an earlier report with this report as B; None without one.
 

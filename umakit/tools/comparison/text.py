@@ -174,7 +174,6 @@ def html(comparison: Comparison, checked: Sequence[CheckedLimit] = ()) -> str:
     """Return the page, which works without JavaScript.
 
     Args:
-        comparison: the comparison.
         checked: limits with their excesses.
     """
     return render_html(

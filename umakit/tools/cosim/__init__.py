@@ -67,7 +67,6 @@ class _Session:
 
     Attributes:
         library: folder of the exported library.
-        designs: the designs.
         choice: uncompared registers, doorbell registers, and tiles.
         timeout: limit in seconds of a run; None for none.
     """

@@ -100,7 +100,6 @@ def meter_for(cpu: Cpu, device: Device) -> Meter:
 
     Args:
         cpu: target CPU of the libraries.
-        device: the device.
 
     Raises:
         InputError: the device does not run code for the CPU, or neither measures times nor counts

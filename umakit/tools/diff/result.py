@@ -67,7 +67,6 @@ class Blame:
     """The first wrong layer.
 
     Attributes:
-        layer: the layer.
         operators: operators of the layer that may have caused the error; a single one if known.
         shared: whether umakit's CPU kernels have the same error. The error is then in the import,
             the quantization or the lowering, and not in the backend.
@@ -97,7 +96,6 @@ class Disagreement:
     """An operator whose result in a runtime differs from umakit's kernels and NumPy.
 
     Attributes:
-        operator: the operator.
         reference: the runtime, a name of `REFERENCES`.
         difference: difference between the runtime's result and NumPy's correct result.
         both_right: whether the runtime's result is correct too: next to ties, both integers are.

@@ -53,7 +53,6 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
     """Run a device's C compiler with the flags of all libraries.
 
     Args:
-        device: the device.
         arguments: sources, flags and `-o`.
         folder: working folder, the base of paths in messages.
 
@@ -92,9 +91,7 @@ def compiled(
     """Compile a source in a folder.
 
     Args:
-        source: the source.
         device: target device.
-        folder: the folder.
         words: flags in addition to the flags of all libraries.
 
     Returns:

@@ -86,7 +86,6 @@ def stage(
     """Write a driver's files into a folder in the layout of a library.
 
     Args:
-        backend: the backend.
         device: target device of the files.
         folder: an empty folder.
         called: C functions that generated code calls.
@@ -240,7 +239,6 @@ def stage_library(
     """Write the parts of a library that calls need into a folder, in the layout of an export.
 
     Args:
-        backend: the backend.
         folder: the folder, with the driver's files in `src`.
         called: C functions that generated code calls.
         texts: C texts of the driver.
@@ -298,7 +296,6 @@ def write_stand_in(backend: Backend, folder: Path) -> None:
     The driver can thus be linked without the design.
 
     Args:
-        backend: the backend.
         folder: the folder of the driver's files in a library.
     """
     if backend.configuration.is_only_rtl:

@@ -160,7 +160,6 @@ def cxx_check(device: Device, what: str) -> Check:
     """Compile, link and run a C++ program on the host; for other devices, find the compiler.
 
     Args:
-        device: the device.
         what: noun for the C++ code.
     """
     name = "C++ compiler"

@@ -153,7 +153,6 @@ def accelerator_inferences(
     """Return the bounds of each accelerator that runs layers of a program.
 
     Args:
-        program: the program.
         scratchpads: scratchpads of the build, with their use by the memory plan.
         backends: backends of the program.
         count: number of inferences, at least 1.
@@ -189,7 +188,6 @@ def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[in
     """Return the bytes that the cost model of each step's backend predicts.
 
     Args:
-        program: the program.
         backends: backends of the program.
 
     Returns:
@@ -280,7 +278,6 @@ def _cycles(program: Program, call: KernelCall, backend: UMABackend, *, keeps: b
     """Return the predicted cycles of a layer; None if its prediction is not by commands.
 
     Args:
-        program: the program.
         call: step of the layer.
         backend: backend of the layer.
         keeps: whether the constants are in their places when the layer begins.

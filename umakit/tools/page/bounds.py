@@ -158,7 +158,6 @@ def accelerator_bounds(
     """Return the bounds of each accelerator that runs layers of a program.
 
     Args:
-        program: the program.
         total_macs: multiply-accumulates of the whole network.
         backends: backends of the program.
         layers: layers on accelerators.

@@ -121,7 +121,6 @@ def answers_of(kind: Kind, flags: Mapping[str, str], registers: str = "") -> Ans
     """Check the flags of a kind, and return the answers.
 
     Args:
-        kind: the kind.
         flags: text by name of a flag, without dashes; omitted flags have defaults.
         registers: text of the file that `--registers` names.
 

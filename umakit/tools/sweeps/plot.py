@@ -54,7 +54,6 @@ def draw_sweep(
     """Draw the machines of a sweep whose cycles are known. Equal sweeps give equal files.
 
     Args:
-        sweep: the sweep.
         path: file ending in `.svg`, `.png` or `.pdf`; written in full or not at all. An earlier
             plot of umakit is replaced.
         inputs: input files, which must not be overwritten.

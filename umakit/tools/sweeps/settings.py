@@ -74,7 +74,6 @@ def parse_settings(texts: Sequence[str], configuration: Mapping[str, Any]) -> di
     """Parse texts such as `array.rows=32`.
 
     Args:
-        texts: the texts.
         configuration: content of the `accel.toml`.
 
     Returns:
@@ -100,7 +99,6 @@ def parse_sweeps(
     Commas between brackets or quotes do not separate values.
 
     Args:
-        texts: the texts.
         configuration: content of the `accel.toml`.
         given: settings of all combinations.
 

@@ -26,7 +26,6 @@ def first_inference(
     Profiles of several inferences are means, which do not match the times of one inference.
 
     Args:
-        library: the library.
         arrays: inputs by name, of one inference or several.
         result: the run of all of them, with a profile and recorded commands.
         timeout, rtl, cpu: as in `umakit.run_library`.

@@ -91,7 +91,6 @@ class Trace:
     Attributes:
         model: name of the network in C.
         fingerprint: SHA-256 of the model.
-        processes: the processes.
         memory: bytes in use in each step of the program, by memory.
     """
 

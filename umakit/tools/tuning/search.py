@@ -74,7 +74,6 @@ class Problem:
     """A layer on an accelerator.
 
     Attributes:
-        layer: the layer.
         given: planner of the layer. None in another process if the planner's class, its machine or
             a method is the backend's own, which that process loads from the backend's folder.
         folder: folder of the backend; empty if there is none.
