@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_inferences(several: SeveralInferences) -> None:
-    """Print the figures of several inferences behind an empty line."""
+    """Print an empty line and the figures of several inferences."""
     say("")
     if not several.first.offloaded:
         say(
@@ -96,7 +96,7 @@ def _print_steady_owners(several: SeveralInferences) -> None:
 
 
 def total_table(several: SeveralInferences) -> Table:
-    """Return a table of cycles and bytes as measured, as predicted and at least."""
+    """Return a table of measured and predicted cycles and bytes, with lower bounds."""
     kinds = ("cycles", "bus B")
     names = [f"{part} {kind}" for kind in kinds for part in ("first", "steady", "all")]
     table = new_table(_inferences(several.count), *names, right=tuple(names))

@@ -184,7 +184,7 @@ def bring_up_to_date(
 
 
 def on_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -322,7 +322,7 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
     """Parse texts of the form `name:[1,2,3]`; the brackets may be omitted.
 
     Raises:
-        InputError: a text has another form.
+        InputError: a text is malformed.
     """
     shapes = {}
     for text in texts or []:

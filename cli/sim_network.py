@@ -60,7 +60,6 @@ class SweepFiles:
 
     @property
     def written(self) -> list[Path]:
-        """The files."""
         return [path for path in (self.records, self.plot) if path is not None]
 
     def check(self, inputs: list[Path]) -> None:

@@ -176,7 +176,6 @@ def sweep_sentence(sweep: Sweep) -> str:
 
 
 def front_sentence(sweep: Sweep) -> str:
-    """Return a sentence about the front."""
     costs = " and ".join(COST_NAMES[cost] for cost in sweep.costs)
     front = len(sweep.front)
     if not front:

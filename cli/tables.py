@@ -99,7 +99,7 @@ def memory_summary(memory: Mapping[str, Any]) -> list[str]:
 
 
 def cpu_summary(description: Mapping[str, Any]) -> list[str]:
-    """Return lines about the memory and the tuned kernels of a library, for each CPU of several.
+    """Return lines about the memory and the tuned kernels of a library, by CPU if several.
 
     Args:
         description: section `umakit` of the library's metadata.
@@ -191,8 +191,7 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 
 
 def prediction_table(layers: Sequence[LayerProfile]) -> Table | None:
-    """Return a table of measured and predicted cycles of the device's clock; None if no cost model
-    predicted any."""
+    """Return a table of measured and predicted clock cycles; None without predictions."""
     if all(layer.predicted_cycles is None for layer in layers):
         return None
     numbers = ["measured", "predicted", "difference"]
@@ -219,12 +218,10 @@ def _compared(cycles: LayerCycles | CycleTotals) -> list[str]:
 
 
 def known_count(value: int | None) -> str:
-    """Return a number as text."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def known_percent(value: float | None) -> str:
-    """Return a deviation in percent as text."""
     return UNKNOWN if value is None else f"{value:+.2f} %"
 
 
@@ -252,7 +249,7 @@ def backend_table(sources: Sequence[BackendSource]) -> Table:
 
 
 def print_energy(events: NetworkEvents) -> None:
-    """Print the table of events behind an empty line; nothing if no accelerator has figures."""
+    """Print an empty line and the table of events; nothing if no accelerator has figures."""
     from umakit.tools.energy.columns import event_table
 
     found = event_table(events)

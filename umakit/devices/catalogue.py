@@ -115,10 +115,10 @@ def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
 
 
 def completed(device: Device) -> Device:
-    """Return a device of a file, with the compiler for its machine if the file names none.
+    """Return a device described by a file; a missing compiler is chosen for its machine.
 
     Raises:
-        UmakitError: as of `asked_device`.
+        UmakitError: as for `asked_device`.
     """
     if device.remote is None or device.command:
         return device

@@ -52,11 +52,11 @@ class Measured:
     """Measurements of some of the inferences.
 
     Attributes:
-        layers: of each layer, as means.
-        whole: of an inference from its begin to its end, as means.
-        clock_cycles: of the whole, its spread.
-        moved_bytes: of all layers on accelerators together, its spread.
-        layer_cycles, layer_bytes: of each layer, the spread of clock cycles and of moved bytes.
+        layers: mean measurements of each layer.
+        whole: mean measurements of an inference from begin to end.
+        clock_cycles: spread of the clock cycles of an inference.
+        moved_bytes: spread of the bytes moved by all layers on accelerators.
+        layer_cycles, layer_bytes: spread of clock cycles and of moved bytes, by layer.
     """
 
     layers: tuple[LayerProfile, ...]

@@ -46,13 +46,11 @@ class CallableLibrary:
 
     @property
     def paths(self) -> list[Path]:
-        """All its files."""
         names = (*self.files.sources, *self.files.included, *self.files.licence)
         return [self.folder / name for name in names]
 
     @property
     def is_cxx(self) -> bool:
-        """Whether a source is C++."""
         return any(name.endswith(CXX_SUFFIXES) for name in self.files.sources)
 
     def digest(self) -> str:

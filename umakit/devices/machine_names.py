@@ -23,7 +23,7 @@ SYSTEM_NAMES = {
 
 
 def processor_of(system_name: str) -> str:
-    """Return the processor of a name of an operating system, else the name itself.
+    """Return the processor for an operating system's name of it, else the name itself.
 
     >>> processor_of("armv7l")
     'Arm'

@@ -287,7 +287,7 @@ class Probe:
         memory = self._memories[number - len(self._tensors)]
         return f"memory around {memory.name}"
 
-    # --- what there is --------------------------------------------------------------------------
+    # --- memories and tensors -------------------------------------------------------------------
 
     def _all_memories(self, pools: Sequence[Mapping[str, Any]]) -> list[_Memory]:
         tensors = [

@@ -114,7 +114,7 @@ class LayerProfile:
 
     @property
     def measured_and_predicted(self) -> LayerCycles:
-        """Its cycles of the device's clock."""
+        """The layer's measured and predicted clock cycles."""
         return LayerCycles(self.where == "cpu", self.clock_cycles, self.predicted_cycles)
 
 

@@ -79,7 +79,6 @@ class TeamFile:
 
     @property
     def where(self) -> str:
-        """File and line, for messages."""
         return f"{self.path}:{self.line}"
 
     @property

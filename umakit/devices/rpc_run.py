@@ -98,7 +98,6 @@ class _Worker:
         return json.dumps({"error": said or "it ended", "at": "start"}).encode() + b"\n"
 
     def end(self) -> None:
-        """End the process."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

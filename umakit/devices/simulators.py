@@ -49,7 +49,6 @@ class Simulator:
 
     @property
     def is_cxx(self) -> bool:
-        """Whether a source is C++."""
         return any(name.endswith(CXX_SUFFIXES) for name in self.files.sources)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations with the system's OpenSSH client: a script for the other side, data, an answer."""
+"""Conversations through the system's OpenSSH client: a remote script, data, an answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PIECE = 65536
 
 
 class StalledError(Exception):
-    """The other side took or sent nothing for too long."""
+    """The remote side received or sent nothing for too long."""
 
 
 @dataclass(frozen=True)

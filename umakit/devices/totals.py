@@ -73,7 +73,6 @@ class CycleTotals:
 
     @classmethod
     def of(cls, layers: Iterable[LayerCycles]) -> CycleTotals:
-        """Return the totals over layers."""
         found = list(layers)
         own = [each for each in found if not each.on_cpu]
         measured = [each.clock_cycles for each in own if each.clock_cycles is not None]
@@ -96,7 +95,6 @@ class CycleTotals:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return asdict(self)
 
 

@@ -115,7 +115,6 @@ class Verilated:
 
     @property
     def linking(self) -> list[str]:
-        """Arguments of the linker."""
         archive = str((self.folder / ARCHIVE).absolute())
         return [archive, "-pthread", *(["-lz"] if self.is_traced else [])]
 

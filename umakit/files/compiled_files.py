@@ -81,7 +81,6 @@ def is_compiled(name: str) -> bool:
 
 
 def is_shared(name: str) -> bool:
-    """Whether a compiled file is a shared library."""
     return SHARED.fullmatch(name) is not None
 
 

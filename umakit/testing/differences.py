@@ -91,7 +91,6 @@ class TensorDifference:
 
     @property
     def exact(self) -> bool:
-        """Whether no element differs."""
         return self.largest == 0
 
     def counting(self, other: TensorDifference) -> TensorDifference:

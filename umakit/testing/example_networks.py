@@ -200,7 +200,7 @@ class QuantizedNetwork:
         """Return the network with a random input.
 
         Args:
-            name: of the model in C.
+            name: name of the model in C.
         """
         relax = tvm_api.relax
         builder = relax.BlockBuilder()

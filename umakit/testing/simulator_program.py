@@ -58,14 +58,14 @@ class Simulator:
     connection: _Connection
 
     def reset(self) -> None:
-        """Go into the state after power-on: registers, memories, clock and counters."""
+        """Reset registers, memories, clock and counters to their power-on state."""
 
     def read(self, offset: int) -> int:
         """Return the value of a register, 32 bits."""
         return 0
 
     def write(self, offset: int, value: int) -> None:
-        """Take a value for a register, 32 bits."""
+        """Store a value in a register, 32 bits."""
 
     def wait(self, cycles: int) -> bool:
         """Let at most `cycles` pass until the interrupt is raised; return whether it is raised."""

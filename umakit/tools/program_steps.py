@@ -42,10 +42,9 @@ def _step(program: Program, call: KernelCall) -> Step:
 def _needed(
     composite: Composite | None, tensors: Sequence[Tensor], stored: int
 ) -> tuple[list[Read], int, int]:
-    """Return what a step reads, and the fewest bytes of weights and of parameters.
+    """Return a step's reads, and the fewest bytes of weights and of parameters.
 
-    Return a step's reads, and the fewest bytes of weights and of parameters.  Constants are those
-    of the network, without padding to blocks of the accelerator.
+    Constants are those of the network, without padding to blocks of the accelerator.
     """
     nothing = [Read(each.name, each.size, 0, "") for each in tensors]
     if composite is None:

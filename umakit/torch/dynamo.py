@@ -125,7 +125,7 @@ _seen: dict[str, int] = {}
 
 
 def new_graph_breaks() -> tuple[str, ...]:
-    """Return why torch has divided functions since the last report."""
+    """Return the reasons for graph breaks since the last report."""
     counts = dict(torch._dynamo.utils.counters["graph_break"])
     found = tuple(why for why, count in counts.items() if count > _seen.get(why, 0))
     _seen.clear()

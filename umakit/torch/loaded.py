@@ -73,7 +73,6 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
 
@@ -167,7 +166,7 @@ class LoadedLibrary:
         return counts[0] if counts else 1
 
     def batched(self, tensor: TensorSpec, count: int) -> list[int]:
-        """Return the shape of an output of some inferences."""
+        """Return the shape of an output for a number of inferences."""
         if not tensor.shape:
             return [count] if count != 1 else []
         first, *others = tensor.shape

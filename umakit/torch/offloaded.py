@@ -131,7 +131,7 @@ def shapes_of(values: Sequence[Any]) -> Shapes:
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a value has a type alone, because a program is exported."""
+    """Whether a value is symbolic, during the export of a program."""
     return isinstance(value, torch.Tensor) and (
         type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
     )
@@ -178,7 +178,6 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
     @property
     def regions(self) -> list[Region]:
-        """The parts that accelerators compute."""
         return [each for each in self.network.children() if isinstance(each, Region)]
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:

@@ -75,10 +75,10 @@ def offload(
 def accelerators_of(
     backend: BackendChoice | Sequence[BackendChoice], options: ExportOptions | None
 ) -> Accelerators:
-    """Return who takes parts of a network.
+    """Return the accelerators for parts of a network.
 
     Raises:
-        InputError: there is no backend, or the options have records of tuning.
+        InputError: there is no backend, or the options contain tuning records.
     """
     chosen = list(backend) if isinstance(backend, (list, tuple)) else [backend]
     names = []

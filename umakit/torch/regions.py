@@ -65,7 +65,7 @@ def follows_source(node: Node) -> bool:
 
 
 def yields_tensors(node: Node) -> bool:
-    """Whether a node yields a tensor, or several."""
+    """Whether a node yields one or several tensors."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return bool(values) and all(isinstance(each, torch.Tensor) or each is None for each in values)

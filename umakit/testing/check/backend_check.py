@@ -174,7 +174,7 @@ class _Run:
 
     @property
     def unfinished(self) -> str:
-        """Why layers of the plan have not run, in a sentence; empty if all have."""
+        """Sentence with the reason for missing layers of the plan; empty if all have run."""
         draws = self._plan.draws
         if not self._is_over or not self._done:
             return ""

@@ -87,7 +87,6 @@ class Member:
 
 
 def by(shape: Sequence[int]) -> str:
-    """Return a shape in words."""
     return "x".join(str(extent) for extent in shape) or "scalar"
 
 
@@ -98,9 +97,9 @@ class Batch:
     Attributes:
         members: the cases, in the order of the network's results.
         module: the network.
-        library: compiled for the accelerator.
+        library: the compiled library.
         backends: the accelerators.
-        folder: for files.
+        folder: folder for files.
         program: the library's program.
         runs: the runs; see `Resumption`.
     """
@@ -115,7 +114,6 @@ class Batch:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """All inputs by name."""
         return {name: array for each in self.members for name, array in each.inputs.items()}
 
     def of_rounds(self, begin: int, end: int | None = None) -> list[RoundRun]:
@@ -163,12 +161,12 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
     """Return a case as a member of a batch.
 
     Args:
-        number: its position in the batch.
-        claims: by name of the pattern.
-        accepted: whether the patterns accept its layers.
+        number: position of the case in the batch.
+        claims: claims by name of the pattern.
+        accepted: whether the patterns accept the layers.
 
     Raises:
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     layers = layers_of(case, claims)
     inputs = {}

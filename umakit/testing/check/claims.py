@@ -147,17 +147,17 @@ def accepts(case: Case, claims: dict[str, Claim]) -> bool:
 
     Raises:
         InputError: layers of a pattern cannot be drawn.
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     return not refusal_of(case, claims)
 
 
 def refusal_of(case: Case, claims: dict[str, Claim]) -> str:
-    """Return why a pattern refuses a layer of a case; empty if the patterns accept all.
+    """Return a pattern's reason for refusing a layer of a case; empty if all are accepted.
 
     Raises:
         InputError: layers of a pattern cannot be drawn.
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     data = None
     for settings in case.layers:

@@ -47,7 +47,6 @@ FAULTS = (
 
 
 def text_of(fault: Fault) -> str:
-    """Return a fault in words."""
     number = f" number {fault.skip}" if fault.count == 1 else ""
     if fault.kind == BUS_ERROR:
         return f"a bus error at access{number or 'es'}"

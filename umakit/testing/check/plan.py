@@ -78,11 +78,9 @@ class Plan:
 
     @property
     def draws(self) -> int:
-        """Number of layers, as far as the number is known."""
         return self._given or max(self._least, self.needed or 0)
 
     def cases(self) -> Iterator[Drawn]:
-        """Yield the layers."""
         count = 0
         for drawn in itertools.chain(self._values(), self._limits()):
             count += 1

@@ -88,7 +88,6 @@ class PredictedCycles:
     worst: tuple[Case, int, int] | None = None
 
     def add(self, case: Case, predicted: int, simulated: int) -> None:
-        """Count a layer."""
         self.layers += 1
         if predicted == simulated:
             self.exact += 1

@@ -66,7 +66,6 @@ class Answer:
 
     @property
     def accepted(self) -> bool:
-        """Whether the claim accepts the layer."""
         return self.drawn is not None and not self.reason
 
 

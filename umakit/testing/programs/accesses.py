@@ -26,7 +26,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait for the interrupt, at most so many cycles."""
+    """A wait for the interrupt, with a maximum number of cycles."""
 
     cycles: int
 

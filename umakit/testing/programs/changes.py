@@ -11,7 +11,7 @@ from umakit.testing.programs.accesses import Access, Map, Write
 
 @dataclass(frozen=True)
 class SetValue:
-    """The write at a position of the recording gets another value."""
+    """Replaces the value of the write at a position."""
 
     position: int
     value: int
@@ -51,7 +51,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Accesses at positions from `first` on, up to `last`, are made again behind `last`."""
+    """Repeats the accesses from `first` to `last` after `last`."""
 
     first: int
     last: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Varied programs until the time is over, and each kind of difference with few changes."""
+"""Runs varied programs until a time limit, and reduces each kind of difference."""
 
 from __future__ import annotations
 
@@ -395,7 +395,6 @@ def place_of(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
 
 
 def difference_text(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
-    """Return a difference in words."""
     at = f"after all {len(accesses):,} accesses"
     if answer.access < len(accesses):
         what = access_text(accesses, answer.access, facts)

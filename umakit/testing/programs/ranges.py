@@ -35,12 +35,10 @@ class Place:
 
     @property
     def shift(self) -> int:
-        """Its lowest bit."""
         return (self.mask & -self.mask).bit_length() - 1
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The least and the largest number."""
         bits = self.mask >> self.shift
         is_signed = self.limits.is_signed
         least, highest = (-(bits // 2) - 1, bits // 2) if is_signed else (0, bits)
@@ -75,7 +73,7 @@ class Place:
         return "" if above is None or number <= above else f'not_above = "{self.limits.not_above}"'
 
     def drawn(self, draw: random.Random, number_of: NumberOf) -> int:
-        """Return a number within the limits of its own."""
+        """Return a random number within the place's own limits."""
         least, highest = self.ends
         others = [value_of(each, number_of) for each in self.limits.one_of]
         chosen = [each for each in others if each is not None and least <= each <= highest]
@@ -103,7 +101,6 @@ class Contents:
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
         return int(self.kind.strip("uint")) // 8
 
     def kept(self, draw: random.Random, data: bytes, phase: int) -> bytes:
@@ -171,7 +168,7 @@ class Ranges:
         return value
 
     def drawn(self, draw: random.Random, place: Place, state: Mapping[str, int]) -> int:
-        """Return a number for a place, within limits of its own."""
+        """Return a random number for a place, within the place's own limits."""
         return place.drawn(draw, self._number_of(state))
 
     def at_an_end(self, draw: random.Random, offset: int, value: int) -> int:

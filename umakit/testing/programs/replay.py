@@ -81,7 +81,6 @@ def text_of_setting(facts: Facts) -> str:
 
 
 def text_of_program(program: Program, number: int, facts: Facts) -> str:
-    """Return the lines of a program."""
     lines = [f"p {number} {program.pauses:x} {program.cycles:x}"]
     lines += [_line(each, facts) for each in program.accesses()]
     return "\n".join([*lines, "e", ""])

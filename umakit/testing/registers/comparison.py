@@ -186,7 +186,6 @@ class _Work:
                 self._others_unchanged(what, register.name)
 
     def holes(self) -> None:
-        """Offsets without a register."""
         answer = self._map.access.holes
         offsets = {each.offset for each in self._map.registers}
         for offset in range(0, self._map.size_of_holes, 4):

@@ -76,7 +76,6 @@ class Host:
 
     @property
     def steps(self) -> Figure:
-        """Cost of steps on the CPU."""
         return self._sum("cpu step", self.whole)
 
     def whole(self, row: Row) -> Figure:

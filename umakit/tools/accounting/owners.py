@@ -54,12 +54,10 @@ class Accounting:
 
     @property
     def layers(self) -> tuple[Row, ...]:
-        """The layers on accelerators."""
         return tuple(row for row in self.rows if row.owner == "layer")
 
     @property
     def cpu_steps(self) -> tuple[Row, ...]:
-        """The steps on the CPU."""
         return tuple(row for row in self.rows if row.owner == "cpu step")
 
     @property
@@ -143,7 +141,6 @@ class Accounting:
         return ", ".join([" and ".join(said), *([self.clocks] if self.clocks else [])])
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "inferences": self.inferences,
             "clock_cycles": self.clock_cycles,

@@ -42,7 +42,6 @@ class Parts:
 
     @property
     def cycles(self) -> int:
-        """The sum of all parts."""
         named = self.computing + self.registers + self.idle + self.undivided
         return named + sum(self.waits.values())
 
@@ -68,7 +67,6 @@ class Parts:
 
     @classmethod
     def total(cls, parts: Iterable[Parts]) -> Parts:
-        """Return the sum of each part."""
         found, waits = list(parts), Counter[str]()
         for each in found:
             waits.update(each.waits)
@@ -142,13 +140,11 @@ class Row:
 
     @property
     def source(self) -> Source:
-        """Source of the row's cycles."""
         if self.cycles is None:
             return "unknown"
         return self.cpu_source if self.owner == "cpu step" else "measured"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "owner": self.owner,
             "name": self.name,

@@ -64,7 +64,6 @@ class Choice:
 
     @property
     def used(self) -> tuple[Costs, ...]:
-        """The costs in use."""
         return self.before if self.reason else (self.measured,)
 
     @property

@@ -83,7 +83,6 @@ class Outcome:
         return (NOT_A_COST,) if is_off and self.exact == self.held_out > 0 else ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         view = self.calibration.as_json()
         for shown, layer in zip(view["layers"], self.before, strict=True):
             shown["predicted_before"] = layer.predicted_cycles

@@ -42,7 +42,6 @@ class Compared(Change):
         return None if self.unknown else super().change
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {
             "name": self.figure.name,
             "unit": self.figure.unit,

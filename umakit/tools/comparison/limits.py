@@ -98,7 +98,6 @@ class Excess:
     sentence: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {
             "figure": self.figure,
             "layer": self.layer,

@@ -18,7 +18,6 @@ UNKNOWN = "-"
 
 
 def count_text(value: int | None) -> str:
-    """Return a figure as text."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
@@ -37,7 +36,7 @@ def percent_text(change: Change) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its name, the cells of A, B, change and percent, and a note behind."""
+    """A row of a table: name, the cells of A, B, change and percent, and a note."""
 
     name: str
     cells: tuple[str, str, str, str]

@@ -62,7 +62,6 @@ class HostMeter:
         return TimedLibrary(library, inputs, folder)
 
     def figures(self, subjects: Sequence[TimedLibrary], rounds: int) -> npt.NDArray[np.float64]:
-        """Return seconds."""
         return take_turns(subjects, rounds)
 
 

@@ -42,7 +42,7 @@ class Search:
         trials: builds and compares libraries.
         own: the library with the rules' own choices.
         counts: whether instructions are counted.
-        records: by kernel.
+        records: records by kernel.
     """
 
     trials: Trials

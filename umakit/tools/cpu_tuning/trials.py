@@ -85,7 +85,6 @@ class Trials:
         return Built(subject, found.made, of_layers, operators)
 
     def figures(self, own: Built, other: Built, rounds: int) -> Figures:
-        """Run two libraries in turns."""
         return Figures(self._meter.figures([own.subject, other.subject], rounds), own.layers)
 
 

@@ -268,7 +268,7 @@ def log_softmax(call: Any) -> Array:
 
 
 def reciprocal_root(call: Any) -> Array:
-    """Numbers of 0 and below yield the largest result."""
+    """Return the reciprocal square root; numbers of 0 and below yield the largest result."""
     data = call.operands[0]
     return np.asarray(np.where(data > 0, 1 / np.sqrt(data), np.inf))
 

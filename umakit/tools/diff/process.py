@@ -51,7 +51,6 @@ class RuntimeProcess:
         return self._answer(self._started(), method, arguments)
 
     def close(self) -> None:
-        """End the process."""
         self._end()
         self._printed.close()
 

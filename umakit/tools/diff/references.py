@@ -118,7 +118,6 @@ class Selection:
         return CPU_KERNELS if self.file is None else NUMPY
 
     def close(self) -> None:
-        """End the process of the runtime."""
         if self.runtime is not None:
             self.runtime.close()
 
@@ -228,7 +227,6 @@ class _OnnxFile:
         self.names = _onnx_names(self.proto, every)
 
     def for_numpy(self) -> ModelFile:
-        """Return the file for NumPy."""
         from umakit.tools.diff.numpy_onnx import OnnxDecider
 
         inputs = {item.name: item.name for item in self.proto.graph.input}
@@ -309,7 +307,6 @@ class _TfliteFile:
         }
 
     def for_numpy(self) -> ModelFile:
-        """Return the file for NumPy."""
         from umakit.tools.diff.numpy_tflite import TfliteDecider
 
         graph = self.graph

@@ -123,7 +123,7 @@ class LibraryUnderTest:
         self.values = self._values()
 
     def why_not_compared(self, number: int) -> str:
-        """Return why a layer without a value of the reference is not compared."""
+        """Return the reason for not comparing a layer without a reference value."""
         layer = self.layers[number]
         if not layer["outputs"]:
             return STAYS

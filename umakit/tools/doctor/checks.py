@@ -39,7 +39,6 @@ class Check:
     mend: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """Return the keys of `uma doctor --json`."""
         return {
             "name": self.name,
             "status": str(self.status),

@@ -66,7 +66,7 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
 
 
 def run_linker(device: Device, arguments: Sequence[str], folder: Path, is_cxx: bool) -> str:
-    """Link, as `run_compiler` compiles; with the C++ compiler if an object is of C++."""
+    """Link with the flags of `run_compiler`; use the C++ compiler if an object is C++."""
     if not is_cxx:
         return run_compiler(device, arguments, folder)
     return _run([*device.cxx_compiler("the driver"), *arguments], folder)

@@ -74,7 +74,6 @@ def probe(backend: Backend, tell: Progress) -> Probes:
 
 
 def networks() -> Iterator[tuple[str, AOTModel]]:
-    """Yield small networks of common layers, with a label for readers."""
     yield "a float32 convolution", conv2d_model(channels=8, height=8, width=8, filters=8, kernel=3)
     yield "a float32 network", float_network()
     for dtype in ("int8", "int16"):

@@ -72,7 +72,6 @@ class StagedDriver:
 
     @property
     def sources(self) -> list[Path]:
-        """The user's sources."""
         return [self.backend.folder / name for name in self.backend.driver.sources]
 
     def definition_of(self, name: str) -> str:

@@ -40,7 +40,6 @@ class LayerFigures:
     predicted_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "name": self.name,
             "where": self.where,
@@ -70,7 +69,6 @@ class InferenceFigures:
 
     @property
     def offloaded(self) -> tuple[LayerFigures, ...]:
-        """The layers on accelerators."""
         return tuple(layer for layer in self.layers if layer.where != "cpu")
 
     @property

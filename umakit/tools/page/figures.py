@@ -55,7 +55,6 @@ class Accelerator:
 
     @property
     def cells(self) -> int | None:
-        """The number of cells of its array; None without an array."""
         if self.rows is None or self.columns is None:
             return None
         return self.rows * self.columns
@@ -84,7 +83,6 @@ class Spent:
 
     @property
     def cycles(self) -> int:
-        """The total cycles of the layer."""
         return sum(asdict(self).values())
 
     @property
@@ -199,7 +197,6 @@ class LayerFigures:
 
     @property
     def ratio(self) -> float | None:
-        """Simulated cycles divided by the lower bound."""
         if self.tiled is None or self.clock_cycles is None:
             return None
         return self.clock_cycles / self.tiled.bound
@@ -321,11 +318,9 @@ class Total:
 
     @property
     def ratio(self) -> float | None:
-        """Simulated cycles divided by the lower bound."""
         return None if self.clock_cycles is None else self.clock_cycles / self.bound
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
         return {
             **asdict(self),
             "difference_percent": self.difference,
@@ -376,7 +371,6 @@ class Page:
 
     @property
     def offloaded(self) -> tuple[LayerFigures, ...]:
-        """The layers on accelerators."""
         return tuple(layer for layer in self.layers if not layer.on_cpu)
 
     @property

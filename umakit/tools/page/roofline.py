@@ -48,11 +48,9 @@ class Label:
 
     @property
     def left(self) -> float:
-        """The position of the left edge of the text."""
         return self.x - self.width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
 
     def overlaps(self, other: Label) -> bool:
-        """Whether two labels overlap."""
         apart = self.left + self.width <= other.left or other.left + other.width <= self.left
         return not (apart or abs(self.middle - other.middle) >= LINE)
 

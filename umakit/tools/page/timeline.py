@@ -71,7 +71,6 @@ class Band:
 
     @property
     def cycles(self) -> int:
-        """The length in cycles."""
         return self.end - self.start
 
 

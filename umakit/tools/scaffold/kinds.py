@@ -23,7 +23,7 @@ LEAST_SUMS = 4096
 def tiles_values(answers: Answers, name: str) -> Mapping[str, object]:
     """Return the further values of a backend of the kind `tiles`.
 
-    `banks` of the scratchpad; `sum_bytes` of the array; `identity`, hexadecimal digits of its ID
+    `banks` of the scratchpad; `sum_bytes` of the array; `identity`, hexadecimal digits of the ID
     register; `has_images`, whether an operator has a layout.
     """
     banks = [

@@ -50,7 +50,7 @@ def kind_of(name: str) -> Kind:
     """Return a kind by its name.
 
     Raises:
-        ScaffoldError: there is no such kind.
+        ScaffoldError: the kind is unknown.
     """
     if name not in KINDS:
         close = closest(name, KINDS)

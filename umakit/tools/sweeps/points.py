@@ -155,7 +155,6 @@ class Source:
 
     @property
     def options(self) -> ExportOptions:
-        """The options of compilations."""
         return ExportOptions(keep_layout=self.keep_layout)
 
 
@@ -233,7 +232,6 @@ class PredictedMachine:
         return self.offloaded_macs / self.total_macs
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         view: dict[str, Any] = TypeAdapter(PredictedMachine).dump_python(self, mode="json")
         return {**view, "refused": self.refused or None, "offloaded_share": self.offloaded_share}
 

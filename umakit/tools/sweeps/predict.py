@@ -90,7 +90,6 @@ class PredictedLayer:
         return self.where == CPU
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         plain = {k: v for k, v in vars(self).items() if k not in ("counts", "figures")}
         plain["identity"] = None if self.identity is None else self.identity.as_json()
         events = None if self.counts is None else counts_json(self.counts, self.figures)
@@ -126,7 +125,6 @@ class PredictedNetwork:
 
     @property
     def offloaded(self) -> tuple[PredictedLayer, ...]:
-        """The layers on the accelerator."""
         return tuple(each for each in self.layers if not each.on_cpu)
 
     @property

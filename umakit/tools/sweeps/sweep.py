@@ -51,7 +51,6 @@ class SweptMachine:
         return percent_above(self.machine.cycles, simulated)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         simulated = self.simulated
         return {
             **self.machine.as_json(),

@@ -82,7 +82,6 @@ class Plans:
         ]
 
     def process(self) -> Process:
-        """Return the layers as predicted."""
         return Process(
             "Predicted",
             tuple(

@@ -120,7 +120,6 @@ class TraceSummary:
         return sum(counts) + self.outside
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "events": self.events,
             "dropped_commands": self.dropped,

@@ -85,14 +85,12 @@ class Problem:
 
     @property
     def planner(self) -> TilePlanner:
-        """The planner of the accelerator."""
         planner = self.given or _backend_in(self.folder).tiling
         assert planner is not None  # the backend registered its planner in this process too
         return planner
 
     @property
     def machine(self) -> TileMachine:
-        """The accelerator."""
         return self.planner.machine
 
     def __reduce__(self) -> tuple[type[Problem], tuple[Layer, TilePlanner | None, str]]:
@@ -226,12 +224,11 @@ class _Walk:
 
     @property
     def is_own(self) -> bool:
-        """Whether bounds do not hold, because the planner's predictions are its own."""
+        """Whether the planner has its own predictions, for which bounds do not hold."""
         return self.problem.planner.has_own_predictions
 
     @property
     def best(self) -> int:
-        """The cycles of the best tiling."""
         return min(self.cycles.values())
 
     @property
@@ -248,7 +245,6 @@ class _Walk:
         return sorted(self.cycles, key=key)
 
     def report(self, stage: str) -> None:
-        """Report the progress."""
         self.tell(Progress(stage, self.seen, self.best))
 
     def space(self) -> None:

@@ -140,11 +140,11 @@ class DriverFunction:
 
 
 def functions_of(answers: Answers, name: str) -> list[DriverFunction]:
-    """Return the functions of a driver: for each operator, of images for each layout.
+    """Return a driver's functions, one per operator; for image operators, one per layout.
 
     Args:
         answers: the flags of `uma new`.
-        name: of the backend.
+        name: name of the backend.
     """
     from umakit import patterns
 

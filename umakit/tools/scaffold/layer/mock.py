@@ -71,7 +71,6 @@ class _Words:
     in_descriptor: bool
 
     def word(self, name: str) -> str:
-        """Return C text of a word."""
         if self.in_descriptor:
             return f"machine->words[{self.prefix}_DESCRIPTOR_{name}]"
         return f"get(machine, {self.prefix}_{name}_OFFSET)"
