@@ -156,8 +156,8 @@ def build_with_models(
 ) -> None:
     """Build a program of a library whose devices are opened by files of the caller.
 
-    A model's `NAME_device` is renamed `NAME_model_device`. The table of a design has the name of
-    `TABLE_simulator`.
+    A model's `NAME_device` is renamed `NAME_model_device`. The function
+    `TABLE_simulator` returns the table of a design.
 
     Args:
         library: folder of an exported library.

@@ -135,10 +135,11 @@ def new_graph_breaks() -> tuple[str, ...]:
 
 @contextmanager
 def disabled_by_export() -> Iterator[None]:
-    """Remove torch's mark on a call that began while another thread exported.
+    """Keep torch's mark on a call that began while another thread exported.
 
-    torch marks such a call in a process-wide variable as disabled for Dynamo. The end of the export
-    removes the mark (`torch.fx.traceback.annotate`).
+    torch marks such a call in a process-wide variable as disabled for Dynamo, and removes the mark
+    when the call ends (`torch.fx.traceback.annotate`). The export, for which the call waits, has
+    removed the mark by then: restore it for torch.
     """
     noted = "custom" in traceback.current_meta
     try:

@@ -21,7 +21,7 @@ OTHER_DATA, SAME_DATA = 1, 2
 """Numbers of the fault-free rounds after the first one."""
 
 FIRST_FAULT = 3
-"""Number of the first round that is there for a fault: three for each, see `planned_rounds`."""
+"""Number of the first round for a fault; each fault has three, see `planned_rounds`."""
 
 MOST_FAULTS, MOST_MACS = 30, 300_000_000
 """Number of faults tried in a batch of many cases, and multiply-accumulates of their runs."""

@@ -31,7 +31,7 @@ class Round:
         seed: seed of the arbitrary bytes.
         is_reversed: whether inputs are changed: elements in reverse order, and int8 inverted.
         device: name of the accelerator with the fault; empty for none. If the device lacks the
-            fault, all its rounds are omitted.
+            fault, all rounds of the fault are omitted.
         layer: number of the layer before which the fault is injected; -1 for the rounds before and
             after the fault's.
         follows_error: whether devices have an error from a wrong register access when the round
