@@ -61,7 +61,7 @@ LEAST_FORMULA = 40
 INDENT = "    "
 
 OPERATOR = re.compile(r" (?=[-+*] )|(?<=;) ")
-"""Blanks of a formula at which a line may be broken, outside of parentheses."""
+"""Blanks outside parentheses at which a formula's line may be broken."""
 
 CalibratedBackendArgument = Annotated[
     str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)
@@ -149,7 +149,6 @@ def _write(outcome: Outcome, destination: Path, read: list[Path], force: bool) -
 
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[Calibrating], None]]:
-    """Show a progress bar on a terminal; elsewhere the same lines as other commands."""
     if not sys.stderr.isatty():
         with progress() as tell:
             yield lambda at: tell(f"{at.what}: {at.done} of {at.count} layers")
@@ -165,9 +164,9 @@ def _shown() -> Iterator[Callable[[Calibrating], None]]:
 
 
 def _say_costs(outcome: Outcome) -> None:
-    """Print a table of all costs: formulas, and how they agree with commands held out.
+    """Print a table of all costs: formulas, and their agreement with held-out commands.
 
-    If little of the width is left for formulas, they follow below the table.
+    On a narrow terminal, the formulas follow below the table.
     """
     shown_on = console()
     measured = [each.measured for each in outcome.choices]
@@ -188,7 +187,6 @@ def _say_costs(outcome: Outcome) -> None:
 
 
 def _table(outcome: Outcome, formulas: Sequence[str]) -> Any:
-    """Return the table, with a column of formulas if there are any."""
     from rich.text import Text
 
     numbers = ["fitted", "exact", "worst", "before"]
@@ -210,7 +208,6 @@ def _formula(costs: JobCosts | CopyCosts) -> str:
 
 
 def _lines(formula: str, width: int) -> list[str]:
-    """Return a formula in lines of at most `width` characters, broken between factors."""
     lines: list[str] = []
     part = ""
     for piece in OPERATOR.split(formula):
@@ -241,7 +238,6 @@ def _say_layers(outcome: Outcome) -> None:
 
 
 def _agreement(layers: Sequence[MeasuredLayer]) -> str:
-    """Return how predictions of layers agree with the measured cycles."""
     off = max(layers, key=lambda each: abs(each.difference_percent))
     exact = sum(each.predicted_cycles == each.clock_cycles for each in layers)
     rest = "" if exact == len(layers) else f", worst {off.difference_percent:+.2f} %: {off.layer}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma check`: whether a backend computes right whatever it accepts."""
+"""`uma check`: checks that a backend computes every accepted layer correctly."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ ACCESSES = (
     "  predictions count a cycle for each register access, and the bus of the RTL may take more: "
     "many small tiles take longer than predicted; `uma cosim` compares the engines alone"
 )
-"""Said when predicted cycles are not those of the RTL, which nothing calibrates."""
+"""Printed when predicted cycles differ from the RTL's, which cannot be calibrated."""
 
 EPILOG = "Example:  uma check strawberry_accelerator --draws 20"
 
@@ -213,7 +213,6 @@ def check(
 def _check_program(
     device: str, case: str | None, operator: list[str] | None, registers: bool
 ) -> None:
-    """Refuse options that do not go together with --program."""
     other = "--case" if case else "--operator" if operator else "--registers" if registers else ""
     if other:
         raise InputError(f"--program and {other} do not go together", fix="leave out one of them")
@@ -222,7 +221,7 @@ def _check_program(
 
 
 def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
+    """Return the number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -232,10 +231,9 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
     """Print a report.
 
     Args:
-        report: the report.
-        words: the backend and what it ran on, as on the command line.
+        words: backend and device options, as on the command line.
         has_wave: whether a waveform is written.
-        values: whether to print how many layers ran with each value.
+        values: whether to print the number of layers run with each value.
     """
     if report.registers:
         say(report.registers.summary)
@@ -273,7 +271,6 @@ def _print(report: CheckReport, words: str, has_wave: bool, values: bool) -> Non
 
 
 def _print_remarks(report: CheckReport, words: str) -> None:
-    """Print differences that are no failures."""
     for each in report.programs.remarks if report.programs else ():
         say(f"varied programs, no failure: {each.sentence}")
         say(f"  uma check {words} {each.options}")
@@ -281,7 +278,7 @@ def _print_remarks(report: CheckReport, words: str) -> None:
 
 
 def _print_cycles(report: CheckReport, words: str) -> None:
-    """Print how predicted cycles compare with those of what ran; `words` as in `_print`."""
+    """Print the deviation of predicted from measured cycles; `words` as in `_print`."""
     found, is_rtl = report.cycles, words.endswith(" --rtl")
     device = "RTL" if is_rtl else "simulator"
     if found.layers and found.worst is None:
@@ -320,8 +317,7 @@ def print_coverage(report: CheckReport, values: bool) -> None:
     """Print the coverage of each pattern, and the values that its predicate refuses.
 
     Args:
-        report: the report.
-        values: whether to print how many layers ran with each value.
+        values: whether to print the number of layers run with each value.
     """
     for name, cover in report.covers.items():
         if not cover.has_any:
@@ -339,7 +335,7 @@ def print_coverage(report: CheckReport, values: bool) -> None:
 
 
 def print_incomplete(report: CheckReport) -> None:
-    """Print the values that have not run, and how to run them."""
+    """Print the values that have not run, and the options that run them."""
     sentences = report.incomplete
     say(f"incomplete: nothing is wrong in what ran, but {sentences[0]}")
     for sentence in sentences[1:MOST_LINES]:
@@ -370,12 +366,12 @@ def _counts(covered: Covered) -> str:
 
 
 def _in_order(value: Value) -> tuple[tuple[bool, Any], ...]:
-    """Return a key that sorts numbers by size, and words, in front of numbers, by letters."""
+    """Return a sort key: words by letters, then numbers by size."""
     return tuple((isinstance(each, int), each) for each in value)
 
 
 def _refused(covered: Covered) -> str:
-    """Return the values of an aspect that the predicate refuses, with the reason of the first."""
+    """Return an aspect's values refused by the predicate, with the reason of the first."""
     texts = "; ".join(covered.aspect.text(value) for value in covered.by_predicate)
     reason = next(iter(covered.by_predicate.values()))
     return f"refused by the predicate: {covered.aspect.name} {texts} ({reason})"

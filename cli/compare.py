@@ -39,15 +39,15 @@ CompareOption = Annotated[
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared.
+    """The two sides of a comparison, with the given options.
 
     Attributes:
-        model: a model on two backends, which `names` are; None if they are reports, libraries or
-            models.
-        names: A and B as they were given.
-        backends: of models; None where they were left out.
-        compiling, running: options of compiling and of runs that were given, by name.
-        inputs: files that options name.
+        model: a model to compare on two backends, named by `names`; None if `names` are reports,
+            libraries or models.
+        names: A and B as given.
+        backends: backends for models; None if omitted.
+        compiling, running: given options of compiling and of runs, by name.
+        inputs: files named by options.
     """
 
     model: Path | None
@@ -64,19 +64,19 @@ def compare_networks(
     shapes: Mapping[str, Sequence[int]],
     checks: Checks,
 ) -> int:
-    """Compare two networks; print and write what differs.
+    """Compare two networks; print and write the differences.
 
     Args:
-        options: the options of `uma report` by the names of its parameters.
+        options: options of `uma report` by parameter name.
         names: A and B.
-        shapes: `--input-shapes`, parsed.
+        shapes: parsed `--input-shapes`.
         checks: limits on B.
 
     Returns:
-        1 if B is beyond a limit, else 0.
+        1 if B exceeds a limit, else 0.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: the subclass names the stage that refused.
     """
     from umakit.tools.comparison.compare import Comparison
     from umakit.tools.comparison.text import html
@@ -107,7 +107,6 @@ def compare_networks(
 
 
 def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -> Sides:
-    """Return what is compared, with the options that were given."""
     choose = options["choose"]
     compiling = ("backend", "input_shapes", "rounding", "records", "keep_layout", "require_offload")
     running = ("inputs", "seed", "cpu_clock", "size")
@@ -130,14 +129,13 @@ def _sides(options: Mapping[str, Any], names: tuple[str, str], checks: Checks) -
 
 
 def _path(options: Mapping[str, Any], name: str) -> Path | None:
-    """Return an option that is a path; None if it was left out."""
     return None if options[name] is None else Path(options[name])
 
 
 def _how(
     options: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
 ) -> Callable[[list[Any] | None], Measuring]:
-    """Return how networks are compiled and run, by their backends; None where nothing is."""
+    """Return a function from backends to compile and run settings."""
 
     def measuring(backends: list[Any] | None) -> Measuring:
         from umakit.devices.run import load_inputs
@@ -172,7 +170,7 @@ def _how(
 
 
 Writing = tuple[Path | None, bool]
-"""The file of the page, None for none, and whether one of somebody else is replaced."""
+"""The file of the page, None for none, and whether a file of another program is replaced."""
 
 
 def _reports(
@@ -181,7 +179,6 @@ def _reports(
     writing: Writing,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
-    """Return the two reports and the files that were read."""
     from umakit.tools.comparison.sources import kind_of, open_report, refuse_needless
 
     if sides.model is not None:
@@ -219,10 +216,10 @@ def _on_two_backends(
     writing: Writing,
     tell: Callable[[str], None],
 ) -> tuple[tuple[Report, Report], list[Path]]:
-    """Return the reports of a model on A and on B, and the files that were read.
+    """Return the reports of a model on backends A and B, and the files that were read.
 
     Raises:
-        InputError: there are more backends, or both have one name.
+        InputError: `--backend` names further backends, or A and B have the same name.
     """
     if sides.backends:
         fix = "leave --backend out, or MODEL"

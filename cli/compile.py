@@ -159,7 +159,7 @@ def compile_(
 
 
 def _say_cpu_steps(steps: Sequence[CpuStep]) -> None:
-    """Print what runs on the CPU beside the layers on accelerators, and why."""
+    """Print the steps on the CPU beside the accelerators' layers, with reasons."""
     if steps:
         say("1 step on the CPU:" if len(steps) == 1 else f"{len(steps)} steps on the CPU:")
     for step in steps[:MOST_STEPS]:

@@ -24,13 +24,13 @@ PIPE_WIDTH = 120
 def console(error: bool = False) -> Any:
     """A rich console; wide enough for tables when the output is a pipe.
 
-    Texts are printed as they are: no markup, no emoji, no highlighting. Names go through
-    `umakit.text.escaping.shown` first, which `new_table` and `say` see to.
+    Texts are printed without markup, emoji or highlighting. `new_table` and `say` escape names with
+    `umakit.text.escaping.shown`.
     """
     from rich.console import Console
 
     class Plain(Console):
-        """Leaves it to the command what follows when nobody reads its output any more."""
+        """Leaves the handling of a closed output to the command."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -48,7 +48,7 @@ def console(error: bool = False) -> Any:
 
 
 def say(text: str, error: bool = False) -> None:
-    """Print a line; what is not printable in it, line breaks too, is shown as an escape."""
+    """Print a line; escape unprintable characters, line breaks included."""
     print(shown(text), file=sys.stderr if error else sys.stdout, flush=True)
 
 
@@ -61,14 +61,14 @@ def say_notices(notices: Iterable[str], as_json: bool = False) -> None:
 
 
 def say_wrapped(text: str) -> None:
-    """Print a result, in as many lines as it needs at the width of the terminal."""
+    """Print a result, wrapped at the width of the terminal."""
     console().print(shown(text))
 
 
 def print_whole(table: Any) -> None:
-    """Print a table at least as wide as its numbers need, which a narrow terminal then wraps.
+    """Print a table at least as wide as its numbers need; a narrow terminal wraps the table.
 
-    A narrower one would lack digits.
+    A narrower table would cut off digits.
     """
     from rich.cells import cell_len
     from rich.measure import Measurement
@@ -76,7 +76,7 @@ def print_whole(table: Any) -> None:
     out = console()
     _break_names(table, out.width)
     for column in table.columns:
-        if column.no_wrap:  # numbers, whose headers may have several words
+        if column.no_wrap:  # numbers; headers may have several words
             lines = "\n".join(str(each) for each in (column.header, *column.cells)).splitlines()
             column.min_width = max([column.min_width or 0, *map(cell_len, lines)])
     out.width = max(
@@ -93,9 +93,9 @@ GAP = 3
 
 
 def _break_names(table: Any, width: int) -> None:
-    """Break words of the first column behind slashes where the other columns leave less room.
+    """Break words of the first column after slashes if the other columns leave less room.
 
-    Names of layers are paths, which would else be broken anywhere.
+    Layer names are paths, which would break anywhere otherwise.
     """
     from rich.cells import cell_len
 
@@ -113,7 +113,7 @@ def _break_names(table: Any, width: int) -> None:
 
 
 def broken_at_slashes(text: str, width: int) -> str:
-    """Return a text whose words of more characters than `width` are broken behind slashes."""
+    """Return a text with its words longer than `width` characters broken after slashes."""
     return re.sub(r"\S+", lambda word: _broken(word[0], width), text)
 
 
@@ -132,7 +132,7 @@ def print_json(value: Any) -> None:
 
 
 def print_any_character() -> None:
-    """Let standard output and error escape characters that their encoding lacks."""
+    """Escape characters that the encoding of standard output or error lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

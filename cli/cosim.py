@@ -196,14 +196,14 @@ def _print(result: CosimResult, context: typer.Context) -> None:
 
 
 NOT_REPEATED = ("inputs", "layers", "output", "jobs", "most", "force", "as_json")
-"""Options that do not affect what is compared, or that a repetition has of its own."""
+"""Options that do not affect the comparison, or that a repetition sets itself."""
 
 NOT_OF_DIFF = ("sample", "corrupt", "pauses", "patience", "timeout")
-"""Options of which `uma diff` has none, or another one."""
+"""Options that `uma diff` lacks, or defines differently."""
 
 
 def _next(context: typer.Context, difference: CosimDifference) -> list[str]:
-    """Return what repeats the difference, shows it, and tells which of both sides is wrong."""
+    """Return commands that repeat the difference, show signals, and compare with a reference."""
     model = shell_word(str(context.params["model"]))
     words = [*repeated_options(context, NOT_REPEATED), "--layers", difference.layer]
     lines = [f"Again:  uma cosim {model} {shlex.join([*words, '--inputs', difference.inputs])}"]

@@ -31,11 +31,11 @@ PARTS = (
 
 
 def layer_table(result: CosimResult, width: int) -> Any:
-    """Return a table of the layers: cycles of model and RTL, and what was compared.
+    """Return a table of the layers: cycles of model and RTL, and numbers of compared items.
 
     Args:
         result: the co-simulation.
-        width: columns of the terminal; long names of layers are shortened to fit.
+        width: columns of the terminal; long layer names are shortened to fit.
     """
     parts = any(layer.is_part for layer in result.layers)
     right = ["model", "RTL", "difference", "accesses", "in cycles", "bytes"]
@@ -61,11 +61,10 @@ def layer_table(result: CosimResult, width: int) -> Any:
 
 
 def shortened(names: Sequence[str], width: int) -> list[str]:
-    """Return names without their middles where they are too long; unchanged if two would be equal.
+    """Return names with long middles cut out; unchanged if two names would become equal.
 
     Args:
-        names: the names.
-        width: maximum number of characters, 3 or more.
+        width: maximum number of characters, at least 3.
     """
     begin = (width - 1) // 3
     end = width - 1 - begin
@@ -77,7 +76,6 @@ def shortened(names: Sequence[str], width: int) -> list[str]:
 
 
 def _figures(layers: Sequence[CosimLayer]) -> list[str]:
-    """Return the cells of a layer, or of the total of several."""
     model, rtl = _sum(layers, "model_cycles"), _sum(layers, "rtl_cycles")
     reads, writes = _sum(layers, "register_reads"), _sum(layers, "register_writes")
     off = None if model is None or not rtl else 100 * (model - rtl) / rtl
@@ -94,7 +92,6 @@ def _figures(layers: Sequence[CosimLayer]) -> list[str]:
 
 
 def _sum(layers: Sequence[CosimLayer], name: str) -> int | None:
-    """Return the sum of a figure of layers; None if one of them is unknown."""
     figures = [getattr(layer, name) for layer in layers]
     return None if not figures or None in figures else sum(figures)
 
@@ -104,7 +101,7 @@ def _number(value: int | None) -> str:
 
 
 def wave_sentence(difference: CosimDifference) -> str:
-    """Return what the waveform of a difference shows."""
+    """Return a sentence about the waveform of a difference."""
     facts = difference.facts
     gave_up = facts.get("gave_up_cycle")
     if (gave_up is None or difference.wave_cycles is None) and "written_cycle" not in facts:
@@ -171,8 +168,10 @@ def verdict(result: CosimResult) -> list[str]:
 
 
 def _place_in_memory(facts: Mapping[str, Any]) -> list[str]:
-    """Return the line that says which buffer and element differ, and when they were written; none
-    if the difference is not of memory."""
+    """Return a line about the differing buffer and element, and the cycles of their writes.
+
+    Empty if the difference is not in memory.
+    """
     if "buffer_bytes" not in facts:
         return []
     names = facts.get("pointer_names") or []

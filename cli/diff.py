@@ -204,7 +204,7 @@ def diff(
         own = cpu_file(cpu), device_file(device)
         read = input_files(*own, backends=found, model=model_files(model))
         if library is not None:
-            # A separate folder inside that of the library is harmless.
+            # A folder inside the library's folder is harmless.
             is_output = os.path.realpath(folder) == os.path.realpath(library)
             read += [library] if is_output else library_files(library)
         files = DifferenceFiles(folder, inputs, read, force)
@@ -243,7 +243,6 @@ def diff(
 
 
 def _check_library(library: Path | None, compiling: dict[str, Any]) -> None:
-    """Refuse options of compilation together with an existing library."""
     given = [name for name, value in compiling.items() if value]
     if library is not None and given:
         raise InputError(
@@ -260,7 +259,6 @@ def _options(
     choose: str,
     cpu: str,
 ) -> ExportOptions | None:
-    """Return the export options; None if no option is given."""
     if not (pool or planner or weights or keep_layout or choose != "order" or cpu != "generic"):
         return None
     given = planner or DEFAULT_PLANNER, weights or "c"
@@ -287,11 +285,10 @@ def _print(
 
 
 NOT_REPEATED = ("inputs", "output", "most", "force", "wave", "as_json")
-"""Options that do not affect what is compared."""
+"""Options that do not affect the comparison."""
 
 
 def _again(context: typer.Context, inputs: str) -> str:
-    """Return the command that compares only the inference that differs."""
     arguments = repeated_options(context, NOT_REPEATED)
     model = shell_word(str(context.params["model"]))
     return f"uma diff {model} {shlex.join([*arguments, '--inputs', inputs])}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that `uma diff` prints, and the text below it."""
+"""The output of `uma diff`: a table, and the text below the table."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MOST_NAMES = 6
 
 
 ON_RTL = "; accelerators ran on their RTL"
-"""End of the last sentence where designs answered in place of simulators."""
+"""End of the last sentence if designs replaced simulators."""
 
 
 def layer_table(result: DiffResult) -> Table:
-    """Return a table of all layers with their own difference and that of the whole run.
+    """Return a table of all layers, with their own difference and the difference of the whole run.
 
-    The reference is shown for each layer if it is not the same for all.
+    A column names the references if they differ between layers.
     """
     numbers = ("wrong elements", "largest difference", "with inherited")
     compared = {"nothing" if layer.own is None else layer.reference for layer in result.layers}
@@ -49,9 +49,9 @@ def layer_table(result: DiffResult) -> Table:
 
 
 def histogram_table(result: DiffResult) -> Table:
-    """Return a table of how many integers differ by how many LSB: layers, then outputs.
+    """Return a table of the number of integers for each difference in LSB: layers, then outputs.
 
-    Layers compute from the reference's values; outputs are those of the whole run.
+    Layers compute from the reference's values; outputs come from the whole run.
     """
     from umakit.testing.differences import HISTOGRAM_REACH
 
@@ -78,7 +78,7 @@ def verdict(result: DiffResult, is_rtl: bool = False) -> list[str]:
 
     Args:
         result: the comparison.
-        is_rtl: whether accelerators ran on their designs, which the lines then name.
+        is_rtl: whether the accelerators' designs ran; the lines then say so.
     """
     lines = [_inferences(result), *_wrong_references(result)]
     if result.blame is not None:
@@ -105,7 +105,7 @@ def _inferences(result: DiffResult) -> str:
 
 
 def _wrong_references(result: DiffResult) -> list[str]:
-    """Return a line for each operator that a runtime computes otherwise than the model says."""
+    """Return a line for each operator that a runtime computes contrary to the model."""
     from umakit.tools.diff import DISPLAY_NAMES, NUMPY
 
     numpy, lines = DISPLAY_NAMES[NUMPY], []
@@ -129,7 +129,7 @@ def _wrong_references(result: DiffResult) -> list[str]:
 
 
 def _decided_by(result: DiffResult) -> str:
-    """Return the operators at which NumPy decides, because the reference is wrong there."""
+    """Return the operators decided by NumPy, because the reference is wrong."""
     from umakit.tools.diff import DISPLAY_NAMES, NUMPY
 
     wrong_ones = [item for item in result.disagreements if not item.both_right]
@@ -238,7 +238,7 @@ def _output(item: TensorDifference, in_lsb: bool) -> str:
 
 
 def _top_1(item: TensorDifference) -> str:
-    """Return what differences do to the largest element of each row, the class of a classifier."""
+    """Return the effect of differences on the largest element of each row (top-1 class)."""
     if item.top_1 is None:
         return ""
     rows, same = item.top_1

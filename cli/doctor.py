@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma doctor`: what is missing before a first run."""
+"""`uma doctor`: reports missing prerequisites of a first run."""
 
 from __future__ import annotations
 

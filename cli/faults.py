@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends of commands: every exception becomes one sentence and an exit code."""
+"""Turns every exception that ends a command into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PACKAGES = tuple(f"{Path(file).parent}{os.sep}" for file in (__file__, errors.__
 """Folders of umakit's code."""
 
 TRACEBACK = "UMAKIT_TRACEBACK"
-"""Environment variable: `1` prints the traceback of what was raised, `bugs` of umakit's bugs."""
+"""Environment variable: `1` prints the traceback of every exception, `bugs` of umakit's bugs."""
 
 INTERRUPTED = 130
 BROKEN_PIPE = 128 + signal.SIGPIPE
@@ -52,9 +52,9 @@ ADVICE = {
 def answered(run: Callable[[], int]) -> int:
     """Run a command and return its exit code; print exceptions as one sentence.
 
-    Exit codes: that of the command or of a `UmakitError`; 2 where the system refused a file or the
-    output; 130 after Ctrl-C; 141 where nobody reads the output any more, as a shell shows it for
-    other programs; 70 for a bug of umakit.
+    Exit codes: the code of the command or of a `UmakitError`; 2 if the system refused a file or the
+    output; 130 after Ctrl-C; 141 if the reader closed the output, as shells report for other
+    programs; 70 for a bug of umakit.
     """
     _open_streams()
     print_any_character()
@@ -78,14 +78,14 @@ def _code_of(run: Callable[[], int]) -> int:
 
 
 def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -> int:
-    """Print what happened, and return the exit code.
+    """Print a sentence about an exception, and return the exit code.
 
     Args:
         error: exception that a command raised.
         interrupted: whether Ctrl-C was pressed.
-        fault: why standard output could not be written.
+        fault: error of writing to standard output; None without one.
     """
-    # A library may turn the interrupt into an exception of its own.
+    # A library may turn the interrupt into another exception.
     if interrupted or isinstance(error, (KeyboardInterrupt, typer.Abort)):
         _say("interrupted")
         return INTERRUPTED
@@ -103,7 +103,7 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
         return 2
     usage = getattr(error, "show", None)
     if usage is not None:
-        usage()  # a mistake on the command line: it prints usage and the mistake
+        usage()  # prints the usage and the mistake on the command line
         return int(getattr(error, "exit_code", 2))
     if isinstance(error, UmakitError):
         _show_traceback(error, is_bug=False)
@@ -119,7 +119,6 @@ def _exit_code(error: BaseException, interrupted: bool, fault: OSError | None) -
 
 
 def _wrong_value(error: typer.BadParameter) -> str:
-    """Return the sentence of an option or argument that takes no such value."""
     text = error.message.rstrip(".")
     sentence = text[:1].lower() + text[1:]
     if error.param is not None:
@@ -143,7 +142,7 @@ def _refused_by_system(error: OSError, fault: OSError | None) -> int:
 
 
 def _raised_by_backend(error: BaseException) -> str:
-    """Describe an exception that the Python of a backend raised where no stage expects it."""
+    """Describe an unexpected exception from a backend's Python code."""
     registry = sys.modules.get("umakit.backend.registry")
     if registry is None:  # none was loaded
         return ""
@@ -162,7 +161,7 @@ def _bug(error: BaseException) -> int:
 
 
 def _place(error: BaseException) -> str:
-    """Return the file and line of umakit that raised an exception, else that of other code."""
+    """Return file and line that raised an exception, in umakit if any frame is there."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(PACKAGES)]
     last = (ours or list(frames))[-1]
@@ -189,13 +188,13 @@ def _say(text: str) -> None:
 def _open_streams() -> None:
     """Reopen closed standard streams, so that no other file gets their descriptors.
 
-    Writing to a closed standard output fails, as in other programs.
+    As in other programs, writing to a closed standard output fails.
     """
     for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, flags)  # takes the lowest number that is free: this one
+            os.open(os.devnull, flags)  # takes the lowest free number, which is this descriptor
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             raw = io.FileIO(descriptor, "w", closefd=False)
@@ -204,7 +203,7 @@ def _open_streams() -> None:
 
 
 class _Output:
-    """Standard output that remembers why it could not be written."""
+    """Standard output that records the first write error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -218,7 +217,6 @@ class _Output:
         return self._watched(lambda: int(self._stream.write(text)))
 
     def flush(self) -> None:
-        """Write what is in the buffer."""
         self._watched(self._stream.flush)
 
     def _watched(self, action: Callable[[], T]) -> T:
@@ -231,7 +229,7 @@ class _Output:
 
 @contextlib.contextmanager
 def _watched_output() -> Iterator[_Output]:
-    """Watch standard output; text that cannot be written is dropped when Python ends."""
+    """Watch standard output; discard unwritable text when Python ends."""
     stream, output = sys.stdout, _Output(sys.stdout)
     sys.stdout = output
     try:
@@ -248,7 +246,8 @@ def _watched_output() -> Iterator[_Output]:
 def _enter_working_folder() -> bool:
     """Whether the working folder exists.
 
-    If it was replaced, as by compiling into it, the new folder of the same name is entered.
+    If the folder was replaced, for example by compiling into it, enter the new folder of the same
+    name.
     """
     for _ in range(2):
         with contextlib.suppress(OSError):
@@ -261,7 +260,7 @@ def _enter_working_folder() -> bool:
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Record and raise Ctrl-C. Yields a function that tells whether it was pressed."""
+    """Record and raise Ctrl-C. Yield a function that returns whether Ctrl-C was pressed."""
     pressed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
@@ -278,7 +277,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     usual = sys.unraisablehook
 
     def unraisable(found: sys.UnraisableHookArgs) -> None:
-        """Print what a callback could not raise, but not the Ctrl-C, which is recorded."""
+        """Print exceptions of callbacks, except Ctrl-C, which is recorded."""
         if not (pressed and found.exc_type is KeyboardInterrupt):
             usual(found)
 

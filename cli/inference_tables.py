@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of several inferences: the first, each later one, and all together."""
+"""Tables of several inferences: the first, the later ones, and the total."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def print_inferences(several: SeveralInferences) -> None:
-    """Print the figures of several inferences behind an empty line."""
+    """Print an empty line and the figures of several inferences."""
     say("")
     if not several.first.offloaded:
         say(
@@ -45,7 +45,7 @@ def layer_table(several: SeveralInferences) -> Table:
     for number, layer in enumerate(first.layers):
         later = None if steady is None else steady.layers[number]
         if layer.where == "cpu" and not layer.clock_cycles.highest:
-            continue  # its cycles are not those of an accelerator's clock
+            continue  # not cycles of an accelerator's clock
         table.add_row(
             layer.name,
             _spread(layer.clock_cycles),
@@ -82,7 +82,7 @@ def sentence(several: SeveralInferences) -> str:
 
 
 def _print_steady_owners(several: SeveralInferences) -> None:
-    """Print the owners of the cycles of both, where they are not the same."""
+    """Print the owners of cycles of first and later inferences, if they differ."""
     first, steady = several.first.accounting, several.steady
     if first is None or steady is None or steady.accounting is None:
         return
@@ -96,7 +96,7 @@ def _print_steady_owners(several: SeveralInferences) -> None:
 
 
 def total_table(several: SeveralInferences) -> Table:
-    """Return a table of cycles and bytes as measured, as predicted and at least."""
+    """Return a table of measured and predicted cycles and bytes, with lower bounds."""
     kinds = ("cycles", "bus B")
     names = [f"{part} {kind}" for kind in kinds for part in ("first", "steady", "all")]
     table = new_table(_inferences(several.count), *names, right=tuple(names))
@@ -137,7 +137,7 @@ def total_table(several: SeveralInferences) -> Table:
 
 
 def _add_kept(table: Table, several: SeveralInferences, each: AcceleratorInferences) -> None:
-    """Add the row of what a machine would take that keeps weights; nothing if they cannot stay."""
+    """Add the row of a hypothetical machine that keeps weights; nothing if weights cannot stay."""
     first, weights, count = several.first, each.weights, several.count
     if not weights.could_stay_bytes or len(several.accelerators) > 1:
         return
@@ -158,7 +158,7 @@ def _add_kept(table: Table, several: SeveralInferences, each: AcceleratorInferen
 
 
 def notes_on(each: AcceleratorInferences, count: int) -> Iterator[str]:
-    """Yield which weights could stay in an accelerator, and what that is worth, a line each."""
+    """Yield lines about the weights that could stay in an accelerator, and their worth."""
     weights = each.weights
     if weights.could_stay_bytes is not None:
         yield (
@@ -188,7 +188,7 @@ def _inferences(count: int) -> str:
 
 
 def _spread(spread: Spread | None) -> str:
-    """Return a figure as text, with least and highest value where they differ."""
+    """Return a figure as text, with minimum and maximum if they differ."""
     if spread is None:
         return ""
     if spread.least is None or spread.highest is None:

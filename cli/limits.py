@@ -52,13 +52,13 @@ SizeOption = Annotated[
 
 @dataclass
 class Checks:
-    """The limits that a report has to keep, and what it is compared with.
+    """The limits of a report, and the report to compare with.
 
     Attributes:
         limits: all limits.
         earlier: the saved report of a budget; None without one.
-        read: the files that they were read from.
-        checked: what is beyond them; empty before `check_limits`.
+        read: files that the limits were read from.
+        checked: checked limits with their excesses; empty before `check_limits`.
     """
 
     limits: list[Limit]
@@ -67,13 +67,13 @@ class Checks:
     checked: list[CheckedLimit] = field(default_factory=list)
 
     def check_limits(self, figures: Mapping[str, Any]) -> None:
-        """Find out which limits a report does not keep.
+        """Check the limits against a report.
 
         Args:
             figures: the report as JSON.
 
         Raises:
-            InputError: a figure is not known, or there is nothing to compare with.
+            InputError: a figure is unknown, or there is no report to compare with.
         """
         if not self.limits:
             return
@@ -86,17 +86,17 @@ class Checks:
         self.checked = check_limits(self.limits, report, comparison)
 
     def check_comparison(self, comparison: Comparison) -> None:
-        """Find out which limits B of a comparison does not keep.
+        """Check the limits against B of a comparison.
 
         Raises:
-            InputError: a figure is not known or not comparable.
+            InputError: a figure is unknown or not comparable.
         """
         from umakit.tools.comparison.limits import check_limits
 
         self.checked = check_limits(self.limits, comparison.b, comparison)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the limits and what is beyond them; nothing without limits."""
+        """Return the limits and their excesses; nothing without limits."""
         if not self.limits:
             return {}
         kept = not any(each.excesses for each in self.checked)
@@ -118,11 +118,11 @@ def read_checks(fail_if: list[str] | None, budget: Path | None, *, compares: boo
 
     Args:
         fail_if: limits as texts.
-        budget: a file of limits; None without one.
-        compares: whether there is an A already, in place of the budget's report.
+        budget: file of limits; None without one.
+        compares: whether a given A replaces the budget's report.
 
     Raises:
-        InputError: a limit has another form.
+        InputError: a limit is malformed.
         RecordsError: the budget, or its report, cannot be read.
     """
     if not fail_if and budget is None:
@@ -153,7 +153,7 @@ def check_options(
     """Refuse options that contradict each other.
 
     Raises:
-        InputError: names them.
+        InputError: names the options.
     """
     if model is None and compare is None:
         raise InputError("MODEL is missing", fix="name a model, or two reports: --compare A B")
@@ -167,7 +167,7 @@ def check_options(
 
 
 def check_written(path: Path | None, read: list[Path], force: bool) -> None:
-    """Refuse a budget that must not be written, before anything takes time."""
+    """Refuse a budget path that must not be written, before any work."""
     if path is not None:
         from umakit.tools.comparison.budget import check_budget
 
@@ -177,7 +177,7 @@ def check_written(path: Path | None, read: list[Path], force: bool) -> None:
 def write(
     path: Path | None, figures: Mapping[str, Any], read: list[Path], force: bool
 ) -> list[Path]:
-    """Write a budget of a report as JSON; return the files that were written."""
+    """Write a budget of a report as JSON; return the written files."""
     if path is None:
         return []
     from umakit.tools.comparison.budget import write_budget
@@ -194,7 +194,7 @@ def size_of(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
 
 
 def size_text(size: Mapping[str, Any]) -> str:
-    """Return a line with the sizes that `--size` measured."""
+    """Return a line with the sizes from `--size`."""
     stack = "unknown" if size["stack_bytes"] is None else f"{size['stack_bytes']:,} B"
     return (
         f"code {size['text_bytes']:,} B, variables {size['static_bytes']:,} B, stack {stack}, "

@@ -143,12 +143,12 @@ app.command(help=size_command.HELP, epilog="Example:  uma size digits_library")(
 
 
 def run_command(arguments: list[str] | None = None) -> int:
-    """Run `uma` and return its exit code; errors are one sentence, never a traceback."""
+    """Run `uma` and return its exit code; print errors as one sentence without a traceback."""
     return answered(lambda: _run(sys.argv[1:] if arguments is None else arguments))
 
 
 def _run(arguments: list[str]) -> int:
-    if "_UMA_COMPLETE" in os.environ:  # a shell asks what may come next
+    if "_UMA_COMPLETE" in os.environ:  # a shell asks for completions
         app(args=arguments, prog_name="uma")
     with _command().make_context("uma", list(arguments)) as context:
         result = _command().invoke(context)
@@ -157,7 +157,6 @@ def _run(arguments: list[str]) -> int:
 
 @functools.cache
 def _command() -> typer.core.TyperGroup:
-    """Return all commands; they are created once, for callers that run several."""
     return typer.main.get_group(app)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma new`: write the project of a new backend, or bring one up to date."""
+"""`uma new`: writes the project of a new backend, or updates a project."""
 
 from __future__ import annotations
 
@@ -145,7 +145,6 @@ def write(
     *,
     as_json: bool,
 ) -> None:
-    """Write a new folder, and print what was written."""
     from umakit.tools.scaffold import check_name, new_backend
 
     check_name(name)
@@ -160,7 +159,7 @@ def write(
     if defaults and not as_json and not on_terminal():
         taken = ({} if kind else {"kind": chosen.name}) | defaults
         text = " ".join(f"--{flag} {value}" for flag, value in taken.items() if value)
-        if registers and "array" in defaults:  # which changes nothing of what the map decides
+        if registers and "array" in defaults:  # unused with a register map
             text += "; --array is the multiply-accumulates in a cycle, which no register map says"
         say(f"note: not given, so these are the defaults: {text}", error=True)
     show(written, tutorial, as_json)
@@ -169,7 +168,7 @@ def write(
 def bring_up_to_date(
     folder: Path, flags: dict[str, str], others: dict[str, Any], *, merge: bool, as_json: bool
 ) -> int:
-    """Update a project, and print what was done; 1 if something is left to merge."""
+    """Update a project and print the changes; return 1 if files are left to merge."""
     from umakit.tools.scaffold import update_backend
 
     for name, value in others.items():
@@ -185,12 +184,11 @@ def bring_up_to_date(
 
 
 def on_terminal() -> bool:
-    """Whether somebody can be asked."""
+    """Whether input and output are a terminal."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def show_update(update: Update) -> None:
-    """Print what an update did."""
     for label, paths in (
         ("added", update.added),
         ("replaced", update.replaced),
@@ -222,10 +220,10 @@ def refuse_flags_of_kinds(flags: dict[str, str]) -> None:
 
 
 def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, str]]:
-    """Return the kind, and values of its flags that are not given: on a terminal, as answered.
+    """Return the kind and the values of omitted flags; on a terminal, from the user's answers.
 
     Raises:
-        ScaffoldError: there is no such kind, or it has no such flag or value of it.
+        ScaffoldError: the kind, or a flag or value for the kind, is unknown.
     """
     from umakit.tools.scaffold import KINDS, answers_of, kind_of
 
@@ -248,7 +246,7 @@ def ask(kind_name: str | None, flags: dict[str, str]) -> tuple[Kind, dict[str, s
 
 
 def prompt(question: str, default: str, check: Any) -> str:
-    """Ask until the answer is one that `check` does not refuse."""
+    """Ask until `check` accepts the answer."""
     while True:
         answer = str(typer.prompt(question, default=default))
         try:
@@ -263,7 +261,7 @@ def read_map(path: str | None) -> str:
     """Return the text of a register map.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read.
     """
     if not path:
         return ""
@@ -277,7 +275,6 @@ def read_map(path: str | None) -> str:
 
 
 def show(written: NewBackend, tutorial: str | None, as_json: bool) -> None:
-    """Print what was written."""
     if as_json:
         print_json(
             {

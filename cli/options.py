@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of several commands, and parsing of their values."""
+"""Options shared by several commands, and parsing of their values."""
 
 from __future__ import annotations
 
@@ -220,10 +220,10 @@ WaveOption = Annotated[
 
 
 def check_wave(wave: Path | None, is_rtl: bool) -> None:
-    """Refuse a waveform where no design runs.
+    """Refuse a waveform if no design runs.
 
     Raises:
-        InputError: designs do not answer.
+        InputError: a waveform is requested without `--rtl`.
     """
     if wave is not None and not is_rtl:
         from umakit.devices.waveforms import no_design
@@ -233,7 +233,7 @@ def check_wave(wave: Path | None, is_rtl: bool) -> None:
 
 @contextlib.contextmanager
 def said_when_it_fails(file: WaveFile | None) -> Iterator[None]:
-    """Say where the waveform of a run that fails is."""
+    """Print the path of the waveform if a run fails."""
     try:
         yield
     except DeviceError:
@@ -246,11 +246,11 @@ def device_with(rtl: bool, device: str) -> str:
     """Return the name of the device to run on.
 
     Args:
-        rtl: whether designs answer in place of simulators.
-        device: the device that was named.
+        rtl: whether designs replace simulators.
+        device: the named device.
 
     Raises:
-        InputError: designs run on this machine, and another device was named.
+        InputError: `--rtl` is combined with another device.
     """
     if rtl and device != HOST.name:
         raise InputError(f"--rtl runs on this machine, not on {device}", fix="leave --device out")
@@ -258,14 +258,14 @@ def device_with(rtl: bool, device: str) -> str:
 
 
 def device_of(device: str, backends: list[str] | None) -> str:
-    """Return a device of an option: the file that a backend has of one, or what was given.
+    """Return a backend's device file of this name, else the device unchanged.
 
     Args:
         device: a name or a path.
         backends: names or folders of backends, which may have `devices/NAME.toml`.
 
     Raises:
-        BackendError: there is no backend of a name.
+        BackendError: a named backend does not exist.
     """
     if _is_known(device):
         return device
@@ -273,13 +273,13 @@ def device_of(device: str, backends: list[str] | None) -> str:
 
 
 def device_of_library(device: str, library: Path | None = None) -> str:
-    """Return a device of an option where no backend is given: the file that a backend has of one.
+    """Return a backend's device file of this name, else the device, without given backends.
 
-    The backends of the library come first, then all others that are known by their names.
+    The library's backends are searched first, then all other backends known by name.
 
     Args:
         device: a name or a path.
-        library: an exported library; None, or a model, where there is none.
+        library: an exported library; None, or a model, if there is no library.
     """
     if _is_known(device):
         return device
@@ -289,10 +289,10 @@ def device_of_library(device: str, library: Path | None = None) -> str:
 
     names: list[str] = []
     if library is not None and not is_model(library):
-        with contextlib.suppress(LibraryError):  # which is told when the library is read
+        with contextlib.suppress(LibraryError):  # reported when the library is read
             names = [str(each["name"]) for each in load_metadata(library)["umakit"]["backends"]]
     for name in dict.fromkeys([*names, *(source.name for source in list_backends())]):
-        with contextlib.suppress(BackendError):  # it may be in a folder that nobody named
+        with contextlib.suppress(BackendError):  # the backend may be in an unknown folder
             file = _board_of(name, device)
             if file is not None:
                 return str(file)
@@ -300,16 +300,16 @@ def device_of_library(device: str, library: Path | None = None) -> str:
 
 
 def _is_known(device: str) -> bool:
-    """Whether a device is none that a backend may have: umakit's, an address or a path."""
+    """Whether a device is built in, an address or a path, so that no backend is searched."""
     is_own = any(each.name == device for each in (*DEVICES, RTL))
     return is_own or is_address(device) or device_file(device) is not None
 
 
 def _board_of(backend: str, device: str) -> Path | None:
-    """Return the file that a backend has of a device, if it has one.
+    """Return a backend's file of a device; None if the backend has no such file.
 
     Raises:
-        BackendError: there is no backend of this name, or it cannot be loaded.
+        BackendError: the backend does not exist or cannot be loaded.
     """
     from umakit.backend.registry import locate_backend
 
@@ -322,7 +322,7 @@ def parse_shapes(texts: list[str] | None) -> dict[str, list[int]]:
     """Parse texts of the form `name:[1,2,3]`; the brackets may be omitted.
 
     Raises:
-        InputError: a text has another form.
+        InputError: a text is malformed.
     """
     shapes = {}
     for text in texts or []:
@@ -341,9 +341,9 @@ def find_backends(names: list[str] | None) -> list[Any]:
     """Load accelerators by name or folder.
 
     Raises:
-        BackendError: there is no accelerator of a name, or it cannot be loaded.
-        AcceleratorConfigError: there is a mistake in its `accel.toml`, which each command says,
-            also one that needs little of the file.
+        BackendError: a named accelerator does not exist or cannot be loaded.
+        AcceleratorConfigError: `accel.toml` has a mistake; raised for every command, even one that
+            needs little of the file.
     """
     from umakit.backend.registry import find_backend
 
@@ -354,11 +354,11 @@ def find_backends(names: list[str] | None) -> list[Any]:
 
 
 def repeated_options(context: typer.Context, left_out: Collection[str]) -> list[str]:
-    """Return the options that a command was given, as words of a command line.
+    """Return the given options of a command as words of a command line.
 
     Args:
         context: the call.
-        left_out: names of parameters that are not repeated.
+        left_out: names of parameters to omit.
     """
     words: list[str] = []
     for option in context.command.params:
@@ -377,8 +377,8 @@ def find_designs(names: list[str] | None) -> list[Any]:
     """Return the designs of backends, given by name or folder, without loading the backends.
 
     Raises:
-        BackendError: there is no backend of a name.
-        AcceleratorConfigError: one has no section `[rtl]`.
+        BackendError: a named backend does not exist.
+        AcceleratorConfigError: a backend has no section `[rtl]`.
     """
     if not names:
         return []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of `uma run --profile` and `uma report`: cycles of an inference and who owns them."""
+"""Tables of `uma run --profile` and `uma report`: the cycles of an inference by owner."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def print_owners(accounting: Accounting, *, with_host: bool = False) -> None:
-    """Print the table of parts behind an empty line; nothing without layers on accelerators.
+    """Print an empty line and the table of cycle owners; nothing without accelerator layers.
 
     Args:
         accounting: the figures.
-        with_host: whether to add the columns of processor time, which `profile_table` has.
+        with_host: whether to add the columns of processor time, as in `profile_table`.
     """
     found = owner_table(accounting, with_host=with_host)
     if found is None:
@@ -72,7 +72,6 @@ def _known(value: int | None) -> str:
 
 
 def _all_predicted(accounting: Accounting) -> str:
-    """Return the predicted instructions of all steps on the CPU; empty if one is unknown."""
     found = [row.predicted_instructions for row in accounting.cpu_steps]
     return "" if None in found else f"{sum(each or 0 for each in found):,}"
 

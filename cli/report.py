@@ -316,7 +316,7 @@ def bounds_table(bounds: AcceleratorBounds) -> Table:
 
 
 def notes_on(bounds: AcceleratorBounds) -> Iterator[str]:
-    """Yield what the table leaves out, a line each: work elsewhere, and what is not known."""
+    """Yield lines about work outside the table, and about unknown figures."""
     if bounds.share is not None and bounds.share < 1:
         share = f"{100 * bounds.share:.1f} %"
         yield (

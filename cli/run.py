@@ -223,7 +223,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Figures:
-    """What a profile says of the layers of a run; None without one."""
+    """The figures from a profile; None for a run without a profile."""
 
     accounting: Accounting | None = None
     events: NetworkEvents | None = None
@@ -237,7 +237,6 @@ def _figures(
     designs: Sequence[str],
     of_inferences: bool,
 ) -> _Figures:
-    """Return the figures of a profile."""
     from umakit.tools.accounting import account
     from umakit.tools.energy import events_of_run
     from umakit.tools.inferences.collect import measured_inferences
@@ -250,7 +249,7 @@ def _figures(
 
 
 def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:
-    """Refuse a clock of the CPU where no step is measured in host time.
+    """Refuse a CPU clock if no step is measured in host time.
 
     Raises:
         InputError: there is no profile, or the device is emulated.
@@ -264,10 +263,10 @@ def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> Non
 
 
 def _check_inferences(inferences: int | None, profile: bool, repeat: int) -> None:
-    """Refuse inferences that cannot be told apart.
+    """Refuse inferences that cannot be distinguished.
 
     Raises:
-        InputError: there is no profile, or each is repeated.
+        InputError: there is no profile, or each inference is repeated.
     """
     if inferences is not None and not profile:
         raise InputError("--inferences tells inferences of a profile apart", fix="add --profile")
@@ -321,7 +320,7 @@ def _run_json(
 
 
 def _layer_json(layer: LayerProfile) -> dict[str, Any]:
-    """Return the measurements of a layer; null if not measured, missing host figures omitted."""
+    """Return a layer's measurements; null if not measured, missing host figures omitted."""
     figures = {
         "name": layer.name,
         "where": layer.where,

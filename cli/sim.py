@@ -184,7 +184,7 @@ def sim(
         array = (rows, cols, drain, preload, pack_columns)
         _product(gemm, array, dataflow, as_json)
         return 0
-    assert model is not None  # one of both is given
+    assert model is not None  # `_check_one` ensures a model or a product
     if backend is None:
         raise InputError("a network needs an accelerator", fix="name it with --backend")
     return simulate_network(
@@ -206,7 +206,7 @@ def sim(
 
 
 def _check_one(context: typer.Context, model: Path | None, gemm: str | None) -> None:
-    """Refuse a call with both or none of model and product, or with options of the other."""
+    """Refuse a call with both or neither of model and product, or with options of the other."""
     if (model is None) == (gemm is None):
         raise InputError(
             "give either a network or --gemm M,N,K"

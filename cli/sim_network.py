@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma sim MODEL`: predicts a network on an accelerator, and on many variants of it."""
+"""`uma sim MODEL`: predicts a network on an accelerator and on variants of the accelerator."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class SweepFiles:
     """The files that a sweep writes.
 
     Attributes:
-        records: file of finished machines; None for none.
-        plot: the picture; None for none.
-        force: whether a picture replaces a file that umakit did not write.
+        records: file of the results of finished machines; None for none.
+        plot: picture of the sweep; None for none.
+        force: whether the picture may replace a file that umakit did not write.
     """
 
     records: Path | None
@@ -60,7 +60,6 @@ class SweepFiles:
 
     @property
     def written(self) -> list[Path]:
-        """The files."""
         return [path for path in (self.records, self.plot) if path is not None]
 
     def check(self, inputs: list[Path]) -> None:
@@ -96,13 +95,13 @@ def simulate_network(
     keep_layout: bool,
     as_json: bool,
 ) -> int:
-    """Predict a network on one machine, or on all of a sweep, and print the result.
+    """Predict a network on one machine, or on all machines of a sweep, and print the result.
 
     Args:
-        model: the network's file.
+        model: file of the network.
         backend: name or folder of the accelerator.
         set_, sweep: texts of `--set` and `--sweep`.
-        files: what is written.
+        files: files to write.
         inferences: number of inferences to predict; None for one.
         cost, simulate, workers, scheduler, input_shapes, rounding, keep_layout: options.
         as_json: whether JSON is printed instead of tables.
@@ -141,10 +140,10 @@ def simulate_network(
 
 
 def _costs(text: str) -> tuple[Cost, ...]:
-    """Return the costs of a front.
+    """Return the costs that span a Pareto front.
 
     Raises:
-        InputError: there is no such cost.
+        InputError: the cost is unknown.
     """
     known: tuple[Cost, ...] = ("cells", "scratchpad")
     if text == BOTH:
@@ -171,7 +170,6 @@ def _one(
     tell: Callable[[str], None],
     as_json: bool,
 ) -> int:
-    """Predict one machine, and print its layers."""
     from umakit.tools.energy.columns import missing_text
     from umakit.tools.sweeps import machine_with, predict_network
     from umakit.tools.sweeps.points import network_of
@@ -214,7 +212,6 @@ def _many(
     pool: tuple[int, str | None],
     as_json: bool,
 ) -> int:
-    """Predict all machines of a sweep, and print and draw them."""
     from umakit.tools.sweeps import sweep_machines
     from umakit.tools.sweeps.plot import draw_sweep
 
@@ -259,7 +256,6 @@ def _workers(count: int, scheduler: str | None) -> AbstractContextManager[Worker
 
 @contextlib.contextmanager
 def _shown() -> Iterator[Callable[[str, int, int], None]]:
-    """Show finished machines and the time left: a bar on a terminal, lines elsewhere."""
     if sys.stderr.isatty():
         from rich.progress import (
             BarColumn,
@@ -281,7 +277,7 @@ def _shown() -> Iterator[Callable[[str, int, int], None]]:
 
 
 class _Lines:
-    """Progress as lines for what is no terminal, once it takes more than two seconds."""
+    """Prints progress as lines without a terminal, after the first two seconds."""
 
     def __init__(self) -> None:
         self._started = self._last = time.monotonic()

@@ -19,7 +19,7 @@ COST_NAMES = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
 
 
 def network_table(network: PredictedNetwork) -> Table:
-    """Return a table of the layers of a network, with totals of those on the accelerator."""
+    """Return a table of a network's layers, with totals for the accelerator's layers."""
     from umakit.tools.energy.columns import energy_text
 
     right = ["MACs", "cycles", "/ bound", "bytes", "utilisation", "scratchpad"]
@@ -73,11 +73,10 @@ def _layer_cells(layer: PredictedLayer) -> list[str]:
 
 
 def sweep_table(sweep: Sweep, simulate: bool) -> Table:
-    """Return a table of the machines of a sweep, those of the front marked.
+    """Return a table of the machines of a sweep, with the Pareto front marked.
 
     Args:
-        sweep: the sweep.
-        simulate: whether the machines of the front were simulated.
+        simulate: whether the front's machines were simulated.
     """
     fixed = fixed_settings(sweep)
     keys = [key for key in sweep.machines[0].machine.settings if key not in fixed]
@@ -89,7 +88,7 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
     numbers = {text: number for number, text in enumerate(notes_of(sweep), start=1)}
     table = new_table("", *right, *(["note"] if numbers else []), right=right)
     for column in table.columns:
-        if column.header in ("", "note"):  # short, and nothing without them
+        if column.header in ("", "note"):  # short columns, worthless if cut
             column.min_width = max(len(FRONT), len(str(column.header)))
     for each in sweep.machines:
         machine = each.machine
@@ -111,7 +110,7 @@ def sweep_table(sweep: Sweep, simulate: bool) -> Table:
 
 
 def _nanojoules(each: SweptMachine) -> str:
-    """Return the energy of a machine; `>=` in front if something of it is not known."""
+    """Return a machine's energy; `>=` in front marks a lower bound."""
     if each.machine.picojoules is None:
         return UNKNOWN
     text = f"{each.machine.picojoules / 1000:,.3f}"
@@ -119,7 +118,7 @@ def _nanojoules(each: SweptMachine) -> str:
 
 
 def fixed_settings(sweep: Sweep) -> dict[str, object]:
-    """Return the settings that are the same for all machines; none if there is one machine."""
+    """Return the settings common to all machines; none for a single machine."""
     first, *others = [each.machine.settings for each in sweep.machines]
     if not others:
         return {}
@@ -127,8 +126,10 @@ def fixed_settings(sweep: Sweep) -> dict[str, object]:
 
 
 def notes_of(sweep: Sweep) -> list[str]:
-    """Return what is to be said about single machines: why one has no cycles, or what its backend
-    says about it. The table has the number of each, from 1."""
+    """Return notes on single machines, by their number in the table, counted from 1.
+
+    A note gives the reason for missing cycles, or a remark of the machine's backend.
+    """
     return list(dict.fromkeys(note for each in sweep.machines if (note := _note(each, sweep))))
 
 
@@ -165,7 +166,7 @@ def _percent(value: float | None) -> str:
 
 
 def sweep_sentence(sweep: Sweep) -> str:
-    """Return a sentence about how many machines there are, and how many were refused."""
+    """Return a sentence with the numbers of machines and of refused machines."""
     count, refused = len(sweep.machines), len(sweep.refused)
     text = f"{count} {'machine' if count == 1 else 'machines'}"
     fixed = [f"{key}={_plain(value)}" for key, value in fixed_settings(sweep).items()]
@@ -175,7 +176,6 @@ def sweep_sentence(sweep: Sweep) -> str:
 
 
 def front_sentence(sweep: Sweep) -> str:
-    """Return a sentence about the front."""
     costs = " and ".join(COST_NAMES[cost] for cost in sweep.costs)
     front = len(sweep.front)
     if not front:

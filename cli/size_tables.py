@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table that `uma size` prints, and the notes below it."""
+"""The output of `uma size`: a table, and notes below the table."""
 
 from __future__ import annotations
 

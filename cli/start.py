@@ -7,12 +7,12 @@ import gc
 import sys
 
 ALLOCATIONS = 20_000
-"""Objects after whose creation Python looks for garbage. What is imported is no garbage, and a
-command makes little of it: looking through all after 700 would be a tenth of its time."""
+"""Number of allocations between garbage collections. Imported objects are no garbage, and a command
+makes little: with Python's default of 700, collections would take a tenth of the time."""
 
 
 def main() -> None:
-    """Run `uma`; Ctrl-C ends it without a traceback, even during imports."""
+    """Run `uma`; Ctrl-C ends the program without a traceback, even during imports."""
     try:
         gc.disable()
         from umakit.cli.main import run_command

@@ -28,7 +28,7 @@ LONGEST_CELL = 400
 
 
 class Table(RichTable):
-    """A table whose cells are untrusted texts, shown without markup on one line each."""
+    """A table of untrusted texts, each shown without markup on one line."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
         """Add a row; see `rich.table.Table.add_row`."""
@@ -58,7 +58,7 @@ def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
 def offload_table(placements: Sequence[OperatorPlacement]) -> Table:
     """Return a table of all operators with their targets and reasons.
 
-    The reason of an operator that several accelerators could take says how it was decided.
+    For an operator that several accelerators could take, the reason states the choice.
     """
     table = new_table("operator", "name", "MACs", "where", "reason", right=["MACs"])
     decided: dict[Decision, str] = {}
@@ -99,7 +99,7 @@ def memory_summary(memory: Mapping[str, Any]) -> list[str]:
 
 
 def cpu_summary(description: Mapping[str, Any]) -> list[str]:
-    """Return lines about the memory and the tuned kernels of a library, for each CPU of several.
+    """Return lines about the memory and the tuned kernels of a library, by CPU if several.
 
     Args:
         description: section `umakit` of the library's metadata.
@@ -118,7 +118,7 @@ def cpu_summary(description: Mapping[str, Any]) -> list[str]:
 
 
 def choices_summary(section: Mapping[str, Any]) -> list[str]:
-    """Return a line about the kernels that have a choice of tuning records; none without records.
+    """Return a line about the kernels chosen by tuning records; empty without records.
 
     Args:
         section: section `umakit` of the library's metadata, or its section of a CPU.
@@ -131,11 +131,11 @@ def choices_summary(section: Mapping[str, Any]) -> list[str]:
 
 
 MOST_SCRATCH = 3
-"""Maximum number of layers whose scratch is printed; `--json` has all."""
+"""Maximum number of layers with printed scratch; `--json` has all."""
 
 
 def scratch_summary(description: Mapping[str, Any]) -> list[str]:
-    """Return lines on what a library for a CPU takes of the memory that `--scratch-limit` allows.
+    """Return lines about a CPU library's use of the memory that `--scratch-limit` allows.
 
     Args:
         description: section `umakit` of the library's metadata, or its section of a CPU.
@@ -145,7 +145,7 @@ def scratch_summary(description: Mapping[str, Any]) -> list[str]:
         return []
     lines = []
     arena, generic = memory["arena_bytes"], scratch["generic_arena_bytes"]
-    if arena > generic and not description.get("most_parts"):  # whose scratch `generic` lacks
+    if arena > generic and not description.get("most_parts"):  # `generic` lacks CPU scratch
         taking = [each for each in description["layers"] if each["where"] == "cpu"]
         taking.sort(key=lambda each: -each["scratch_bytes"])
         named = [_with_scratch(each) for each in taking[:MOST_SCRATCH] if each["scratch_bytes"]]
@@ -167,14 +167,14 @@ def _with_scratch(layer: Mapping[str, Any]) -> str:
 
 
 def tilings_summary(tilings: Mapping[str, int]) -> str:
-    """Return a line about the number of layers that are cut by records."""
+    """Return a line about the number of layers tiled by records."""
     layers, tuned = tilings["layers"], tilings["tuned"]
     rest = "" if tuned == layers else "; the default for the rest, `uma tune` finds more"
     return f"tuned tilings for {tuned} of {layers} layers that are cut into tiles{rest}"
 
 
 def _traffic_summary(traffic: Mapping[str, Any]) -> str:
-    """Return a line about the bytes that move to and from scratchpads, and that are saved."""
+    """Return a line about the bytes moved to and from scratchpads, and the bytes saved."""
     saved = sum(kept["saved"] for kept in traffic["kept"])
     total = traffic["moved"] + saved
     text = f"{traffic['moved']:,} B move to and from it in an inference"
@@ -191,8 +191,7 @@ def _pool_summary(pool: Mapping[str, Any]) -> str:
 
 
 def prediction_table(layers: Sequence[LayerProfile]) -> Table | None:
-    """Return a table of measured and predicted cycles of the device's clock; None if no cost model
-    predicted any."""
+    """Return a table of measured and predicted clock cycles; None without predictions."""
     if all(layer.predicted_cycles is None for layer in layers):
         return None
     numbers = ["measured", "predicted", "difference"]
@@ -219,12 +218,10 @@ def _compared(cycles: LayerCycles | CycleTotals) -> list[str]:
 
 
 def known_count(value: int | None) -> str:
-    """Return a number as text."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def known_percent(value: float | None) -> str:
-    """Return a deviation in percent as text."""
     return UNKNOWN if value is None else f"{value:+.2f} %"
 
 
@@ -252,7 +249,7 @@ def backend_table(sources: Sequence[BackendSource]) -> Table:
 
 
 def print_energy(events: NetworkEvents) -> None:
-    """Print the table of events behind an empty line; nothing if no accelerator has figures."""
+    """Print an empty line and the table of events; nothing if no accelerator has figures."""
     from umakit.tools.energy.columns import event_table
 
     found = event_table(events)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `uma run --trace` and `uma report --trace` say about the file that they wrote."""
+"""Messages of `uma run --trace` and `uma report --trace` about the written file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def say_trace(destination: Path | None, summary: TraceSummary) -> None:
-    """Print what was written, and on standard error what the trace does not show."""
+    """Print the written file, and on standard error the gaps of the trace."""
     for process, layers in summary.without_cycles.items():
         say(
             f"note: {process}: the trace lacks {', '.join(layers)}, whose cycles are not known",

@@ -152,7 +152,7 @@ def tune(
 
 
 def _check_kind(context: typer.Context, backend: str | None, cpu: str | None) -> None:
-    """Refuse a call for an accelerator and a CPU, or for none, or with options of the other.
+    """Refuse a call with both or neither of accelerator and CPU, or with options of the other.
 
     Raises:
         InputError: names the options.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackendSearch:
-    """What `uma tune --backend` was asked for.
+    """The options of `uma tune --backend`.
 
     Attributes:
         backend: name or folder of the accelerator.
@@ -92,7 +92,6 @@ BOUND = (
 
 
 def _opened(call: TuneCall, search: BackendSearch) -> tuple[Network, UMABackend, list[Path]]:
-    """Return the network, the accelerator and the files that were read."""
     with progress() as tell:
         tell("loading TVM")
         from umakit.frontend import model_files
@@ -123,7 +122,7 @@ def _tune(
     files: list[Path],
     add: Callable[[TunedLayer], None],
 ) -> None:
-    """Tune all layers, each of which is added when its record is written."""
+    """Tune all layers; add each layer once its record is written."""
     from umakit.tools.tuning import Effort, tune_model
 
     with _workers(search.workers, search.scheduler) as pool, _shown() as (show, done):
@@ -151,7 +150,6 @@ Done = Callable[["TunedLayer"], None]
 
 @contextlib.contextmanager
 def _shown() -> Iterator[tuple[Show, Done]]:
-    """Show a progress bar on a terminal; elsewhere print a line for each tuned layer."""
     if not sys.stderr.isatty():
         yield lambda at: None, _say_done
         return
@@ -183,7 +181,7 @@ def _say_done(tuned: TunedLayer) -> None:
 
 
 def _table(layers: list[TunedLayer]) -> Any:
-    """Return a table of each layer's cycles; the totals count repeated layers repeatedly."""
+    """Return a table of each layer's cycles; totals count repeated layers repeatedly."""
     from umakit.tools.tuning import kind_of, totals
 
     records = [each.record for each in layers]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `uma tune` was asked for, whatever it tunes."""
+"""The options common to all forms of `uma tune`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class TuneCall:
     Attributes:
         model: file of the network.
         records: file of the records.
-        again: whether that is tried again which has a record.
+        again: whether layers or kernels with a record are tuned again.
         shapes: shapes by input name.
-        rounding: of a quantized network.
+        rounding: rounding of a quantized network.
         keep_layout: whether the layout of the model is kept.
         as_json: whether JSON is printed.
     """
@@ -32,11 +32,11 @@ class TuneCall:
     as_json: bool
 
     def next_command(self, option: str, name: str) -> str:
-        """Return the line that says how the records are used.
+        """Return a line with the command that uses the records.
 
         Args:
             option: `--backend` or `--cpu`.
-            name: its value.
+            name: value of the option.
         """
         options = f"{option} {shell_word(name)} --records {shell_word(str(self.records))}"
         options += " --keep-layout" if self.keep_layout else ""

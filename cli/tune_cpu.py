@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CpuSearch:
-    """What `uma tune --cpu` was asked for.
+    """The options of `uma tune --cpu`.
 
     Attributes:
         cpu: text of `--cpu`.
@@ -68,7 +68,7 @@ def _tune(
     tell: Callable[[str], None],
     ended: Callable[[CpuProgress], None],
 ) -> tuple[TunedCpu, Origin]:
-    """Tune all kernels; each trial is told when its records are written."""
+    """Tune all kernels; report each trial once its records are written."""
     tell("loading TVM")
     from umakit.devices import find_device
     from umakit.devices.catalogue import device_file
@@ -101,7 +101,6 @@ def _tune(
 
 
 def _interrupted(call: TuneCall, ended: list[CpuProgress]) -> str:
-    """Return what is there after Ctrl-C."""
     if not ended:
         return "interrupted before a trial ended"
     return (
@@ -115,7 +114,6 @@ def _faster(count: int) -> str:
 
 
 def _table(tuned: TunedCpu) -> Any:
-    """Return a table of all kernels."""
     numbers = ["layers", "tried", "/ rule"]
     table = new_table("kernel", *numbers, "choice", right=numbers)
     for each in tuned.kernels:
@@ -134,7 +132,6 @@ def _choice(record: KernelRecord) -> str:
 
 
 def _result(tuned: TunedCpu, origin: Origin) -> str:
-    """Return what the choices gain, as a sentence."""
     changed = sum(each.record.choice != each.record.own for each in tuned.kernels)
     if not changed:
         return "No kernel is faster with another choice than with its rule's"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line of UMA's tutorial: `python cli/uma_cli.py --add_hardware NAME`.
+"""The command line of UMA's tutorial, as an alias of `uma new NAME`.
 
-It does what `uma new NAME` does.
+Usage: `python cli/uma_cli.py --add_hardware NAME`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run_in_virtual_environment(arguments: list[str]) -> int:
-    """Run this script again with the checkout's own Python, where umakit is installed."""
+    """Run this script again with the checkout's own Python, which has umakit installed."""
     python = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "python"
     if not python.exists() or Path(sys.prefix) == python.parents[1]:
         print("error: umakit is not installed here; run `make install` first", file=sys.stderr)

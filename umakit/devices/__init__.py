@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The devices that an exported library runs on. Imports neither TVM nor the pipeline.
+"""Devices for exported libraries. Imports neither TVM nor the pipeline.
 
 >>> find_device("qemu-cortex-m3").compiler()
 ['arm-none-eabi-gcc', '-mcpu=cortex-m3', '-mthumb']

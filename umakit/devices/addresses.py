@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of machines that programs are sent to: `ssh://[USER@]HOST[:PORT][/FOLDER]` and
-`rpc://HOST:PORT`."""
+"""Addresses of remote machines that run programs.
+
+The forms are `ssh://[USER@]HOST[:PORT][/FOLDER]` and `rpc://HOST:PORT`.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,21 @@ FORM = re.compile(
     r"(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<folder>/[^\x00-\x1f\x7f]*)?"
 )
-"""No part begins with a hyphen: programs would take it for an option."""
+"""No part begins with a hyphen, which programs would take for an option."""
 
 FORMS = {SSH: "ssh://[USER@]HOST[:PORT][/FOLDER]", RPC: "rpc://HOST:PORT"}
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a machine is.
+    """The address of a machine.
 
     Attributes:
         scheme: `SSH` or `RPC`.
-        host: name or number; for SSH also a name of `~/.ssh/config`.
-        user: the user there; empty for SSH's own choice.
-        port: the port; None for SSH's own choice.
-        folder: absolute folder in which the temporary one is made; empty for the machine's choice.
+        host: host name or IP address; for SSH also a name of `~/.ssh/config`.
+        user: remote user; empty for SSH's choice.
+        port: port; None for SSH's choice.
+        folder: absolute parent of the temporary folder; empty for the machine's choice.
     """
 
     scheme: str
@@ -48,7 +50,7 @@ class Address:
 
 
 def is_address(text: str) -> bool:
-    """Whether a device is given by an address, which may have a mistake."""
+    """Whether a device is given by an address, possibly malformed."""
     return text.startswith(tuple(f"{scheme}://" for scheme in FORMS))
 
 
@@ -59,7 +61,7 @@ def parse_address(text: str) -> Address:
         text: an address with its scheme.
 
     Raises:
-        InputError: it has another form.
+        InputError: the address is malformed.
     """
     scheme, _, rest = text.partition("://")
     if scheme not in FORMS:
@@ -74,5 +76,5 @@ def parse_address(text: str) -> Address:
 
 
 def _has_more(found: re.Match[str], port: int | None) -> bool:
-    """Whether an address of TVM's server has no port, or parts that it cannot have."""
+    """Whether an `rpc://` address lacks a port or has parts that `rpc://` does not allow."""
     return port is None or bool(found["user"]) or bool((found["folder"] or "").strip("/"))

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Devices as data: each is a TOML file, one of umakit's in `umakit/devices/boards` or a user's."""
+"""Devices described by TOML files.
+
+umakit's files are in `umakit/devices/boards`; users write further files.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +50,11 @@ Word = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"
 
 
 class Board(BaseModel):
-    """What a TOML file of a device consists of.
+    """The content of a device's TOML file.
 
     Attributes:
-        base: name of one of umakit's devices, which has what this file does not say.
-        name: name in messages and of the folder of programs; default: that of the file.
+        base: name of one of umakit's devices, the source of all omitted values.
+        name: name in messages and of the folder of programs; default: the name of the file.
         description: description in one line.
         compiler: the C compiler.
         flags: compiler flags for the processor, needed in every call.
@@ -60,23 +63,24 @@ class Board(BaseModel):
         linking: flags for linking a program.
         sources: C and assembly files of every program, such as start-up code.
         linker_script: the linker script; needed without an operating system.
-        replaced: C files with functions of `math.h` in place of those of the C library.
-        load: command that is run before `run`, such as one that writes a flash memory.
-        run: command that runs a program and ends with it; empty if this machine runs programs.
-        output: how inputs, outputs and the report pass: `files` (the program opens files in the
-            working folder), `semihosting` (a debugger or an emulator does so for it) or `serial`
+        replaced: C files with `math.h` functions that replace the C library's.
+        load: command to run before `run`, for example to write a flash memory.
+        run: command that runs a program and ends with the program; empty if this machine runs
+            programs.
+        output: transport of inputs, outputs and the report: `files` (the program opens files in the
+            working folder), `semihosting` (a debugger or an emulator opens the files) or `serial`
             (frames on a serial line).
-        port: path of the port of the serial line, or `pty` for a pseudo terminal of each run.
+        port: path of the serial port, or `pty` for a pseudo terminal of each run.
         baud: bits a second of the serial line.
-        remote: address of the machine that programs are sent to, `ssh://` or `rpc://`; takes the
-            place of `load` and `run`, also of those of the base.
+        remote: address of a machine that runs the programs, `ssh://` or `rpc://`; replaces `load`
+            and `run`, also the base's.
         ssh_options: options of ssh.
-        timeout_seconds: time limit of a run for which the user chooses none.
-        has_time: whether times that the program measures are meaningful; default: whether there is
-            an address.
+        timeout_seconds: default time limit of a run in seconds.
+        has_time: whether times measured by the program are meaningful; default: whether there is an
+            address.
         counts_instructions: whether the program counts the instructions of a run.
-        processors: architectures of the CPUs (`uma compile --cpu`) that it runs code for.
-        features: what its processor has of the features that these CPUs may need; default: all.
+        processors: architectures of the CPUs (`uma compile --cpu`) whose code the device runs.
+        features: features of the processor that these CPUs may need; default: all.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -141,7 +145,7 @@ class Board(BaseModel):
         return self
 
     def _check_remote(self) -> None:
-        """Refuse an address beside what it replaces, and a machine that nobody describes."""
+        """Refuse an address combined with `load` or `run`, and a machine without a compiler."""
         if not self.remote:
             if not self.compiler:
                 raise ValueError("compiler: is missing; set it, or base")
@@ -158,7 +162,6 @@ class Board(BaseModel):
             raise ValueError('output: a machine with an address (remote) has output = "files"')
 
     def _check_line(self, used: list[str]) -> None:
-        """Refuse a serial line that is not complete, or that nothing uses."""
         if self.output != SERIAL:
             if self.port:
                 raise ValueError('port: only output = "serial" has a port')
@@ -175,10 +178,10 @@ class Board(BaseModel):
 
         Args:
             path: the TOML file.
-            is_own: whether it is a user's.
+            is_own: whether the file is a user's.
 
         Returns:
-            The device, with the placeholders of folders filled.
+            The device, with folder placeholders filled.
         """
         here = Path(os.path.realpath(path)).parent
         places = {"support": str(SUPPORT), "here": str(here)}
@@ -218,13 +221,13 @@ class Board(BaseModel):
 
 
 def _program(word: str, here: Path) -> str:
-    """Return a program of a TOML file in the folder `here`: a name is looked up in $PATH."""
+    """Return a program of a TOML file in folder `here`; names without slash stay for $PATH."""
     return os.path.normpath(here / word) if os.sep in word else word
 
 
 @cache
 def board_names() -> tuple[str, ...]:
-    """Return the names of umakit's devices that are TOML files, numbers in them in order."""
+    """Return the names of umakit's devices with TOML files, sorted naturally."""
     names = (path.stem for path in FOLDER.glob("*.toml"))
     return tuple(sorted(names, key=_in_order))
 
@@ -234,11 +237,11 @@ def _in_order(name: str) -> list[tuple[int, str]]:
 
 
 def read_board(path: Path, *, is_own: bool = True) -> Device:
-    """Return the device that a TOML file describes.
+    """Return the device described by a TOML file.
 
     Args:
         path: the file.
-        is_own: whether it is a user's.
+        is_own: whether the file is a user's.
 
     Raises:
         InputError: the file cannot be read or has a mistake; names file and line.

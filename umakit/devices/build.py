@@ -48,7 +48,7 @@ FLAGS = ("-std=c99", "-O3", "-ffp-contract=off")
 """Compiler flags. Without -ffast-math and contraction, every device rounds like the host."""
 
 KEPT_PROGRAMS = 4
-"""Number of builds per library that are kept; older ones are deleted."""
+"""Number of builds kept per library; older builds are deleted."""
 
 NO_DESIGNS = DesignObjects()
 
@@ -56,7 +56,7 @@ DIAGNOSTIC = re.compile(
     r"error(?!: ld returned)|undefined reference|multiple definition|recompile with -f"
     r"|cannot find -l"
 )
-"""Form of the lines with which compilers and linkers report an error."""
+"""Form of error lines of compilers and linkers."""
 
 MISSING_PACKAGE = re.compile(r"\.specs: No such file|cannot find -l")
 
@@ -87,10 +87,10 @@ def compile_c(
         sources: `.c` files, and C++ files, objects and libraries of drivers.
         output: the program or shared library to write.
         flags: flags in addition to the C standard and optimization.
-        device: the device that it will run on.
-        simulators: the library's simulators that are not umakit's, which may be in C++.
-        libraries: the libraries of C functions that it calls.
-        designs: objects of designs that answer in place of simulators.
+        device: target device.
+        simulators: backends' own simulators, possibly in C++.
+        libraries: libraries of C functions called by the library.
+        designs: objects of designs that replace simulators.
 
     Raises:
         BuildError: there is no compiler, the program is too large, or the compiler reported an
@@ -124,7 +124,7 @@ def compile_c(
     objects = library_objects(libraries, FLAGS, flags, device, run_any)
     flags = [*flags, *(word for each in libraries for word in each.words)]
     files = with_shared_objects(sources, [*compiler, *FLAGS], flags, run)
-    # A shared library is a part of someone's process, which must not be ended.
+    # A shared library is part of a user's process, which must not be ended.
     watches = device.is_host and "-shared" not in flags
     files += [*simulator_objects(simulators, flags, device, run_any, watches), *objects]
     files += designs.objects
@@ -140,7 +140,7 @@ def compile_c(
 
 
 def compiling_for(device: Device, folder: Path) -> Run:
-    """Return what runs a compiler for a device; `folder` is named if it refuses a source."""
+    """Return a function that compiles for a device; `folder` is named if a source is refused."""
 
     def run(command: Sequence[str], arguments: list[str]) -> None:
         call_compiler([*command, *arguments], shlex.join(command), folder, device)
@@ -150,14 +150,14 @@ def compiling_for(device: Device, folder: Path) -> Run:
 
 @dataclass(frozen=True)
 class Answering:
-    """What a program of a library is made of.
+    """The parts of a library's program.
 
     Attributes:
-        sources: its C and C++ files, objects and libraries.
-        simulators: simulators of backends' own.
+        sources: C and C++ files, objects and libraries.
+        simulators: backends' own simulators.
         designs: objects of designs.
-        flags: flags of the compiler for sources of designs.
-        answering: names of backends whose designs answer.
+        flags: compiler flags for sources of designs.
+        answering: names of backends whose designs replace simulators.
     """
 
     sources: list[Path]
@@ -175,21 +175,21 @@ def what_answers(
     *,
     is_traced: bool = False,
 ) -> Answering:
-    """Return the files of a library, with designs in place of the simulators of their backends.
+    """Return the files of a library, with designs in place of their backends' simulators.
 
     Args:
         library: folder of the library.
-        designs: the designs, which are compiled.
-        device: the device that the program runs on.
+        designs: the designs to compile.
+        device: target device.
         folder: folder for generated files.
-        is_traced: whether designs can write waveforms; the main program is `traced_main` then.
+        is_traced: whether designs can write waveforms; the main program is then `traced_main`.
 
     Raises:
-        UmakitError: a design does not fit its description, or a compiler refuses it.
+        UmakitError: a design does not fit its description, or a compiler refuses a design.
     """
     sources, simulators = library_sources(library), simulators_of(library)
     devices = read_description(library).sources.devices
-    designs = [each for each in designs if each.backend in devices]  # others have no layer
+    designs = [each for each in designs if each.backend in devices]  # other designs have no layer
     if not designs:
         return Answering(sources, simulators)
     headers = library / SOURCE_FOLDER
@@ -208,12 +208,11 @@ def what_answers(
 
 
 def _device_of(name: str, is_traced: bool) -> str:
-    """Return the C file of a device that is a design."""
     return render("rtl/design_device.c.j2", name=name, is_traced=is_traced)
 
 
 def file_argument(path: Path) -> str:
-    """Return a path in a form that compilers take neither for an option nor for an `@` file."""
+    """Return a path that compilers mistake neither for an option nor for an `@` file."""
     return f"./{path}" if str(path).startswith(("-", "@")) else str(path)
 
 
@@ -224,12 +223,12 @@ def call_compiler(command: list[str], name: str, folder: Path, device: Device) -
         command: the compiler and its arguments.
         name: name of the program in messages.
         folder: folder of the sources.
-        device: the device that it compiles for.
+        device: target device.
 
     Raises:
         BuildError: the compiler is missing or reported an error; carries the first error.
     """
-    # Messages are read below, so they must not be translated.
+    # Keep messages untranslated: they are parsed below.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         result = subprocess.run(
@@ -270,7 +269,6 @@ def _refusal(device: Device, compiler: str, messages: str, folder: Path) -> Buil
 
 
 def _missing(device: Device, messages: str) -> str:
-    """Return where to get the header, library or function that is missing; empty if none is."""
     header = mend_of_missing_header(messages, device)
     if header:
         return header
@@ -289,13 +287,13 @@ def _missing(device: Device, messages: str) -> str:
 
 
 def library_sources(library: Path) -> list[Path]:
-    """Return the files of an exported library, a folder or a tar file, that programs are made of.
+    """Return the source files of an exported library, a folder or a tar file.
 
-    They are C and C++ files, and behind them objects and libraries as they are linked. Files of
-    libraries of C functions are not among them, see `libraries_of`.
+    C and C++ files come first, then objects and libraries in linking order. `libraries_of` returns
+    the files of libraries of C functions, which are excluded here.
 
     Raises:
-        LibraryError: it is a tar file that cannot be unpacked.
+        LibraryError: a tar file cannot be unpacked.
     """
     folder = library_folder(library) / SOURCE_FOLDER
     others = {path for each in libraries_of(library) for path in each.paths}
@@ -315,26 +313,26 @@ def build_runner(
     each_inference: bool = False,
     cpu: str = "",
 ) -> Path:
-    """Build the program that runs a library on a device; it is reused until the sources change.
+    """Build the program that runs a library on a device, unless it is up to date.
 
     Args:
-        library: an exported library, a folder or a tar file.
-        interface: its `tvmgen_NAME` prefix.
+        library: folder or tar file of an exported library.
+        interface: the library's `tvmgen_NAME` prefix.
         profile: whether layers are measured one by one.
-        device: the device that it will run on.
-        most_commands: maximum number of commands per layer that are recorded with `profile`.
-        designs: designs that answer in place of the simulators of their backends.
-        is_traced: whether they can write waveforms; layers are measured one by one then.
-        each_inference: whether each inference is told on its own, with `profile`.
+        device: target device.
+        most_commands: maximum number of recorded commands per layer, with `profile`.
+        designs: designs that replace the simulators of their backends.
+        is_traced: whether designs can write waveforms; layers are then measured one by one.
+        each_inference: whether each inference is reported separately, with `profile`.
         cpu: as in `umakit.devices.cpus.description_for`.
 
     Returns:
-        Path of the program, in `build/` of the library, or in the user's cache when the library
-        is read-only.
+        Path of the program, in `build/` of the library, or in the user's cache if the library is
+        read-only.
 
     Raises:
         BuildError: the compiler is missing or reported an error, or the program is too large.
-        LibraryError: the library is a tar file that cannot be unpacked.
+        LibraryError: a tar file cannot be unpacked.
     """
     library = library_folder(library)
     runtime = library / "runtime"
@@ -352,7 +350,7 @@ def build_runner(
     if watched:
         digests += [*watched, hashlib.sha256(WATCHDOG.read_bytes()).hexdigest()]
     brought = [*driver_libraries(library), *(path for each in simulators for path in each.compiled)]
-    # Programs look for shared libraries where they are: those of a moved folder are linked again.
+    # Programs contain paths of shared libraries: relink after the folder has moved.
     digests += [str(path.absolute()) for path in brought if is_shared(path.name)]
     digests += [each.digest() for each in libraries]
     digests += [text for each in designs for text in (each.digest(), _device_of("", is_traced))]
@@ -386,7 +384,7 @@ def build_runner(
 def _build_folder(library: Path, device: Device) -> Path:
     folder = library / "build" / (device.folder_name or device.name)
     try:
-        # A link out of the library is not followed: it may be anyone's.
+        # Do not follow a link out of the library: its target may belong to someone else.
         if folder.resolve().is_relative_to(library.resolve()):
             folder.mkdir(parents=True, exist_ok=True)
             if os.access(folder, os.W_OK):

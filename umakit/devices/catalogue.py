@@ -34,10 +34,10 @@ RTL = Device(
     has_time=True,
     runs_rtl=True,
 )
-"""Chosen with `--rtl`: it needs the folders of backends, which a library does not have."""
+"""Chosen with `--rtl`, because it needs the folders of backends, which a library lacks."""
 
 ADDRESSES = "ssh://HOST, rpc://HOST:PORT, or a board's TOML file"
-"""What else a device may be, for people."""
+"""Further forms of a device, for messages."""
 
 DEVICES = (
     HOST,
@@ -46,15 +46,15 @@ DEVICES = (
 
 
 def find_device(name: str | os.PathLike[str] | Device) -> Device:
-    """Return the device of a name, an address, or the one that a TOML file describes.
+    """Return the device for a name, an address, or a TOML file.
 
     Args:
         name: a name of `DEVICES`, an address (`ssh://`, `rpc://`), the path of a TOML file, or a
             device, which is returned.
 
     Raises:
-        InputError: there is no such device, or the file describes none.
-        UmakitError: the machine of an address cannot be asked what it is, see `asked_device`.
+        InputError: the device is unknown, or the file describes no device.
+        UmakitError: the machine at an address cannot be queried, see `asked_device`.
     """
     if isinstance(name, Device):
         return name
@@ -72,8 +72,10 @@ def find_device(name: str | os.PathLike[str] | Device) -> Device:
 
 
 def device_file(name: str | os.PathLike[str]) -> Path | None:
-    """Return the file of a device that `find_device` reads for a user; None for an address, and for
-    a name, which has only small letters, digits and hyphens."""
+    """Return the path of a user's device file that `find_device` reads.
+
+    None for an address, and for a name, which has only small letters, digits and hyphens.
+    """
     text = os.fspath(name)
     return None if is_address(text) or re.fullmatch(r"[a-z0-9-]*", text) else Path(text)
 
@@ -87,7 +89,7 @@ cat /proc/cpuinfo 2>/dev/null
 
 CROSS = {"aarch64": "qemu-aarch64", "armv7l": "qemu-arm", "armv8l": "qemu-arm",
          "riscv64": "qemu-riscv64-linux"}  # fmt: skip
-"""Devices whose compilers compile for a machine, by what `uname -m` says of it."""
+"""Devices whose compilers target a machine, by the machine's `uname -m`."""
 
 X86 = Device(
     name="x86-64",
@@ -100,10 +102,10 @@ X86 = Device(
 
 
 def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
-    """Return the device of an address, which is asked once in a process what it is.
+    """Return the device at an address; the machine is queried once per process.
 
     Args:
-        address: where it is.
+        address: address of the machine.
         options: options of ssh.
 
     Raises:
@@ -113,10 +115,10 @@ def asked_device(address: Address, options: Sequence[str] = ()) -> Device:
 
 
 def completed(device: Device) -> Device:
-    """Return a device of a file, with the compiler for its machine if the file names none.
+    """Return a device described by a file; a missing compiler is chosen for its machine.
 
     Raises:
-        UmakitError: as of `asked_device`.
+        UmakitError: as for `asked_device`.
     """
     if device.remote is None or device.command:
         return device
@@ -163,11 +165,11 @@ def _compiled_for(machine: str, where: str) -> Device:
     """Return a device with the compiler for a machine.
 
     Args:
-        machine: what `uname -m` says there.
+        machine: output of `uname -m` on the machine.
         where: the address, for messages.
 
     Raises:
-        BuildError: there is none.
+        BuildError: umakit has no compiler for the machine.
     """
     machine = {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
     architecture = MACHINES.get(machine, machine)

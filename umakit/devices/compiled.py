@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linking objects and libraries that a library brings along. Imports no TVM."""
+"""Linking of objects and libraries that exported libraries contain. Imports no TVM."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from umakit.library.roles import COMPILED_FOLDER
 from umakit.library.tar_files import library_folder
 
 TRANSITIVE = "-Wl,--disable-new-dtags"
-"""With it, shared libraries that a shared library needs are looked for in the same folders."""
+"""Makes the loader search the same folders for indirectly needed shared libraries."""
 
 Run = Callable[[Sequence[str], list[str]], None]
 """Runs a compiler, given as its command and arguments; raises `BuildError`."""
 
 
 def driver_libraries(library: Path) -> list[Path]:
-    """Return the objects and libraries of drivers in an exported library, as they are linked.
+    """Return the objects and libraries of drivers in an exported library, in linking order.
 
     Raises:
-        LibraryError: it is missing or damaged.
+        LibraryError: the library is missing or damaged.
     """
     folder = library_folder(library) / COMPILED_FOLDER
     if not folder.is_dir():
@@ -41,15 +41,15 @@ def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
 
     Args:
         files: the objects and libraries.
-        device: the device that they are linked for.
+        device: target device.
         run: runs a compiler.
 
     Returns:
-        Name of the first one that needs C++; empty if none does.
+        Name of the first file that needs C++; empty if none does.
 
     Raises:
-        BuildError: one is for another kind of processor, is missing or damaged, or is a shared
-            library and the device is not the host.
+        BuildError: a file is for another processor, is missing or damaged, or is a shared library
+            for a device other than the host.
     """
     read = [read_file(path) for path in files]
     for path, compiled in zip(files, read, strict=True):
@@ -65,16 +65,16 @@ def check_compiled(files: Sequence[Path], device: Device, run: Run) -> str:
 
 
 def check_machine(path: Path, machine: Machine | None, wanted: Machine | None, target: str) -> None:
-    """Refuse an object or a library for another kind of processor.
+    """Refuse an object or a library for another processor.
 
     Args:
         path: the file.
-        machine: what it is for; None if it is not known.
-        wanted: what the program is for; None if it is not known.
+        machine: processor of the file; None if unknown.
+        wanted: processor of the program; None if unknown.
         target: name of the device.
 
     Raises:
-        BuildError: they differ.
+        BuildError: the processors differ.
     """
     if machine is not None and wanted is not None and machine != wanted:
         raise BuildError(
@@ -84,10 +84,10 @@ def check_machine(path: Path, machine: Machine | None, wanted: Machine | None, t
 
 
 def read_file(path: Path) -> CompiledFile:
-    """Return what an object or a library is for.
+    """Return the properties of an object or a library.
 
     Raises:
-        BuildError: it is missing or damaged.
+        BuildError: the file is missing or damaged.
     """
     try:
         return read_compiled(path.name, path.read_bytes(), str(path))
@@ -98,9 +98,9 @@ def read_file(path: Path) -> CompiledFile:
 
 
 def linker_arguments(files: Sequence[Path]) -> list[str]:
-    """Return the arguments with which objects and libraries are linked.
+    """Return the linker arguments for objects and libraries.
 
-    Programs find shared libraries where they are now.
+    Programs find shared libraries at their present paths.
     """
     arguments = [str(path.absolute()) for path in files]
     folders = {str(path.absolute().parent): None for path in files if is_shared(path.name)}
@@ -111,14 +111,13 @@ def linker_arguments(files: Sequence[Path]) -> list[str]:
 
 
 def machine_of(device: Device, run: Run) -> Machine | None:
-    """Return what a device's compiler compiles for; None if it does not write ELF files.
+    """Return the target processor of a device's compiler; None if its files are not ELF.
 
     Args:
-        device: the device.
         run: runs a compiler.
 
     Raises:
-        BuildError: there is no compiler, or it fails.
+        BuildError: the compiler is missing or fails.
     """
     compiler = device.compiler()
 

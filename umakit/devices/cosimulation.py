@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in which the model of an accelerator and its RTL run side by side. Imports no TVM.
+"""Co-simulation: an accelerator's model and its RTL run side by side. Imports no TVM.
 
-`sim/cosim/umakit_cosim.c` compares the two while the unchanged driver runs, and writes what it
-finds to a file; this module builds the program, runs it and reads the file.
+`sim/cosim/umakit_cosim.c` compares model and RTL while the unchanged driver runs, and writes the
+results to a file. This module builds the program, runs it and reads the file.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ Tell = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True)
 class Window:
-    """Cycles of the clock of a design.
+    """A range of clock cycles of a design.
 
     Attributes:
-        backend: whose design it is.
-        first, last: the cycles.
-        resets: after how many resets of the design they are counted.
+        backend: backend of the design.
+        first, last: first and last cycle.
+        resets: number of resets before the cycles are counted.
     """
 
     backend: str
@@ -72,19 +72,19 @@ class Window:
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a run the RTL takes part in.
+    """The part of a run to co-simulate, and options of the comparison.
 
     Attributes:
         layers: numbers of layers; None for all.
-        tiles: tiles of each layer; None for all.
+        tiles: number of tiles of each layer; None for all.
         volatile: offsets of registers that are not compared, by backend.
         doorbells: offsets of registers whose writes begin commands, by backend.
-        idle: offset of a register of all backends whose reading does nothing; None if unknown.
-        corrupted: number of a layer whose expected values are changed on purpose; None for none.
-        pauses: seed of pauses of the memory bus, with other values in front of resets; 0 for none.
-        patience: cycles of the RTL after which a command that the model has ended is given up;
-            None for those that follow from what the model took.
-        window: what a waveform is written of; None for none.
+        idle: offset of a register of all backends that can be read without effect; None if unknown.
+        corrupted: number of a layer whose expected values are corrupted on purpose; None for none.
+        pauses: seed of pauses of the memory bus, with other values before resets; 0 for none.
+        patience: RTL cycles after the model's end of a command until the command is given up; None
+            to derive them from the model's cycles.
+        window: cycles of a waveform; None for no waveform.
         watched: number of a layer, and a bus address in a buffer of the layer. A difference in this
             layer then names the first wrong write to the buffer. None watches no buffer.
     """
@@ -103,7 +103,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class CosimulationRun:
-    """What a run reported.
+    """The report of a run.
 
     Attributes:
         layers: records of layers in their order, see `sim/cosim/umakit_cosim.h`.
@@ -124,7 +124,7 @@ def build_cosimulation(
     Args:
         library: folder of an exported library.
         designs: the designs of its accelerators.
-        is_traced: whether it can write waveforms.
+        is_traced: whether the program can write waveforms.
 
     Returns:
         Path of the program, in `build/` of the library.
@@ -154,20 +154,20 @@ def build_with_models(
     tables: Mapping[str, str] | None = None,
     is_traced: bool = False,
 ) -> None:
-    """Build a program of a library in which files of the caller open the devices.
+    """Build a program of a library whose devices are opened by files of the caller.
 
-    `NAME_device` of a model is `NAME_model_device` there, and the table of a design is that of
-    `TABLE_simulator`.
+    A model's `NAME_device` is renamed `NAME_model_device`. The function
+    `TABLE_simulator` returns the table of a design.
 
     Args:
         library: folder of an exported library.
         designs: the designs of its accelerators.
-        parts: folder with C of the kit, which is compiled too.
+        parts: folder with further C files of the kit.
         generated: writes further C files into a folder, given the prefix of the library's
-            interface, and returns them; one has the program's `main`.
+            interface, and returns them; one file has the program's `main`.
         program: the file to write.
-        tables: what tables of designs are named after, by backend; default: `NAME_rtl`.
-        is_traced: whether it can write waveforms.
+        tables: stems of the designs' table names, by backend; default: `NAME_rtl`.
+        is_traced: whether the program can write waveforms.
 
     Raises:
         BuildError: Verilator or a compiler is missing, or refused a source.
@@ -218,7 +218,6 @@ def build_with_models(
 def _generated(
     folder: Path, library: Path, interface: str, backends: Sequence[str], is_traced: bool
 ) -> list[Path]:
-    """Write the program's own C files and return them."""
     texts = {
         "cosim_main.c": render(
             "rtl/cosim_main.c.j2",
@@ -239,7 +238,6 @@ def _renamed_devices(
     devices: Mapping[str, Sequence[str]],
     simulators: Sequence[Simulator],
 ) -> list[Path]:
-    """Write C files that give the devices of the models other names, and return them."""
     files = []
     opened = {
         name: [library / SOURCE_FOLDER / path for path in devices[name]] for name in answering
@@ -274,13 +272,13 @@ def run_cosimulation(
     """Run an inference on models and RTL side by side.
 
     Args:
-        program: what `build_cosimulation` returned.
-        library: the library that it was built from.
+        program: program of `build_cosimulation`.
+        library: the library that the program was built from.
         arrays: inputs of one inference by C name, in the order of the interface.
-        choice: what the RTL takes part in.
+        choice: the part of the run to co-simulate.
         wave: file for the waveform of the choice's window.
         timeout: limit of processor time in seconds; default: none.
-        tell: called with each record as it is written.
+        tell: callback for each record as it is written.
 
     Raises:
         DeviceError: the program crashed, the driver failed without a difference, or the time is up.
@@ -314,7 +312,6 @@ def run_cosimulation(
 
 
 def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, str]:
-    """Return the variables that `umakit_cosim.c` reads."""
     found = {"UMAKIT_COSIM_REPORT": str(report)}
     if choice.layers is not None:
         found["UMAKIT_COSIM_LAYERS"] = ",".join(map(str, choice.layers))
@@ -348,7 +345,7 @@ def _environment(choice: Choice, report: Path, wave: Path | None) -> dict[str, s
 def _records(
     process: subprocess.Popen[bytes], report: Path, tell: Tell
 ) -> Iterator[dict[str, Any]]:
-    """Yield the records of a running program as they are written, until it ends."""
+    """Yield the records of a running program as they are written, until the program ends."""
     position, rest = 0, ""
     while True:
         has_ended = process.poll() is not None
@@ -368,7 +365,6 @@ def _records(
 
 
 def _check(watch: Watch) -> None:
-    """Raise the error of a co-simulation that exceeded a limit."""
     try:
         watch.check("the co-simulation", "")
     except HangsError:
@@ -379,7 +375,6 @@ def _check(watch: Watch) -> None:
 
 
 def _failure(code: int, said: str) -> str:
-    """Return what a program that failed said, as one sentence."""
     last = (said.strip().splitlines() or ["it printed nothing"])[-1]
     try:
         report = json.loads(last)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which CPU of a library a device runs, and the compiler flags of it."""
+"""Choice of a library's CPU for a device, and the compiler flags of the CPU."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ PROCESSOR_FLAGS = ("-mcpu=", "-march=")
 """Flags that choose a processor or its instructions."""
 
 REPLACED_FLAGS = (*PROCESSOR_FLAGS, "-mfpu=", "-mfloat-abi=", "-mabi=")
-"""Flags of a device that those of a CPU replace if they choose a processor."""
+"""Flags of a device that a CPU's flags replace if they choose a processor."""
 
 
 def description_for(library: Path, device: Device, cpu: str = "") -> dict[str, Any]:
-    """Return the section `umakit` of a library's metadata, as it is for a device.
+    """Return the section `umakit` of a library's metadata for a device.
 
     Args:
-        library: an exported library, a folder or a tar file.
-        device: the device that it runs on.
-        cpu: name of a CPU of the library; by default the first one that the device has.
+        library: folder or tar file of an exported library.
+        device: target device.
+        cpu: name of a CPU of the library; default: the first CPU that the device supports.
 
     Returns:
-        The section as of a library for one CPU alone.
+        The section as for a library of the chosen CPU alone.
 
     Raises:
         LibraryError: the library is missing or damaged.
-        InputError: the library has no code for the CPU that was named.
-        BuildError: the library is for several CPUs, of which the device is none.
+        InputError: the library has no code for the named CPU.
+        BuildError: the device supports none of the library's CPUs.
     """
     description: dict[str, Any] = load_metadata(library)["umakit"]
     if cpu:
@@ -59,7 +59,7 @@ def description_for(library: Path, device: Device, cpu: str = "") -> dict[str, A
 
 
 def cpu_flags(library: Path, device: Device, cpu: str = "") -> list[str]:
-    """Return the flags with which the C of a library compiles for its CPU.
+    """Return the compiler flags of a library's C code for its CPU.
 
     Args:
         library, device, cpu: as in `description_for`.
@@ -80,10 +80,10 @@ def cpu_flags(library: Path, device: Device, cpu: str = "") -> list[str]:
 
 
 def device_for(library: Path, device: Device, cpu: str = "") -> Device:
-    """Return a device without the compiler flags that those of a library's CPU replace.
+    """Return a device without the compiler flags that a library's CPU replaces.
 
-    Whole programs are then for that CPU: one for a Cortex-M3 has software floating point on a
-    Cortex-M4, too, and is linked with the C library for it.
+    Whole programs are then compiled for that CPU. For example, code for a Cortex-M3 has software
+    floating point on a Cortex-M4 too, and is linked with the Cortex-M3's C library.
 
     Args:
         library, device, cpu: as in `description_for`.
@@ -96,7 +96,7 @@ def device_for(library: Path, device: Device, cpu: str = "") -> Device:
 
 
 def what_lacks(cpu: Cpu, device: Device) -> str:
-    """Return what a device lacks to run code for a CPU, for people; empty if it runs it."""
+    """Return a text about a device's missing features for a CPU; empty if nothing is missing."""
     if device.is_host:
         return cpu.missing_here()
     if cpu.architecture and cpu.architecture not in device.processors:
@@ -113,13 +113,13 @@ def _cpu_of(description: Mapping[str, Any]) -> Cpu | None:
 
 
 def check_one_runs(cpus: Mapping[str, Cpu], device: Device) -> None:
-    """Refuse a device that runs code for none of the CPUs that a library will be for.
+    """Refuse a device that runs code for none of the CPUs of a future library.
 
     Args:
-        cpus: by the text of `--cpu` that names each.
+        cpus: CPUs by their text of `--cpu`.
 
     Raises:
-        BuildError: names what it lacks, and devices that run it.
+        BuildError: names the missing features, and devices that run the code.
     """
     lacking = {name: what_lacks(cpu, device) for name, cpu in cpus.items()}
     if not all(lacking.values()):
@@ -138,7 +138,7 @@ def _check_runs(cpu: Cpu, library: Path, device: Device) -> None:
     """Refuse a device that does not run code for a CPU.
 
     Raises:
-        BuildError: names what it lacks, and devices that run it.
+        BuildError: names the missing features, and devices that run the code.
     """
     lacks = what_lacks(cpu, device)
     if lacks:

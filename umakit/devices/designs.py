@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Designs of `[rtl]` that answer behind `umakit/device.h` in place of a simulator.
+"""Designs of `[rtl]` that implement `umakit/device.h` in place of a simulator.
 
-A design stays in the folder of its backend: exported libraries have no part of it. Imports no TVM.
+A design stays in the folder of its backend: exported libraries contain no part of a design. Imports
+no TVM.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ class Design:
 
     Attributes:
         backend: name of the backend.
-        folder: its folder.
-        section: `[rtl]` of its `accel.toml`, with figures filled in.
-        latency: cycles of memory from a request to its first data.
-        alignment: what addresses of buffers are a multiple of, in bytes.
-        bytes_per_cycle: what `[dma]` says about the width of memory; 0 if it says nothing.
+        folder: folder of the backend.
+        section: `[rtl]` of `accel.toml`, with figures filled in.
+        latency: memory latency in cycles, from a request to its first data.
+        alignment: alignment of buffer addresses in bytes.
+        bytes_per_cycle: memory width from `[dma]`; 0 without one.
     """
 
     backend: str
@@ -58,7 +59,7 @@ class Design:
 
     @property
     def files(self) -> DesignFiles:
-        """What Verilator compiles.
+        """The files for Verilator.
 
         Raises:
             AcceleratorConfigError: a file is missing.
@@ -78,7 +79,7 @@ class Design:
         )
 
     def digest(self) -> str:
-        """Return a digest of all that its objects depend on, but for compilers."""
+        """Return a digest of all dependences of the design's objects except compilers."""
         digest = hashlib.sha256(
             repr([self.section, self.latency, self.alignment, self.bytes_per_cycle]).encode()
         )
@@ -89,11 +90,11 @@ class Design:
 
 
 def designs_for(backends: Iterable[Backend], device: Device) -> list[Design]:
-    """Return the designs of backends that answer on a device; none unless it runs RTL.
+    """Return the designs of backends for a device; none for a device that runs no RTL.
 
     Raises:
-        InputError: it runs RTL, and no backend has a section `[rtl]`; or it does not, and nothing
-            but its design answers for a backend.
+        InputError: the device runs RTL, and no backend has a section `[rtl]`; or the device runs no
+            RTL, and a backend has only a design.
     """
     if not device.runs_rtl:
         for each in backends:
@@ -122,10 +123,10 @@ def design_of(folder: Path) -> Design:
 
 
 def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
-    """Return the design that the configuration of the backend in a folder describes.
+    """Return the design described by the configuration of the backend in a folder.
 
     Raises:
-        AcceleratorConfigError: it has no section `[rtl]`.
+        AcceleratorConfigError: the configuration has no section `[rtl]`.
     """
     section = configuration.filled_rtl
     if section is None:
@@ -148,16 +149,16 @@ def design_from(configuration: AcceleratorConfig, folder: Path) -> Design:
 def check_designs(
     designs: Sequence[Design], description: Mapping[str, Any], device: Device
 ) -> None:
-    """Refuse designs that cannot answer for a library.
+    """Refuse designs that cannot run a library.
 
     Args:
-        designs: the designs.
         description: section `umakit` of the library's `metadata.json`.
-        device: the device that the library runs on.
+        device: target device.
 
     Raises:
-        InputError: a design is of no accelerator of the library, the library has no device
-            functions, the device is not the host, or an accelerator has nothing that answers.
+        InputError: a design belongs to no accelerator of the library, the library has no device
+            functions, the device is not the host, or an accelerator has neither design nor
+            simulator.
     """
     if designs and device.command:
         raise InputError(
@@ -192,7 +193,7 @@ def _only_rtl(name: str) -> InputError:
 
 
 def wiring(design: Design) -> Wiring:
-    """Return which port of a design is which signal, as Verilator reads it.
+    """Return the assignment of a design's ports to signals, as read by Verilator.
 
     Raises:
         BuildError: Verilator is missing or refuses the design.
@@ -222,7 +223,7 @@ def wiring(design: Design) -> Wiring:
 
 
 def _line(path: Path, what: str) -> str:
-    """Return the line of a section or key of `[rtl]` that a sentence begins with."""
+    """Return the line of the `[rtl]` section or key at the start of a sentence."""
     key = what.split(":")[0].removeprefix("rtl").removeprefix(".").split(".")
     if key[0] in ("registers", "memory"):
         return line_of_value(path, f"rtl.{key[0]}", key[1] if len(key) > 1 else "prefix")
@@ -230,8 +231,7 @@ def _line(path: Path, what: str) -> str:
 
 
 def check_ports(backends: Iterable[Backend], device: Device) -> None:
-    """Refuse, before anything is compiled, designs whose ports do not fit, and backends that
-    nothing answers for on a device.
+    """Refuse designs with wrong ports, and backends that a device cannot run, before any compiling.
 
     Raises:
         InputError: as `designs_for`.
@@ -242,13 +242,12 @@ def check_ports(backends: Iterable[Backend], device: Device) -> None:
 
 
 def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
-    """Return the C++ file through which a design answers.
+    """Return the C++ file that connects a design to `umakit/device.h`.
 
     Args:
-        design: the design.
         found: its ports.
-        table: what the function that returns the table of `umakit/own_simulator.h` is named
-            after; default: the backend.
+        table: stem of the function that returns the table of `umakit/own_simulator.h`; default: the
+            backend.
     """
     section = design.section
     bus = section.memory.bus
@@ -284,7 +283,7 @@ def simulator_source(design: Design, found: Wiring, table: str = "") -> str:
 
 @dataclass(frozen=True)
 class DesignObjects:
-    """What a program is linked with, so that designs answer.
+    """Objects and linker arguments of designs in a program.
 
     Attributes:
         objects: objects of the kit's harness.
@@ -303,22 +302,21 @@ def design_objects(
     is_traced: bool = False,
     tables: Mapping[str, str] | None = None,
 ) -> DesignObjects:
-    """Compile designs, each once for the versions of its files.
+    """Compile designs, each once per version of its files.
 
     Args:
-        designs: the designs.
-        headers: folder below which `umakit/own_simulator.h` lies.
+        headers: folder above `umakit/own_simulator.h`.
         run: runs a compiler.
-        is_traced: whether they can write waveforms.
-        tables: what their tables are named after, by backend; default: the backend.
+        is_traced: whether designs can write waveforms.
+        tables: stems of their table names, by backend; default: the backend.
 
     Raises:
-        UmakitError: a design does not fit its description, or a compiler refuses it.
+        UmakitError: a design does not fit its description, or a compiler refuses a design.
     """
     objects: list[Path] = []
     linking: list[str] = []
     for design in designs:
-        found = wiring(design)  # refuses in a moment what takes a while to compile
+        found = wiring(design)  # quick check before slow compilation
         compiled = verilated(design.files, is_traced=is_traced)
         text = simulator_source(design, found, (tables or {}).get(design.backend, ""))
         made = _harness_object(text, compiled, headers, run)

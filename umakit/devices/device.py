@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Description of a device: how to compile, link and run programs for it."""
+"""Description of a device: compiling, linking and running of its programs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ SUPPORT = Path(__file__).parent / "support"
 TOOLCHAINS = Path(__file__).parent / "cmake"
 
 FILES, SEMIHOSTING, SERIAL = "files", "semihosting", "serial"
-"""How inputs, outputs and the report of a program pass: it opens files itself, a debugger or an
-emulator does so for it, or they are frames on a serial line."""
+"""Transport of a program's inputs, outputs and report: files opened by the program, files opened by
+a debugger or an emulator, or frames on a serial line."""
 
 PLATFORMS = {
     SEMIHOSTING: ("platform_semihosting.c", "semihosting.c"),
@@ -33,12 +33,12 @@ PLATFORMS = {
 
 DEFAULT_TIMEOUT = 600.0
 """Time limit in seconds of emulated programs, and on the host of each inference with an
-accelerator, whose driver may wait for ever; other programs of the host have none by default."""
+accelerator, whose driver may wait for ever. Other programs of the host have no default limit."""
 
 
 @dataclass(frozen=True)
 class Device:
-    """A device that an exported library runs on.
+    """A device for exported libraries.
 
     Attributes:
         name: value of `uma run --device`.
@@ -51,24 +51,23 @@ class Device:
         run: words of the command that runs a program, with placeholders; empty if programs run
             natively.
         linking: flags for linking a program.
-        output: `FILES`, or `SEMIHOSTING` or `SERIAL` if the device has no operating system.
-        port: path of the port of a serial line, or `pty` for a pseudo terminal of each run.
+        output: `FILES`, or `SEMIHOSTING` or `SERIAL` for a device without an operating system.
+        port: path of a serial port, or `pty` for a pseudo terminal of each run.
         baud: bits a second of the serial line.
         sources: C and assembly files of every program, such as start-up code.
-        linker_script: the linker script; None for that of the compiler.
-        replaced: C files with functions of `math.h` that replace those of the device's C library,
-            which differ from the host's by more than 2 ULP.
-        has_time: whether measured times are meaningful, which they are not under emulation.
+        linker_script: the linker script; None for the compiler's default.
+        replaced: C files with `math.h` functions that replace the device's C library, which differs
+            from the host's by more than 2 ULP.
+        has_time: whether measured times are meaningful; false under emulation.
         counts_instructions: whether the instructions of a run are counted.
-        timeout_seconds: time limit of a run for which the user chooses none; without `run` there is
-            none.
-        runs_rtl: whether designs of `[rtl]` answer in place of simulators.
-        processors: architectures of the CPUs of `umakit.machine.cpu` that it runs code for.
-        features: what its processor has of the features that these CPUs may need; None for all.
-        own_file: the TOML file of a user that describes it; None for a device of umakit.
-        remote: where the machine is that programs are sent to; None if they run here.
-        ssh_options: options of ssh for it.
-        folder_name: name of the folder of programs in a library; empty for that of the device.
+        timeout_seconds: default time limit of a run in seconds; unused without `run`.
+        runs_rtl: whether designs of `[rtl]` replace simulators.
+        processors: architectures of the CPUs of `umakit.machine.cpu` whose code the device runs.
+        features: features of the processor that these CPUs may need; None for all.
+        own_file: user's TOML file of the device; None for a device of umakit.
+        remote: address of the machine that runs programs; None for this machine.
+        ssh_options: options of ssh.
+        folder_name: name of the folder of programs in a library; empty for the device's name.
     """
 
     name: str
@@ -99,7 +98,7 @@ class Device:
 
     @property
     def is_host(self) -> bool:
-        """Whether it is this machine."""
+        """Whether the device is this machine."""
         return not self.command
 
     @property
@@ -133,7 +132,7 @@ class Device:
         """The C++ compiler and its flags for the processor.
 
         Args:
-            what: what is in C++, for messages.
+            what: noun for the C++ code, for messages.
 
         Raises:
             BuildError: the device has no C++, or the compiler is not installed.
@@ -159,7 +158,7 @@ class Device:
         """Check that the programs that load and run programs are installed.
 
         Raises:
-            MissingProgramError: one is not installed.
+            MissingProgramError: a program is not installed.
         """
         for command in (self.load, self.run):
             if command:
@@ -182,7 +181,7 @@ class Device:
             from umakit.tvm_api import ffi_headers  # imports TVM
 
             linking = tuple(flag for flag in linking if flag != "-static")
-            # What `main` of a program is called; the headers are TVM's.
+            # Rename the main function, and include TVM's headers.
             placed += ["-shared", "-fPIC", "-Dmain=umakit_main", *ffi_headers()]
         if self.is_bare_metal:
             # Unreferenced functions are omitted: memory is small.
@@ -207,17 +206,17 @@ class Device:
         """Return the command that runs a program; file names are relative to the working directory.
 
         Args:
-            program: a program that was built for this device.
+            program: a program built for this device.
             arguments: arguments of `main`; without spaces on bare-metal devices.
             folder: the working directory.
-            port: path of the port of a serial line.
+            port: path of a serial port.
         """
         if not self.run and not self.load:
             return [str(program), *arguments]
         return self._command(self.run, program, arguments, folder, port)
 
     def load_command(self, program: Path, arguments: Sequence[str], folder: Path) -> list[str]:
-        """Return the command that runs before that of `run_command`; empty for none.
+        """Return the command to run before `run_command`; empty for none.
 
         Args:
             program, arguments, folder: as of `run_command`.
@@ -226,15 +225,15 @@ class Device:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether programs are shared objects, which TVM's server loads."""
+        """Whether programs are shared objects loaded by TVM's server."""
         return self.remote is not None and self.remote.scheme == RPC
 
     def announce(self, command: Sequence[str], words: Sequence[str]) -> None:
-        """Say a command of a user's file on standard error before it first runs.
+        """Print a command of a user's file on standard error before its first run.
 
         Args:
             command: the command as it runs.
-            words: its words in the file; the same ones for another program are not said again.
+            words: its words in the file; they are announced once, even for several programs.
         """
         if self.own_file is not None:
             announce(f"runs: {shlex.join(command)}", (self.own_file, tuple(words)))
@@ -291,15 +290,15 @@ def placeholders_in(words: Iterable[str]) -> list[str]:
 def filled(
     words: Iterable[str], values: Mapping[str, str], arguments: Sequence[str] | None = None
 ) -> list[str]:
-    """Return words with values in the place of placeholders.
+    """Return words with placeholders replaced by values.
 
-    A value is never split into words, and placeholders in it are not replaced.
+    A value is never split into words, and placeholders in a value are not replaced.
 
     Args:
         words: words of a command; placeholders without a value stay.
-        values: texts by the name of the placeholder.
-        arguments: values of `{arguments}`: a word that consists of it becomes as many words, within
-            a word they have blanks between them; None to let it stay.
+        values: values by placeholder name.
+        arguments: values of `{arguments}`. A word `{arguments}` becomes one word per value; within
+            a longer word, values are separated by blanks. None keeps the placeholder.
     """
     known = dict(values)
     if arguments is not None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that time the calls of `umakit/device.h`. Imports no TVM.
 
-The device's functions get other names, and `support/device_times.c` defines functions with the
-original names. Drivers that were compiled elsewhere are therefore timed too.
+The device's functions are renamed, and `support/device_times.c` defines functions with the original
+names. Thus precompiled drivers are timed too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from umakit.devices.device import SUPPORT
 from umakit.devices.objects import compiling, with_shared_objects
 
 DEVICE = "umakit_simulator.c"
-"""Name of the file with the functions of `umakit/device.h`, behind which all simulators answer."""
+"""Name of the file with the functions of `umakit/device.h`, which dispatch to all simulators."""
 
 FUNCTIONS = ("read32", "write32", "map", "unmap", "wait", "barrier")
 """Names of these functions, without the prefix `umakit_device_`."""
@@ -25,7 +25,7 @@ TIMES = SUPPORT / "device_times.c"
 
 
 def calls_device(sources: Sequence[Path]) -> bool:
-    """Whether sources of a program include a device that drivers call."""
+    """Whether the sources of a program include a device for drivers."""
     return any(source.name == DEVICE for source in sources)
 
 
@@ -36,11 +36,11 @@ def with_timed_device(
     folder: Path,
     run: Callable[[list[str]], None],
 ) -> list[Path]:
-    """Return the sources of a program in which calls of the device are timed.
+    """Return the sources of a program with timed device calls.
 
     Args:
-        sources: sources of a program that has a device.
-        compiler: the compiler and all arguments that it always gets.
+        sources: sources of a program with a device.
+        compiler: the compiler and its constant arguments.
         flags: the other flags of the program.
         folder: folder for an object.
         run: runs a command of the compiler.
@@ -51,7 +51,7 @@ def with_timed_device(
     command = [*compiler, *RENAMED]
     (device,) = (source for source in sources if source.name == DEVICE)
     (found,) = with_shared_objects([device], command, flags, run)
-    if found == device:  # its headers are not those of an exported library
+    if found == device:  # its headers are not an exported library's
         found = folder / "device.o"
         run([*command, *compiling(flags), "-c", str(device.absolute()), "-o", str(found)])
     return [*(source for source in sources if source != device), found, TIMES]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program on a device until it ends or exceeds a limit.
+"""Running a program on a device until its end or a time limit.
 
-Programs of this machine and of emulators have limits of processor time. For programs on another
-machine, umakit only knows whether the machine answers. Silence ends the run, and is no result of
+Programs on this machine and in emulators have limits of processor time. For programs on another
+machine, umakit only knows whether the machine answers. Silence ends the run and says nothing about
 the program.
 """
 
@@ -40,7 +40,7 @@ from umakit.files.processes import (
 CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 CRASH_HINT = "`uma diff` names the layer, and a build with -fsanitize=address the line of C"
 LINE_HINT = "a build with -fsanitize=address names the line of C"
-"""What finds the cause of a crash in a layer that is known."""
+"""Advice on finding the cause of a crash in a known layer."""
 
 TIMEOUT = 7, "timeout"
 """Status and text of UMAKIT_TIMEOUT of `umakit/status.h`."""
@@ -53,16 +53,16 @@ LATE_DESIGN = "and the time limit of"
 """In the sentence of a design that did not end its work in time; see `fail_late` of rtl.h."""
 
 GRACE_SECONDS = 5.0
-"""Maximum number of seconds that a program with designs or simulators of backends' own has after
-its time limit to report the call in which its driver waits."""
+"""Maximum number of seconds after the time limit in which a program with designs or backends' own
+simulators reports the call in which its driver waits."""
 
 DESCRIBED = "of [rtl] in accel.toml"
-"""In sentences on what contradicts the description of a design; see rtl_bench.h."""
+"""Part of sentences about a contradiction of a design's description; see rtl_bench.h."""
 DESCRIBED_HINTS = {
     "reset_level": "set reset_level to the level that resets, or correct the design",
     "interrupt_level": "set interrupt_level to the level that interrupts, or correct the design",
 }
-"""What to do about it, by the key that the sentence has."""
+"""Advice on a contradiction, by the key in the sentence."""
 
 SILENT = "([simulator] timeout in accel.toml)"
 """In the sentence of a simulator that did not answer in time; see umakit_simulator_program.c and
@@ -71,7 +71,7 @@ SILENT_HINT = "let the program answer, or give it more time with timeout"
 
 UNANSWERED = 71
 """Exit code of a program in which a function of a linked simulator did not return; see
-simulator_watchdog.c, which then writes a sentence with `SILENT` as the last line."""
+simulator_watchdog.c, which writes a sentence with `SILENT` as the last line."""
 UNANSWERED_HINT = (
     "let it return, wait too when no interrupt comes, or give it more time with timeout"
 )
@@ -81,7 +81,7 @@ STOPPED = 70
 
 
 class SilenceError(TimeLimitError):
-    """Another machine did not answer, so that nothing is known about the program there."""
+    """Another machine did not answer, so the state of its program is unknown."""
 
 
 class UnansweredError(DeviceError):
@@ -89,11 +89,12 @@ class UnansweredError(DeviceError):
 
 
 def default_limit(device: Device, description: Mapping[str, Any], inferences: int) -> float | None:
-    """Return the limit of processor time in seconds of a run for which the user chose none, on
-    other machines that of silence; None for no limit.
+    """Return the default time limit of a run in seconds; None for no limit.
+
+    The limit is for processor time; on other machines, for silence.
 
     Args:
-        device: the device that runs it.
+        device: target device.
         description: section `umakit` of the library's `metadata.json`.
         inferences: number of inferences of the run.
     """
@@ -103,10 +104,10 @@ def default_limit(device: Device, description: Mapping[str, Any], inferences: in
 
 
 def idle_limit(description: Mapping[str, Any]) -> float:
-    """Return the seconds for which a program of a library may wait without using processor time.
+    """Return the limit of a library program's idle time in seconds.
 
-    The watchdog of simulators of backends' own has a shorter limit, because the watchdog can name
-    the function that waits.
+    The watchdog of backends' own simulators has a shorter limit, because the watchdog can name the
+    waiting function.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
@@ -128,28 +129,27 @@ def execute(
     runs_designs: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program and wait for it.
+    """Run a program and wait for its end.
 
     Args:
         device: the device that the program was built for.
         program: path of the program.
         arguments: arguments of `main`; file names are relative to the folder.
         folder: working directory.
-        timeout: limit in seconds of the program, and of the command that loads it: of processor
-            time, on other machines of silence; default: that of the device, none on the host.
-        idle: seconds for which it may wait without using processor time, on this machine; at most
-            `timeout`.
-        progress: file with its results: with each that is added, `timeout` begins anew.
-        runs_designs: whether designs answer in it, which end the run themselves when the time is
-            up, with a sentence on what the driver waits for.
-        environment: further variables of the environment.
+        timeout: limit in seconds for the program and for the loading command: of processor time, on
+            other machines of silence; default: the device's limit, none on the host.
+        idle: limit of idle time in seconds, on this machine; at most `timeout`.
+        progress: file of results; each added result restarts `timeout`.
+        runs_designs: whether designs are part of the program. Designs end the run themselves at the
+            limit, with a sentence about the driver's wait.
+        environment: further environment variables.
 
     Returns:
         Standard output, standard error and exit code.
 
     Raises:
-        BuildError: there is no emulator, or it does not start.
-        TimeLimitError: the program, or the command that loads it, exceeded a limit.
+        BuildError: the emulator is missing or does not start.
+        TimeLimitError: the program or the loading command exceeded a limit.
         SilenceError: another machine did not answer.
         UnansweredError: a function of a linked simulator did not return in time.
         DeviceError: the program crashed, or could not be loaded.
@@ -177,7 +177,7 @@ def execute(
 def _execute_remotely(
     device: Device, program: Path, arguments: Sequence[str], folder: Path, timeout: float | None
 ) -> subprocess.CompletedProcess[str]:
-    """Send a program to a machine and run it there; arguments and errors are those of `execute`."""
+    """Send a program to a machine and run it; arguments and errors as for `execute`."""
     limit = device.timeout_seconds if timeout is None else timeout
     try:
         result = run_remotely(device, program, arguments, folder, limit)
@@ -197,7 +197,7 @@ def _execute_own(
     environment: Mapping[str, str],
     limits: Limits,
 ) -> subprocess.CompletedProcess[str]:
-    """Load and run a program on a device of a user; arguments and errors are those of `execute`."""
+    """Load and run a program on a user's device; arguments and errors as for `execute`."""
 
     def run(
         command: Sequence[str], words: Sequence[str], what: str
@@ -237,7 +237,7 @@ def _run_on_line(
     environment: Mapping[str, str],
     timeout: float | None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program on a board with a serial line; arguments and errors are those of `execute`."""
+    """Run a program on a board with a serial line; arguments and errors as for `execute`."""
     limit = device.timeout_seconds if timeout is None else timeout
     with contextlib.ExitStack() as stack:
         line = stack.enter_context(open_line(device.port, device.baud, device.name))
@@ -256,10 +256,10 @@ def _run_on_line(
 
 
 def stop_hint(status: int, text: str) -> str:
-    """Return what to do about a run that a driver or a simulator stopped; empty if unknown.
+    """Return advice on a run that a driver or a simulator stopped; empty if unknown.
 
     Args:
-        status: what the run returned.
+        status: status of the run.
         text: the library's text of the status, or the simulator's sentence.
     """
     if (status, text) == TIMEOUT:
@@ -277,8 +277,8 @@ def stop_error(what: str, **facts: Any) -> UmakitError:
         facts: further arguments of `DeviceError`.
 
     Returns:
-        An `AcceleratorConfigError` if the run contradicts the description of a design, which is the
-        user's mistake, else a `DeviceError`.
+        An `AcceleratorConfigError` if the run contradicts the user's description of a design, else
+        a `DeviceError`.
     """
     if DESCRIBED in what:
         fix = next((fix for key, fix in DESCRIBED_HINTS.items() if key in what), "")
@@ -293,7 +293,7 @@ def check_memory(needed: int) -> None:
         needed: static memory of the program in bytes.
 
     Raises:
-        DeviceError: the memory exceeds that of the machine or the limit of this process.
+        DeviceError: the program exceeds the machine's memory or the limit of this process.
     """
     there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") + _swap()
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -309,7 +309,6 @@ def check_memory(needed: int) -> None:
 
 
 def _swap() -> int:
-    """Return the size of the swap space in bytes; 0 if it cannot be determined."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
@@ -339,7 +338,6 @@ def _check_end(device: Device, program: Path, result: subprocess.CompletedProces
 
 
 def signal_text(number: int) -> str:
-    """Return a signal's number and its name, if it has one."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:
@@ -349,20 +347,19 @@ def signal_text(number: int) -> str:
 def run_remotely(
     device: Device, program: Path, arguments: Sequence[str], folder: Path, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program on a device that has an address, and remove there what was copied.
+    """Run a program on a device with an address, and remove the copied files there.
 
     Args:
-        device: the device.
-        program: the program, or for TVM's server the shared object.
+        program: the program; for TVM's server, the shared object.
         arguments: arguments of `main`; file names are relative to the folder.
-        folder: folder of the files of inputs, which gets what the program writes.
+        folder: folder of input files, also for the program's output files.
         seconds: time limit.
 
     Returns:
         Standard output, standard error and exit code, which is negative for a signal.
 
     Raises:
-        LateError: it did not end in time.
+        LateError: the program exceeded the time limit.
         UmakitError: there is no connection, it was lost, or the program cannot run there.
     """
     assert device.remote is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of several inferences, one after the other in one process: each told on its own."""
+"""Separate measurements of consecutive inferences in one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Profiles = tuple[tuple[LayerProfile, ...], InferenceProfile]
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure of several inferences; both are None if it is not known.
+    """The range of a figure over several inferences; both ends are None if unknown.
 
     Attributes:
         least: smallest value.
@@ -35,12 +35,12 @@ class Spread:
 
     @property
     def equal(self) -> bool:
-        """Whether it is known, and the same in all of them."""
+        """Whether the figure is known and equal in all inferences."""
         return self.least is not None and self.least == self.highest
 
     @classmethod
     def of(cls, values: Sequence[int | None]) -> Spread:
-        """Return the spread of values; unknown if there are none, or one is unknown."""
+        """Return the spread of values; unknown without values, or if a value is unknown."""
         known = [value for value in values if value is not None]
         if not known or len(known) < len(values):
             return cls(None, None)
@@ -52,11 +52,11 @@ class Measured:
     """Measurements of some of the inferences.
 
     Attributes:
-        layers: of each layer, as means.
-        whole: of an inference from its begin to its end, as means.
-        clock_cycles: of the whole, its spread.
-        moved_bytes: of all layers on accelerators together, its spread.
-        layer_cycles, layer_bytes: of each layer, the spread of clock cycles and of moved bytes.
+        layers: mean measurements of each layer.
+        whole: mean measurements of an inference from begin to end.
+        clock_cycles: spread of the clock cycles of an inference.
+        moved_bytes: spread of the bytes moved by all layers on accelerators.
+        layer_cycles, layer_bytes: spread of clock cycles and of moved bytes, by layer.
     """
 
     layers: tuple[LayerProfile, ...]
@@ -73,9 +73,9 @@ class Inferences:
 
     Attributes:
         count: number of inferences.
-        first: the first one.
-        later: all behind the first; None if there are none.
-        clock_cycles, moved_bytes: of each inference in order; None for what is not known.
+        first: the first inference.
+        later: all later inferences; None if there are none.
+        clock_cycles, moved_bytes: figures of each inference in order; None if unknown.
     """
 
     count: int
@@ -91,16 +91,16 @@ def inferences_of(
     report: Mapping[str, Any],
     lines: Sequence[str],
 ) -> Inferences:
-    """Return the measurements of the first inference, and of all that follow it.
+    """Return the measurements of the first inference and of all later inferences.
 
     Args:
-        device: what the program ran on.
+        device: device of the run.
         description: section `umakit` of the library's `metadata.json`.
         report: last line that the program printed.
-        lines: all lines, with sums behind each inference.
+        lines: all lines, with sums after each inference.
 
     Raises:
-        LibraryError: the program prints no sums, because an older version of umakit wrote it.
+        LibraryError: the program of an older version of umakit prints no sums.
     """
     singles = _single_reports(description, report, lines)
     each = [profiles_of(device, description, single, 1, ()) for single in singles]
@@ -123,9 +123,9 @@ def inferences_of(
 def _single_reports(
     description: Mapping[str, Any], report: Mapping[str, Any], lines: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return the report that the program would have printed for each inference alone."""
+    """Return one report for each inference, as if the inference had run alone."""
     layers = report["layers"]
-    # Accesses to memories are told for all inferences together.
+    # Memory accesses are counted over all inferences.
     names = [name for name in layers[0] if name != MEMORIES] if layers else []
     sums = [list(map(int, line.split()[2:])) for line in lines if line.startswith("sum ")]
     wholes = [int(line.split()[1]) for line in lines if line.startswith("whole ")]
@@ -154,7 +154,7 @@ def _single_reports(
 
 
 def _without_lost(singles: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return reports without figures that went down in any: a device lost its counter then."""
+    """Return reports; drop the figures of inferences if a device lost its counter."""
     if any(single.get("inference", {}).get("clock_cycles", 0) < 0 for single in singles):
         for single in singles:
             del single["inference"]
@@ -166,7 +166,6 @@ def _without_lost(singles: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _measured(mean: Profiles, each: Sequence[Profiles]) -> Measured:
-    """Return the measurements of inferences from their means and from those of each."""
     layers, whole = mean
 
     def spreads(figure: str) -> tuple[Spread, ...]:
@@ -186,14 +185,13 @@ def _measured(mean: Profiles, each: Sequence[Profiles]) -> Measured:
 
 
 def _moved_bytes(layers: Sequence[LayerProfile]) -> int | None:
-    """Return what all accelerators moved; None if one did not count, or there is none."""
+    """Return the bytes moved by all accelerators; None without any, or if one did not count."""
     moved = [layer.moved_bytes for layer in layers if layer.where != "cpu"]
     known = [count for count in moved if count is not None]
     return sum(known) if moved and len(known) == len(moved) else None
 
 
 def _sum(singles: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the report of several inferences together."""
     total = dict(singles[0])
     total["layers"] = [
         {name: sum(layer[name] for layer in layers) for name in layers[0]}

@@ -22,17 +22,18 @@ Tensors = Sequence[Mapping[str, Any]]
 def check_inputs(expected: Tensors, given: Arrays) -> tuple[int, bool, list[npt.NDArray[Any]]]:
     """Check input arrays against the inputs of a library.
 
-    A state that is omitted starts with what stands for 0. One without a leading dimension for
-    inferences, or omitted, is that of the first inference; each further inference gets what the
-    one before yielded.
+    An omitted state starts at its zero point. A state that is omitted, or has no leading dimension
+    for inferences, belongs to the first inference; later inferences continue with the state of the
+    previous inference.
 
     Args:
         expected: `inputs` of the library's metadata.
         given: arrays by name; a model with a single input besides its states accepts any name.
 
     Returns:
-        The number of inferences, whether the arrays had a leading dimension for them, and the
-        arrays in the model's order with that dimension. It is 1 for states that are passed on.
+        The number of inferences, whether the arrays had a leading dimension for inferences, and the
+        arrays in the model's order with this dimension. The dimension is 1 for states that are
+        passed on.
 
     Raises:
         InputError: an array has a wrong name, shape or dtype.
@@ -64,7 +65,7 @@ def first_inferences(expected: Tensors, given: Arrays, count: int) -> Arrays:
 
     Args:
         expected: `inputs` of the library's metadata.
-        given: arrays by name, as `check_inputs` takes them.
+        given: arrays by name, as for `check_inputs`.
         count: number of inferences.
 
     Raises:
@@ -91,7 +92,7 @@ def _are(count: int) -> str:
 
 
 def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:
-    """Return the arrays by the network's names, for names in C and any name of a single input."""
+    """Return the arrays by network names, given C names, or any name for a single input."""
     data = [item["name"] for item in expected if not item.get("next_state")]
     names = {item[key] for item in expected if item.get("next_state") for key in ("name", "c_name")}
     others = [name for name in given if name not in names]
@@ -99,14 +100,13 @@ def _by_network_name(expected: Tensors, given: Arrays) -> Arrays:
         states = {name: array for name, array in given.items() if name in names}
         given = {data[0]: given[others[0]], **states}
     for item in expected:
-        # The C name is what a shell user can type when the model's has strange characters.
+        # The C name is easy to type in a shell if the model's name has unusual characters.
         if item["name"] not in given and item["c_name"] in given:
             given = {**given, item["name"]: given[item["c_name"]]}
     return given
 
 
 def _check_names(expected: Tensors, given: Arrays) -> None:
-    """Raise InputError if an input is missing, or an array is not an input."""
     names = [item["name"] for item in expected]
     allowed = {item[key] for item in expected for key in ("name", "c_name")}
     missing = [
@@ -129,7 +129,7 @@ def _check_names(expected: Tensors, given: Arrays) -> None:
 
 
 def _zeros(expected: Tensors) -> str:
-    """Return the advice for a run without inputs: a command that writes zeros for all of them."""
+    """Return advice for a run without inputs: a command that writes zeros for all inputs."""
     arrays = ", ".join(
         f"{item['name']!r}: numpy.zeros({tuple(item['shape'])}, {item['dtype']!r})"
         for item in expected
@@ -140,7 +140,7 @@ def _zeros(expected: Tensors) -> str:
 
 
 def _first(state: Mapping[str, Any]) -> npt.NDArray[Any]:
-    """Return the state of the first inference, with a leading dimension for inferences."""
+    """Return the initial state, with a leading dimension for inferences."""
     return np.full((1, *state["shape"]), state.get("zero_point", 0), state["dtype"])
 
 
@@ -157,7 +157,7 @@ def _check_array(
         return np.ascontiguousarray(array)[np.newaxis], False
     if array.shape[1:] == shape and array.shape[0] > 0:
         return np.ascontiguousarray(array), True
-    # One inference for each row of a batch: what a dataset of single images looks like.
+    # One inference per row of a batch: the usual form of a dataset of single images.
     if shape and shape[0] == 1 and array.shape[1:] == shape[1:] and array.shape[0] > 0:
         return np.ascontiguousarray(array)[:, np.newaxis], True
     raise InputError(
@@ -172,13 +172,13 @@ def write_inputs(
     description: Mapping[str, Any],
     arrays: Iterable[npt.NDArray[Any]],
 ) -> None:
-    """Write the file that `runtime/main.c` of a library reads.
+    """Write the input file for `runtime/main.c` of a library.
 
     Args:
         path: the file.
         library: folder or tar file of the library.
-        description: section `umakit` of its metadata.
-        arrays: inputs in the order of the interface, those of each inference behind each other.
+        description: section `umakit` of the library's metadata.
+        arrays: inputs in the order of the interface, one inference after the other.
     """
     with path.open("wb") as stream:
         if description["weights"] == "blob":

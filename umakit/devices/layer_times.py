@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor times of the layers of libraries that take turns in this process."""
+"""Processor times of the layers of several libraries that take turns in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from umakit.library.tar_files import library_folder
 from umakit.text.rendering import render
 
 PAGE = 4096
-"""Bytes of a page of memory, by which addresses fall on the same sets of a first cache."""
+"""Bytes of a page of memory. Addresses this far apart map to the same sets of a first-level
+cache."""
 
 TURN_SECONDS = 0.02
 """Time of a turn, at least: a shorter inference is repeated."""
@@ -28,9 +29,9 @@ class TimedLibrary:
     """A library whose layers are timed in this process.
 
     Args:
-        library: an exported library, whose layers are all on the CPU.
+        library: an exported library with all layers on the CPU.
         inputs: arrays by input name.
-        folder: an empty folder, which has to stay while the library is used.
+        folder: an empty folder, kept while the library is used.
 
     Attributes:
         outputs: arrays by output name of one inference.
@@ -61,10 +62,10 @@ class TimedLibrary:
         self.repeats = math.ceil(TURN_SECONDS / max(seconds, 1e-7))
 
     def move(self) -> None:
-        """Take other memory for all tensors, at random distances from multiples of a page.
+        """Allocate other memory for all tensors, at random offsets from page boundaries.
 
-        How fast a kernel is depends on which sets of a cache its tensors share, by up to a fifth:
-        in one place a library may be faster than another one by chance.
+        The speed of a kernel varies by up to a fifth with the cache sets shared by its tensors. At
+        a fixed placement, a library could be faster by chance.
         """
         self._placed = self._library.place(lambda: 64 * int(self._random.integers(PAGE // 64)))
         pointers = self._placed.pointers
@@ -85,9 +86,9 @@ class TimedLibrary:
 def take_turns(libraries: Sequence[TimedLibrary], rounds: int) -> npt.NDArray[np.float64]:
     """Return seconds of each layer as [library, round, layer].
 
-    Time is that of this thread, which does not count what other programs take. In each round every
-    library has its turn, so that what else the machine does falls on all of them, and takes other
-    memory first, with one inference that does not count.
+    Times are processor times of this thread, without other programs. In each round, every library
+    has a turn, so disturbances affect all libraries alike. Before its turn, a library moves to
+    other memory and runs one uncounted inference.
 
     Args:
         libraries: libraries of the same layers.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling the libraries of C functions that an exported library has. Imports no TVM."""
+"""Compiling the libraries of C functions in an exported library. Imports no TVM."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CallableLibrary:
     """A library of C functions in an exported library.
 
     Attributes:
-        backend: name of the backend that calls it.
+        backend: name of the calling backend.
         folder: the folder `codegen/host/src`.
-        files: its files and how they are compiled.
+        files: files of the library with compiler options.
     """
 
     backend: str
@@ -35,39 +35,37 @@ class CallableLibrary:
 
     @property
     def words(self) -> list[str]:
-        """Arguments of compilers for its files and for all that includes its headers."""
+        """Compiler arguments for its files and all users of its headers."""
         folders = [f"-I{(self.folder / path).absolute()}" for path in self.files.include]
         return [*folders, *(f"-D{define}" for define in self.files.defines)]
 
     @property
     def sources(self) -> list[Path]:
-        """The files that are compiled."""
+        """The source files to compile."""
         return [self.folder / path for path in self.files.sources]
 
     @property
     def paths(self) -> list[Path]:
-        """All its files."""
         names = (*self.files.sources, *self.files.included, *self.files.licence)
         return [self.folder / name for name in names]
 
     @property
     def is_cxx(self) -> bool:
-        """Whether a source is C++."""
         return any(name.endswith(CXX_SUFFIXES) for name in self.files.sources)
 
     def digest(self) -> str:
-        """Return a digest of its files and of how they are compiled."""
+        """Return a digest of its files and their compiler options."""
         digest = hashlib.sha256(self.files.model_dump_json().encode())
         for path in self.paths:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
         return digest.hexdigest()
 
     def arguments(self, source: Path, flags: Sequence[str]) -> list[str]:
-        """Return the arguments that compile one of its files, without the file.
+        """Return the compiler arguments for one of its files, without the file.
 
         Args:
             source: the file.
-            flags: flags of all files, in front of the library's own.
+            flags: flags of all files, before the library's own.
         """
         is_cxx = source.suffix in CXX_SUFFIXES
         given = [flag for flag in flags if not (is_cxx and flag.startswith("-std="))]
@@ -95,10 +93,9 @@ def library_objects(
     """Return the objects of libraries, from the cache or compiled.
 
     Args:
-        libraries: the libraries.
         standard: flags of all files of programs.
-        flags: flags of the program, of which those of the linker and of the model are left out.
-        device: the device that it will run on.
+        flags: flags of the program; linker flags and flags of the model are ignored.
+        device: target device.
         run: runs a compiler.
 
     Raises:
@@ -111,7 +108,7 @@ def library_objects(
             is_cxx = source.suffix in CXX_SUFFIXES
             compiler = device.cxx_compiler(source.name) if is_cxx else device.compiler()
             arguments = library.arguments(source, [*standard, *of_no_model(flags)])
-            # Folders are those of one export; what lies in them is in the digest.
+            # Folder paths vary per export; the digest covers the files in them.
             depends = [word for word in arguments if not word.startswith("-I")]
             name = source.relative_to(library.folder).as_posix()
             key = repr([compiler, version_of(compiler[0]), depends, name, content]).encode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processors by what operating systems, ELF files and TVM call them."""
+"""Names of processors in operating systems, ELF files and TVM."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SYSTEM_NAMES = {
     "RISC-V": r"riscv(32|64)",
     "x86": r"i[3-6]86",
 }
-"""What `uname -m` says, by the names of `umakit.files.compiled_files.MACHINES`."""
+"""Outputs of `uname -m`, by the names of `umakit.files.compiled_files.MACHINES`."""
 
 
 def processor_of(system_name: str) -> str:
-    """Return the processor of a name of an operating system, else the name itself.
+    """Return the processor for an operating system's name of it, else the name itself.
 
     >>> processor_of("armv7l")
     'Arm'
@@ -39,11 +39,11 @@ def check_runs_on(program: Path, system_name: str, where: str) -> None:
 
     Args:
         program: an ELF file.
-        system_name: what `uname -m` says there.
-        where: what messages call the machine.
+        system_name: output of `uname -m` on the machine.
+        where: name of the machine in messages.
 
     Raises:
-        BuildError: names both.
+        BuildError: names both processors.
     """
     try:
         with program.open("rb") as stream:

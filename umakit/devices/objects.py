@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects of C files that many libraries share, in the user's cache.
+"""Cache of objects of C files that many libraries share.
 
-The simulator takes most of the compile time of a library; its files, the platform's, those of
-emulated devices and drivers are compiled once for the same compiler and flags. Imports no TVM.
+Simulators dominate the compile time of a library. The files of simulators, the platform, emulated
+devices and drivers are compiled once per compiler and flags. Imports no TVM.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from umakit.library.layout import RUNTIME, cache_folder
 from umakit.library.roles import SOURCE_FOLDER
 
 KEPT_OBJECTS = 1024
-"""Number of objects that are kept once there are an eighth more; older ones are deleted. So few
-compilations look at the times of all of them."""
+"""Number of objects kept by a cleanup, which begins at an eighth more. Thus few compilations check
+the times of all objects."""
 
 SHARED = "umakit_*"
 """Form of the names of files that are the same in many libraries."""
@@ -39,19 +39,20 @@ STANDARD = frozenset(
     b"signal.h stdarg.h stdbool.h stddef.h stdint.h stdio.h stdlib.h string.h tgmath.h "
     b"time.h".split()
 )
-"""Headers of the C library that drivers may include; that of `assert` has names of files."""
+"""Headers of the C library that drivers may include; `assert.h` is missing, because it inserts file
+names."""
 
 DEPENDING = re.compile(
     rb"TVMGEN_|__FILE__|__BASE_FILE__|__DATE__|__TIME|__has_include|incbin"
     rb"|#[ \t]*(?:/[*/]|include_next|import|embed)|%:|[?][?]="
 )
-"""What depends on more than the text of a driver, or hides what it includes."""
+"""Constructs that depend on more than the text of a driver, or hide an include."""
 
 FOR_LINKING = ("-Wl,", "-l", "-shared", "-static", "-nostartfiles", "-T")
 """Starts of flags that only the linker reads."""
 
 OF_A_MODEL = ("-I", "-DTVMGEN_")
-"""Starts of flags that shared files do not need: they find their headers relative to themselves."""
+"""Prefixes of flags that shared files do not need: their headers have relative paths."""
 
 Compile = Callable[[list[str]], None]
 """Runs the compiler with arguments behind its own; raises `BuildError`."""
@@ -60,13 +61,13 @@ Compile = Callable[[list[str]], None]
 def with_shared_objects(
     sources: Sequence[Path], compiler: Sequence[str], flags: Sequence[str], run: Compile
 ) -> list[Path]:
-    """Return the sources, with those that libraries share replaced by objects of the cache.
+    """Return the sources, with shared files replaced by objects of the cache.
 
     Args:
         sources: C and assembler files of a program.
-        compiler: the compiler and all arguments that it always gets.
+        compiler: the compiler and its constant arguments.
         flags: the other flags of the program.
-        run: compiles what is not in the cache.
+        run: compiles a file that is not in the cache.
 
     Returns:
         Sources and objects in the order of `sources`.
@@ -92,7 +93,7 @@ def with_shared_objects(
 
 
 def compiling(flags: Sequence[str]) -> list[str]:
-    """Return the flags without those that only the linker reads."""
+    """Return the flags without linker-only flags."""
     kept, previous = [], ""
     for flag in flags:
         if previous != "-T" and not flag.startswith(FOR_LINKING):
@@ -102,13 +103,13 @@ def compiling(flags: Sequence[str]) -> list[str]:
 
 
 def of_no_model(flags: Sequence[str]) -> list[str]:
-    """Return the flags without those of a model and those that only the linker reads."""
+    """Return the flags without linker-only flags and flags of a model."""
     return [flag for flag in compiling(flags) if not flag.startswith(OF_A_MODEL)]
 
 
 @functools.cache
 def version_of(compiler: str) -> tuple[int, int]:
-    """What changes when another version of a compiler is installed."""
+    """A value that changes with each installed version of a compiler."""
     found = shutil.which(compiler)
     status = Path(found).stat() if found else None
     return (status.st_mtime_ns, status.st_size) if status else (0, 0)
@@ -116,14 +117,13 @@ def version_of(compiler: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Headers:
-    """Headers that a shared file may include: names in its text, and a digest of their content."""
+    """Headers that a shared file may include: their names, and a digest of their content."""
 
     names: frozenset[str]
     digest: bytes
 
 
 def _headers(folder: Path) -> _Headers | None:
-    """Return the headers of shared files in a folder; None if one includes something else."""
     places = [(folder, SHARED), (folder, "umakit/*")]
     if folder == SUPPORT:
         places = [(SUPPORT, "*"), (RUNTIME, "*")]
@@ -147,7 +147,7 @@ def _is_shared(source: Path) -> bool:
 
 
 def _digest_of_shared(source: Path, headers: _Headers | None) -> bytes | None:
-    """Return what a shared file's object depends on; None if it includes something else."""
+    """Return the dependences of a shared file's object; None if it includes other files."""
     content = source.read_bytes()
     if headers is None or not _includes(content) <= headers.names:
         return None
@@ -160,7 +160,7 @@ def _is_driver(source: Path) -> bool:
 
 
 def _digest_of_driver(source: Path) -> bytes | None:
-    """Return what a driver's object depends on; None if that is not all in files of the library."""
+    """Return the dependences of a driver's object; None if some are outside the library."""
     parts, seen, waiting = [], set(), [source]
     while waiting:
         path = waiting.pop()
@@ -171,7 +171,7 @@ def _digest_of_driver(source: Path) -> bytes | None:
         try:
             content = path.read_bytes()
         except OSError:
-            return None  # the compiler says so, or finds it elsewhere
+            return None  # the compiler reports the missing file, or finds it elsewhere
         lines = content.replace(b"\\\r\n", b"").replace(b"\\\n", b"")
         if DEPENDING.search(lines):
             return None
@@ -185,8 +185,6 @@ def _digest_of_driver(source: Path) -> bytes | None:
 
 
 def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> Path:
-    """Return the object of a shared file, compiled unless it is in the cache."""
-
     def compile_to(output: Path) -> None:
         run([*wanted, "-c", str(source.absolute()), "-o", str(output)])
 
@@ -194,18 +192,18 @@ def _object(source: Path, digest: str, wanted: Sequence[str], run: Compile) -> P
 
 
 def cached_object(stem: str, digest: str, compile_to: Callable[[Path], None]) -> Path:
-    """Return an object of the cache, compiled unless it is there.
+    """Return an object of the cache; compile a missing object.
 
     Args:
         stem: name of the source without its suffix.
-        digest: digest of all that the object depends on.
+        digest: digest of all dependences of the object.
         compile_to: compiles the source to a path; raises `BuildError`.
     """
     folder = cache_folder("objects")
     cached = folder / f"{stem}-{digest}.o"
     if cached.exists():
         with contextlib.suppress(OSError):
-            os.utime(cached)  # used: it is kept
+            os.utime(cached)  # mark as used, so that the object is kept
         return cached
     _delete_old(folder)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -223,7 +221,7 @@ def _delete_old(folder: Path) -> None:
 
 
 def modified(path: Path) -> float:
-    """Return when a file was modified, in seconds; 0 if another process has deleted it."""
+    """Return the modification time of a file in seconds; 0 if another process deleted it."""
     try:
         return path.stat().st_mtime
     except FileNotFoundError:

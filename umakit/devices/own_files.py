@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a user's device, which programs for it are built of."""
+"""Source files of a user's device."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from umakit.devices.device import SUPPORT, Device
 from umakit.library.layout import RUNTIME
 
 SCRIPTS = ("*.ld", "*.lds", "*.inc")
-"""Forms of the names of linker scripts and of files that they include."""
+"""File name patterns of linker scripts and of their included files."""
 
 
 def digest_of(device: Device) -> str:
-    """Return a digest of the files of a user's device: C as it is preprocessed, and scripts."""
+    """Return a digest of a user's device files: preprocessed C, and scripts."""
     digest = hashlib.sha256()
     for source in (*device.sources, *device.replaced):
         if source.parent != SUPPORT:
@@ -31,7 +31,7 @@ def digest_of(device: Device) -> str:
 def _preprocessed(device: Device, source: Path) -> bytes:
     command = [*device.compiler(), "-std=c99", f"-I{RUNTIME}", f"-I{SUPPORT}", "-E", str(source)]
     ended = subprocess.run(command, capture_output=True, check=False)
-    return ended.stdout + bytes([ended.returncode != 0])  # the compiler says later what is wrong
+    return ended.stdout + bytes([ended.returncode != 0])  # the compiler reports the mistake later
 
 
 def _content(path: Path) -> bytes:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a library layer by layer, with the results of each layer right after it has run.
+"""Running a library layer by layer, with each layer's results right after the layer.
 
-The library is built unchanged, with the hook that profiling uses. A program around it copies each
-layer's outputs before a later layer can overwrite them, can replace them by other values, and
-checks the memory that a layer must not modify.
+The library is built unchanged, with the hook of profiling. A surrounding program copies each
+layer's outputs before a later layer can overwrite them, can replace the outputs, and checks that
+the layer left other memory unmodified.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
 FAILED = "failed"
-"""What the program prints in front of a simulator's sentence."""
+"""Prefix of a simulator's sentence in the program's output."""
 
 OUTSIDE = -1
 """Value of `first` for a tensor that exists before the first layer runs."""
@@ -58,8 +58,8 @@ class LayerTrace:
     """The observed effects of one layer.
 
     Attributes:
-        outputs: raw bytes of its outputs by C name.
-        damaged: description of other memory that it modified.
+        outputs: raw bytes of the layer's outputs by C name.
+        damaged: descriptions of other modified memory.
     """
 
     outputs: dict[str, Bytes]
@@ -97,17 +97,17 @@ def build_around(
     is_traced: bool = False,
     cpu: str = "",
 ) -> None:
-    """Build a library with the hook after each layer, and with a `main` around it.
+    """Build a library with the hook after each layer, and with a surrounding `main`.
 
     Args:
         library: folder or tar file of the library.
-        prefix: its `tvmgen_NAME` prefix.
+        prefix: the library's `tvmgen_NAME` prefix.
         source: text of the C file with `main` and the hook.
         program: path of the program to build; the C file is written next to it.
-        device: device that it runs on.
+        device: target device.
         flags: further flags of the C compiler.
-        designs: designs that answer in place of the simulators of their backends.
-        is_traced: whether they can write waveforms.
+        designs: designs that replace the simulators of their backends.
+        is_traced: whether designs can write waveforms.
         cpu: as in `umakit.devices.cpus.description_for`.
 
     Raises:
@@ -135,13 +135,13 @@ class Probe:
     """A library's program for `uma diff`.
 
     Args:
-        description: section `umakit` of the library's metadata, as it is for the device.
+        description: section `umakit` of the library's metadata for the device.
         library: folder or tar file of the library.
         program: path of the program to build.
-        device: device that it runs on.
+        device: target device.
         flags: further flags of the C compiler.
-        designs: designs that answer in place of the simulators of their backends.
-        is_traced: whether they can write waveforms.
+        designs: designs that replace the simulators of their backends.
+        is_traced: whether designs can write waveforms.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
@@ -195,10 +195,10 @@ class Probe:
         """Run one inference.
 
         Args:
-            inputs: arrays by name, of the network's shapes and dtypes.
-            forced: values by C name that replace a layer's outputs after it has run.
-            timeout: limit in seconds, and its default: as of `run_library`.
-            environment: further variables of the program's environment.
+            inputs: arrays by name, with the network's shapes and dtypes.
+            forced: values by C name that replace a layer's outputs after the layer.
+            timeout: limit in seconds, with the default of `run_library`.
+            environment: further environment variables.
 
         Returns:
             The trace of each layer, in order.
@@ -247,12 +247,12 @@ class Probe:
         return traces
 
     def _ending(self, status: int, said: str) -> tuple[str, int]:
-        """Return how a run ended that did not succeed, and the status of the driver's function.
+        """Return a sentence about a failed run, and the status of the driver's function.
 
         Args:
-            status: what the run returned.
-            said: what the program printed: its text of the status, or `FAILED`, a number of a
-                simulated device and why that cannot go on.
+            status: status of the run.
+            said: output of the program: the text of the status, or `FAILED`, the number of a
+                simulated device, and the reason.
         """
         word, _, rest = said.partition(" ")
         number, _, why = rest.partition(" ")
@@ -261,14 +261,12 @@ class Probe:
         return stopped(self._description, status, said)
 
     def _place(self, traces: Sequence[LayerTrace]) -> str:
-        """Return the layer that was running when the run stopped."""
         if len(traces) >= len(self._layers):
             return "after the last layer"
         layer = self._layers[len(traces)]
         return f"layer {len(traces)}, {layer['name']} ({layer['where']})"
 
     def _traces(self, data: Bytes) -> tuple[list[LayerTrace], int]:
-        """Parse the possibly incomplete output of the program; return traces and status."""
         traces: list[LayerTrace] = []
         reader = _Reader(data)
         try:
@@ -289,7 +287,7 @@ class Probe:
         memory = self._memories[number - len(self._tensors)]
         return f"memory around {memory.name}"
 
-    # --- what there is --------------------------------------------------------------------------
+    # --- memories and tensors -------------------------------------------------------------------
 
     def _all_memories(self, pools: Sequence[Mapping[str, Any]]) -> list[_Memory]:
         tensors = [
@@ -362,8 +360,10 @@ class Probe:
 
 
 def _devices_with_failures(description: Mapping[str, Any], headers: Path) -> list[str]:
-    """Return the simulated devices whose simulators can say why they cannot go on; none of a
-    library of earlier versions of umakit."""
+    """Return the simulated devices whose simulators can report a failure.
+
+    None of a library of earlier versions of umakit can.
+    """
     header = headers / "umakit" / "simulator.h"
     if not header.exists() or "umakit_simulator_failure" not in header.read_text("utf-8"):
         return []
@@ -371,7 +371,6 @@ def _devices_with_failures(description: Mapping[str, Any], headers: Path) -> lis
 
 
 def _bytes_of(path: Path) -> Bytes:
-    """Return a file's bytes; none if the program crashed before it created the file."""
     return np.fromfile(path, np.uint8) if path.exists() else np.zeros(0, np.uint8)
 
 
@@ -397,12 +396,12 @@ FARTHEST = 2**15 - 1
 
 
 def stopped(description: Mapping[str, Any], status: int, text: str) -> tuple[str, int]:
-    """Return a sentence on a run that was stopped, and the status that the function returned.
+    """Return a sentence about a stopped run, and the status of the driver's function.
 
     Args:
-        description: the entry `umakit` of a library's metadata.
-        status: what the run returned.
-        text: the library's text of it.
+        description: section `umakit` of the library's metadata.
+        status: status of the run.
+        text: the library's text of the status.
     """
     for backend in description["backends"]:
         base = int(backend.get("status_base", 0))

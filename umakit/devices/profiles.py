@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measurements of layers and of whole inferences, from what the program of a library prints."""
+"""Measurements of layers and whole inferences, from the output of a library's program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umakit.machine.counts.events import MemoryCounts
 from umakit.text.identities import LayerIdentity
 
 STREAMS = ("load", "array", "store")
-"""Engines of the commands of libraries that say them by number, as umakit wrote them until 0.1."""
+"""Engines of numbered commands, in libraries of umakit up to 0.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,11 @@ class CommandTimes:
     """The times of a command of a simulated accelerator, in cycles since the layer's begin.
 
     Attributes:
-        stream: name of its engine, for example `load`.
-        start: its first cycle.
-        busy_end: the cycle after the last one in which it occupied its engine.
-        completion: the cycle from which its effect is visible.
-        label: what the engine did, in the words of the simulator; may be empty.
+        stream: name of the engine, for example `load`.
+        start: first cycle.
+        busy_end: the cycle after the last one in which the command occupied its engine.
+        completion: the cycle from which the command's effect is visible.
+        label: the engine's work in the words of the simulator; may be empty.
     """
 
     stream: str
@@ -40,9 +40,10 @@ class CommandTimes:
 class LayerProfile:
     """Measurements of one layer in one inference.
 
-    Figures of accelerators are None if they are not measured, because no simulator answers for the
-    layer's accelerator, or for any accelerator of the network, or because it does not count them.
-    For layers on the CPU they are what the simulated accelerators count meanwhile, mostly 0.
+    Figures of accelerators are None if not measured: no simulator answers for the layer's
+    accelerator or for any accelerator of the network, or the simulator does not count them. For
+    layers on the CPU, these figures are counts of the simulated accelerators in the meantime,
+    mostly 0.
 
     Attributes:
         name: name of the layer.
@@ -50,28 +51,28 @@ class LayerProfile:
         macs: multiply-accumulates computed from the shapes.
         device_macs: multiply-accumulates that the device counted.
         clock_cycles: cycles of the device's clock from the layer's begin to its end, including
-            those in which the device waited for the driver.
+            waits for the driver.
         cycles: cycles in which an engine of the device was busy.
         array_cycles: cycles in which the array was busy.
         dma_cycles: cycles in which a DMA engine was busy; 0 without a DMA engine.
         moved_bytes: bytes that the device moved over the bus.
-        seconds: processor time, including that of the simulator; None on devices without
-            meaningful times.
-        instructions: instructions that the processor executed, including those of the simulator;
-            None on devices that do not count them.
-        device_seconds, device_instructions: the part of them in calls of `umakit/device.h`, which
-            the simulator takes; None if the part is not measured.
+        seconds: processor time, including the simulator's; None on devices without meaningful
+            times.
+        instructions: executed instructions, including the simulator's; None on devices that do not
+            count them.
+        device_seconds, device_instructions: share of calls of `umakit/device.h`, that is, of the
+        simulator; None if not measured.
         commands: commands of the device in the first inference; empty unless recorded.
         commands_left_out: number of commands that were not recorded.
-        predicted_cycles: cycles of the device's clock that the backend's cost model predicted when
-            the library was compiled; None if it has none for the layer.
+        predicted_cycles: prediction of the backend's cost model at compile time, in cycles of the
+            device's clock; None without a prediction.
         register_reads, register_writes: accesses of the driver to registers of the device; None if
-            they are not counted, as by libraries that umakit exported before it counted them.
-        identity: what it is in terms of the model.
-        written_bytes: those of `moved_bytes` that the device wrote.
-        array_macs: multiply-accumulates that the array had room for; only of umakit's simulators.
-        memories: accesses to memories of the layer's accelerator that its simulator counts, by
-            name; empty if it has none, None if that is not known.
+        not counted, as in libraries of older versions of umakit.
+        identity: identity of the layer in terms of the model.
+        written_bytes: share of `moved_bytes` that the device wrote.
+        array_macs: capacity of the array in multiply-accumulates; only of umakit's simulators.
+        memories: simulator's counts of accesses to the accelerator's memories, by name; empty
+            without memories, None if unknown.
     """
 
     name: str
@@ -113,18 +114,18 @@ class LayerProfile:
 
     @property
     def measured_and_predicted(self) -> LayerCycles:
-        """Its cycles of the device's clock."""
+        """The layer's measured and predicted clock cycles."""
         return LayerCycles(self.where == "cpu", self.clock_cycles, self.predicted_cycles)
 
 
 @dataclass(frozen=True)
 class InferenceProfile:
-    """Measurements of a whole inference, the mean of all; None for what is not known.
+    """Mean measurements of a whole inference; None if unknown.
 
     Attributes:
-        clock_cycles: cycles of the clocks of all accelerators that count them, from the begin of
-            the inference to its end. Libraries of older versions of umakit do not count them.
-        between_cycles: those of them that passed in no layer.
+        clock_cycles: cycles of the clocks of all accelerators that count them, from begin to end of
+            the inference. Libraries of older versions of umakit do not count them.
+        between_cycles: share of `clock_cycles` outside all layers.
         runs: number of inferences.
     """
 
@@ -134,11 +135,11 @@ class InferenceProfile:
 
 
 CHAIN = ("array_cycles", "cycles", "clock_cycles")
-"""Counters of which each counts the cycles of the one before and others."""
+"""Counters, each of which includes the cycles of the previous one."""
 
 
 class _Mean:
-    """Means of counts that add up to the mean of their sum: what rounding leaves goes on."""
+    """Means of counts that add up to the mean of their sum: rounding errors carry over."""
 
     def __init__(self, runs: int) -> None:
         self._runs, self._sum, self._told = runs, 0, 0
@@ -158,13 +159,13 @@ def profiles_of(
     runs: int,
     lines: Sequence[str],
 ) -> tuple[tuple[LayerProfile, ...], InferenceProfile]:
-    """Return the measurements of each layer and of the whole inference, as means.
+    """Return the mean measurements of each layer and of the whole inference.
 
-    The means of clock cycles of layers, and of cycles between them, add up to that of the
-    inference, also where inferences take different times.
+    The mean clock cycles of layers, and of the cycles between layers, add up to the mean of the
+    inference, even if inferences take different times.
 
     Args:
-        device: what the program ran on.
+        device: device of the run.
         description: section `umakit` of the library's `metadata.json`.
         report: last line that the program printed.
         runs: number of inferences.
@@ -184,7 +185,7 @@ def profiles_of(
         clock += known.get("clock_cycles", 0)
         counted = _means(known, mean, runs)
         is_kits = layer["where"] in description["sources"]["simulated_as"]
-        if layer["where"] not in simulated:  # it calls no device
+        if layer["where"] not in simulated:  # the layer calls no device
             figures = {**figures, "device_nanoseconds": 0, "device_instructions": 0}
         profile = _profile(device, layer, figures, counted, runs, is_kits=is_kits)
         commands, left_out = recorded.get(number, ((), 0))
@@ -218,12 +219,12 @@ def _profile(
     """Return the measurements of a layer without its commands.
 
     Args:
-        device: what the program ran on.
+        device: device of the run.
         layer: the layer in the library's metadata.
         figures: sums over all inferences.
-        counted: means of those figures that a simulator counts.
+        counted: means of the figures that a simulator counts.
         runs: number of inferences.
-        is_kits: whether a simulator of umakit is of the layer's accelerator.
+        is_kits: whether the layer's accelerator has a simulator of umakit.
     """
     nanoseconds, instructions = (
         (figures[name], figures.get(f"device_{name}")) for name in ("nanoseconds", "instructions")
@@ -259,7 +260,7 @@ def _per_run(total: int | None, runs: int) -> int | None:
 
 
 def _array_macs(counted: Mapping[str, int]) -> int | None:
-    """Return the multiply-accumulates that the array had room for; None where RTL answers."""
+    """Return the array's capacity in multiply-accumulates; None for RTL."""
     room, macs = counted.get("array_macs"), counted.get("macs")
     return None if room is None or macs is None or room < macs else room
 
@@ -269,7 +270,7 @@ def _memories(
 ) -> dict[str, MemoryCounts] | None:
     """Return the mean accesses to the memories of a layer's accelerator, by name.
 
-    A simulator of umakit counts all that there are; another may have more than it counts.
+    umakit's simulators count all memories. Other simulators may leave memories uncounted.
     """
     counted: Mapping[str, Sequence[int | None]] | None = figures.get("memories", {}).get(where)
     if counted is None or (not counted and not is_kits):
@@ -292,8 +293,8 @@ def _means(sums: Mapping[str, int], mean: _Mean, runs: int) -> dict[str, int]:
     """Return the mean of each figure of a layer.
 
     Args:
-        sums: sums over all inferences, of known figures.
-        mean: that of all clock cycles.
+        sums: sums of known figures over all inferences.
+        mean: running mean of all clock cycles.
         runs: number of inferences.
     """
     found = {name: round(value / runs) for name, value in sums.items()}
@@ -311,7 +312,7 @@ def _means(sums: Mapping[str, int], mean: _Mean, runs: int) -> dict[str, int]:
 
 
 def _recorded(lines: Sequence[str]) -> dict[int, tuple[tuple[CommandTimes, ...], int]]:
-    """Return by layer the recorded commands in order of their starts, and how many are missing."""
+    """Return recorded commands by layer, in order of their starts, and the number omitted."""
     counts: dict[int, int] = {}
     kept: dict[int, list[CommandTimes]] = {}
     layer = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What compilers and linkers refuse in a team's C files: whose they are, and what to do.
+"""Compiler and linker errors in a team's C files: owner of the file, and advice.
 
-A library holds copies of a backend's files with the lines of the originals, so that a line of a
-copy is one of the file that the team wrote.
+A library holds copies of a backend's files with unchanged line numbers, so that a line of a copy is
+a line of the team's file.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ DEFINITION = re.compile(r"^[A-Za-z_][\w \t*]*?\b(\w+)\s*\([^;{}]*\)\s*\{", re.MU
 
 
 def refusal_of_team(compiler: str, messages: str, folder: Path) -> BuildError | None:
-    """Return the error of a file that a team wrote; None if it is in another one.
+    """Return the error in a file of a team; None for an error in another file.
 
     Args:
         compiler: name of the compiler, for messages.
-        messages: what it, or the linker, printed.
-        folder: the folder of the sources, in an exported library.
+        messages: output of the compiler or linker.
+        folder: source folder of an exported library.
     """
     found = first_error(messages)
     if found:
@@ -63,13 +63,13 @@ def refusal_of_team(compiler: str, messages: str, folder: Path) -> BuildError | 
 
 @dataclass(frozen=True)
 class TeamFile:
-    """A file of a backend, in the backend's folder or in that of its library.
+    """A file of a backend, in the backend's folder or in the folder of its library.
 
     Attributes:
-        path: its path there.
-        line: a line of it.
+        path: path relative to that folder.
+        line: a line of the file.
         backend: name of the backend.
-        is_simulator: whether the backend's own simulator is made of it.
+        is_simulator: whether the file is part of the backend's own simulator.
     """
 
     path: str
@@ -79,24 +79,23 @@ class TeamFile:
 
     @property
     def where(self) -> str:
-        """File and line, for messages."""
         return f"{self.path}:{self.line}"
 
     @property
     def what(self) -> str:
-        """What it is, for messages."""
+        """Noun for the file's role, for messages."""
         kind = "simulator" if self.is_simulator else "C"
         return f"the {kind} of the backend {self.backend}"
 
 
 def first_error(messages: str) -> tuple[TeamFile, str] | None:
-    """Return the file of a team that a compiler refused first, and the compiler's text.
+    """Return the first file of a team that a compiler refused, and the compiler's text.
 
     Args:
-        messages: what the compiler printed.
+        messages: output of the compiler.
 
     Returns:
-        None if no error is in a file of a team, or in what such a file includes of others.
+        None if no error is in a file of a team, or in other files included by a team's file.
     """
     includers: list[TeamFile] = []
     lines = messages.splitlines()
@@ -114,7 +113,7 @@ def first_error(messages: str) -> tuple[TeamFile, str] | None:
 
 
 def _declared_before(text: str, following: list[str]) -> str:
-    """Return where a function with another type is declared, of the lines behind an error."""
+    """Return a clause with the place of a conflicting declaration; empty if unknown."""
     if not text.startswith("conflicting types"):
         return ""
     note = next(filter(None, map(BEFORE.match, following)), None)
@@ -123,7 +122,7 @@ def _declared_before(text: str, following: list[str]) -> str:
 
 
 def _team_file(path: str, line: int) -> TeamFile | None:
-    """Return the file that a path of a library is a copy of; None for umakit's own files."""
+    """Return the team's original of a path in a library; None for umakit's own files."""
     found = PLACE.search(path)
     if not found or found[2] == OF_THE_KIT.rstrip("/"):
         return None
@@ -134,10 +133,9 @@ def _team_file(path: str, line: int) -> TeamFile | None:
 
 
 def mend_of(file: TeamFile, text: str) -> str:
-    """Return what to do about an error in a team's file.
+    """Return advice on an error in a team's file.
 
     Args:
-        file: the file.
         text: the compiler's text of the error.
     """
     missing = NOT_FOUND.search(f"fatal error: {text}")
@@ -158,14 +156,14 @@ def mend_of(file: TeamFile, text: str) -> str:
 
 @dataclass(frozen=True)
 class Undefined:
-    """A function that a team's header declares, or a team's file calls, and no file defines.
+    """A function that a team's header declares, or a team's file calls, without a definition.
 
     Attributes:
-        function: its name.
-        place: the header and the line of the declaration; without one those of the call.
+        function: name of the function.
+        place: header and line of the declaration; without one, file and line of the call.
         is_declared: whether there is a declaration.
         calls: file and line of the first call; empty if none is found.
-        near: a function that the C files define and that may be meant, with file and line.
+        near: a defined function with a similar name, with file and line.
     """
 
     function: str
@@ -179,7 +177,7 @@ def undefined_function(messages: str, library: Path) -> Undefined | None:
     """Return the first function that a linker lacks and a team's file declares or calls.
 
     Args:
-        messages: what the linker printed.
+        messages: output of the linker.
         library: the exported library.
     """
     for match in UNDEFINED.finditer(messages):
@@ -196,7 +194,7 @@ def undefined_function(messages: str, library: Path) -> Undefined | None:
 
 
 def _texts(library: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the C files of a library with comments as line breaks."""
+    """Yield the C files of a library, with comments replaced by line breaks."""
     for path in sorted((library / SOURCE_FOLDER).rglob("*.*")):
         if path.is_file() and path.suffix in (*HEADER_SUFFIXES, ".c", ".cc", ".cpp", ".cxx"):
             text = path.read_text(encoding="utf-8", errors="replace")
@@ -214,7 +212,7 @@ def _declaration(name: str, texts: dict[Path, str]) -> TeamFile | None:
 
 
 def _call(name: str, texts: dict[Path, str]) -> tuple[str, int] | None:
-    """Return path and line of the first call of a function, those of teams last."""
+    """Return path and line of the first call of a function; files of teams come last."""
     form = re.compile(rf"\b{re.escape(name)}\s*\(")
     sources = [path for path in texts if path.suffix not in HEADER_SUFFIXES]
     for path in sorted(sources, key=lambda path: _team_file(str(path), 1) is not None):
@@ -225,7 +223,6 @@ def _call(name: str, texts: dict[Path, str]) -> tuple[str, int] | None:
 
 
 def _near(name: str, texts: dict[Path, str], backend: str) -> str:
-    """Return a function of the backend's C files with a close name, its file and line."""
     places: dict[str, str] = {}
     for path, text in texts.items():
         for found in DEFINITION.finditer(text):
@@ -258,11 +255,11 @@ OF_THE_KIT = "umakit/"
 
 
 def mend_of_missing_header(messages: str, device: Device) -> str:
-    """Return what to do about a header that a compiler did not find; empty if it found all.
+    """Return advice on a header that a compiler did not find; empty if none is missing.
 
     Args:
-        messages: what the compiler printed.
-        device: the device that it compiles for.
+        messages: output of the compiler.
+        device: target device.
     """
     found = NOT_FOUND.search(messages)
     if not found:

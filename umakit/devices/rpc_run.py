@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program through TVM's RPC server. What talks to it is a process of its own."""
+"""Running a program through TVM's RPC server, with the client in a separate process."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ CONNECTING_SECONDS = 30.0
 """Time limit of all but the program: connecting, copying, loading."""
 
 START_SECONDS = 60.0
-"""The same of starting the process that talks to the server, which imports TVM."""
+"""Time limit for starting the process that talks to the server, which imports TVM."""
 
 ENDED, SIGNALLED, LATE, LOST = range(4)
-"""How a program ended, as of platform_rpc.c."""
+"""Endings of a program, as in platform_rpc.c."""
 
 START_HINT = (
     "start it there with `python -m tvm.exec.rpc_server --port {port} --port-end {end}`, which "
@@ -50,7 +50,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,
-            start_new_session=True,  # Ctrl-C is for umakit, which then ends it
+            start_new_session=True,  # Ctrl-C reaches only umakit, which then ends the process
         )
         self.is_new = True
 
@@ -59,9 +59,9 @@ class _Worker:
         return self._process.poll() is None
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any] | None:
-        """Return the answer to a request; None if there is none in time.
+        """Return the answer to a request; None after the time limit.
 
-        The process does not outlive an answer that did not come.
+        The process is ended if the answer does not come.
         """
         assert self._process.stdin is not None and self._process.stdout is not None
         until = time.monotonic() + seconds + (START_SECONDS if self.is_new else 0.0)
@@ -98,7 +98,6 @@ class _Worker:
         return json.dumps({"error": said or "it ended", "at": "start"}).encode() + b"\n"
 
     def end(self) -> None:
-        """End the process."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -128,7 +127,7 @@ def _end_workers() -> None:
 
 
 def machine_of_server(address: Address) -> str:
-    """Return what kind of machine a server runs on, as `uname -m` says it.
+    """Return a server's processor in the words of `uname -m`.
 
     Raises:
         UmakitError: there is no connection, or the server does not know.
@@ -140,21 +139,20 @@ def machine_of_server(address: Address) -> str:
 def run_over_rpc(
     address: Address, library: Path, arguments: Sequence[str], folder: Path, seconds: float
 ) -> subprocess.CompletedProcess[str]:
-    """Copy a shared object to a server, run its program, and fetch what it writes.
+    """Copy a shared object to a server, run its program, and fetch the output files.
 
     Args:
-        address: where the server is.
+        address: address of the server.
         library: the shared object.
-        arguments: arguments of `main`; the first is the file of inputs in the folder, the second
-            that of outputs.
-        folder: folder of inputs, which gets the outputs.
+        arguments: arguments of `main`; first the input file in the folder, then the output file.
+        folder: folder of inputs and outputs.
         seconds: time limit of the program.
 
     Returns:
         Standard output, standard error and exit code, which is negative for a signal.
 
     Raises:
-        LateError: it did not end in time.
+        LateError: the program exceeded the time limit.
         DeviceError: there is no connection, it was lost, or there is no room.
         BuildError: the server runs on another kind of machine.
     """
@@ -188,7 +186,6 @@ def run_over_rpc(
 def _ask(
     address: Address, request: dict[str, Any], seconds: float, library: Path | None = None
 ) -> dict[str, Any]:
-    """Return the answer of the worker; raises what `run_over_rpc` does."""
     announce(f"calls: TVM's RPC server at {address}", ("rpc", str(address)))
     limit = seconds + CONNECTING_SECONDS
     request = {"host": address.host, "port": address.port, "seconds": limit, **request}
@@ -207,11 +204,11 @@ def _ask(
 
 
 def _check_connection(address: Address) -> None:
-    """Tell why there is no connection.
+    """Raise the reason of a missing connection.
 
     Raises:
-        InputError: there is no host of this name.
-        DeviceError: nobody listens there.
+        InputError: the host name is unknown.
+        DeviceError: the port has no listener.
     """
     port = address.port or 0
     try:
@@ -230,7 +227,6 @@ def _check_connection(address: Address) -> None:
 
 
 def _error(address: Address, given: dict[str, Any], library: Path | None) -> UmakitError:
-    """Return the error of a step that failed."""
     where, text, step = str(address), given["error"], given["at"]
     if step == "start":
         return BuildError(f"TVM's client cannot be started: {text}", where=where)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that talks to TVM's RPC server for another one, which can end it: TVM's client waits
-without a limit, and an answer that never comes cannot be interrupted.
+"""A separate process as client of TVM's RPC server, which its parent can end.
 
-`python -m umakit.devices.rpc_worker` reads requests from standard input and writes answers to
-standard output, each a line of JSON. See `answer`.
+TVM's client waits without a limit, and its waiting cannot be interrupted. `python -m
+umakit.devices.rpc_worker` reads requests from standard input and writes answers to standard output,
+one line of JSON each. See `answer`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from typing import Any
 from umakit.errors import one_line
 
 STREAMS = ("outputs", "report", "messages")
-"""What a program writes, in the order of platform_rpc.c."""
+"""Outputs of a program, in the order of platform_rpc.c."""
 
 
 def answer(request: Mapping[str, Any], at: list[str]) -> dict[str, Any]:
     """Return the answer to a request.
 
     Args:
-        request: `host`, `port` and `seconds`, the time after which the server ends the session; and
-            to run a program `library`, `words`, `inputs` and `folder`: paths of the shared object
-            and of its inputs, arguments of `main`, and the folder for what it writes; and `limit`,
-            its time limit in seconds.
-        at: gets the names of steps: `connect`, `ask`, `upload`, `load`, `run`, `fetch`.
+        request: `host`, `port` and `seconds`, the time after which the server ends the session. To
+            run a program, also `library`, `words`, `inputs` and `folder`: paths of the shared
+            object and of its inputs, arguments of `main`, and the folder for outputs; and `limit`,
+            the time limit in seconds.
+        at: receives the names of steps: `connect`, `ask`, `upload`, `load`, `run`, `fetch`.
 
     Returns:
         `machine`, the server's target; or `ending` and `number` of umakit_ending.
 
     Raises:
-        Exception: whatever TVM raises.
+        Exception: any exception of TVM.
     """
     from umakit import tvm_api
 
@@ -49,8 +49,8 @@ def answer(request: Mapping[str, Any], at: list[str]) -> dict[str, Any]:
         name = f"{library.name}.so"
         content = library.read_bytes()
         with tvm_api.uploaded(session, name, content):
-            # TVM writes a file without a look at whether there was room for it. What is loaded of
-            # one that ends too early crashes, and the server with it.
+            # TVM's server does not check for room when it writes a file. Loading a truncated shared
+            # object would crash the server.
             if bytes(session.download(name)) != content:
                 return {"truncated": True}
             at.append("load")
@@ -81,7 +81,7 @@ def main() -> None:
         at: list[str] = []
         try:
             given = answer(json.loads(line), at)
-        except Exception as error:  # whatever TVM raises
+        except Exception as error:  # any exception of TVM
             text = one_line(str(error).strip().rpartition("\n")[2]) or type(error).__name__
             given = {"error": text, "kind": type(error).__name__, "at": at[-1] if at else "start"}
         print(json.dumps(given), file=answers, flush=True)

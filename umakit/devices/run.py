@@ -51,7 +51,7 @@ MOST_COMMANDS = 65_536
 """Maximum number of commands per layer that are recorded."""
 
 MOST_EMULATED_COMMANDS = 1024
-"""The same on an emulated device, in whose memory the records are."""
+"""Maximum on an emulated device, whose memory holds the records."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,11 @@ class RunResult:
         outputs: arrays by output name; with a leading dimension if the inputs had one.
         times: seconds of each inference, in order; empty on devices without meaningful times.
         layers: measurements per layer, averaged over the inferences; empty without profiling.
-        instructions: instructions of each inference, in order; empty if they are not counted.
+        instructions: instructions of each inference, in order; empty if not counted.
         runs: number of inferences, including repetitions.
-        whole: measurements of an inference from its begin to its end; None without profiling.
-        inferences: the same of the first inference and of all later ones; None if nobody asked.
+        whole: measurements of an inference from begin to end; None without profiling.
+        inferences: separate measurements of the first and the later inferences; None if not
+            requested.
     """
 
     outputs: dict[str, npt.NDArray[Any]]
@@ -89,7 +90,7 @@ def load_inputs(path: Path) -> dict[str, npt.NDArray[Any]]:
 def select_inputs(library: Path, arrays: Arrays) -> dict[str, npt.NDArray[Any]]:
     """Select the arrays that are inputs of the network; a data set may contain labels too.
 
-    If no array has an input's name and there is only one array, it is selected.
+    A single array is selected whatever its name.
 
     Raises:
         LibraryError: the library is missing or damaged.
@@ -106,13 +107,13 @@ def save_outputs(
     """Write outputs as an npz file, atomically.
 
     Args:
-        path: path of the file; results that umakit wrote earlier are replaced.
+        path: path of the file; earlier results of umakit are replaced.
         outputs: arrays by name.
-        inputs: files and folders that were read and must not be overwritten.
+        inputs: input files and folders, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
 
     Raises:
-        OutputError: umakit must not replace the file, or it cannot be written.
+        OutputError: umakit must not replace the file, or cannot write it.
     """
     check_parent(path)
     content = npz_bytes(outputs, NPZ_RESULTS.mark)
@@ -136,31 +137,31 @@ def run_library(
     """Run inferences on a device; accelerators are simulated.
 
     Args:
-        library: an exported library, a folder or a tar file.
+        library: folder or tar file of an exported library.
         inputs: one array for each input; a single-input model takes any key. Arrays with one more
             leading dimension run that many inferences. States may be omitted, see `check_inputs`.
-        repeat: how often each inference is run, for timing.
+        repeat: number of runs of each inference, for timing.
         profile: whether each layer is measured.
-        record_commands: whether the times of the commands of each layer are recorded if its
-            accelerator is simulated and reports them; needs `profile`. A number is the maximum for
-            each layer, which else depends on the device.
-        device: name of a device in `umakit.devices.DEVICES`, the path of the TOML file of
-            another one, or a device.
-        timeout: limit in seconds of processor time, on machines elsewhere of silence; default: that
-            of the device, 600 under emulation, and on the host 600 for each inference of a library
+        record_commands: whether the times of commands are recorded for layers on simulated
+            accelerators that report them; needs `profile`. A number is the maximum for each layer;
+            the default maximum depends on the device.
+        device: name of a device in `umakit.devices.DEVICES`, the path of a device's TOML file, or a
+            device.
+        timeout: limit in seconds of processor time, on remote machines of silence; default: the
+            device's limit, 600 under emulation, and on the host 600 for each inference of a library
             with an accelerator.
-        rtl: designs that answer in place of the simulators of their backends, on the host.
-        wave: where the waveform of a design is written, also of a run that fails.
-        each_inference: whether the first inference is measured apart from all later ones; needs
-            `profile`, and inputs that are not repeated.
-        cpu: of a library for several CPUs, the one whose code runs; default: the first one that
-            the device has.
+        rtl: designs that replace the simulators of their backends, on the host.
+        wave: file for the waveform of a design, written also for a failed run.
+        each_inference: whether the first inference is measured separately from all later ones;
+            needs `profile`, and inputs that are not repeated.
+        cpu: CPU whose code runs, for a library for several CPUs; default: the first CPU that the
+            device supports.
 
     Raises:
-        LibraryError: the library is missing or damaged, or an older version of umakit wrote it and
-            its program does not tell inferences apart.
-        InputError: a design is of no accelerator of the library, an input has a wrong name, shape
-            or dtype, or there is no such device.
+        LibraryError: the library is missing or damaged, or its program is from an older version of
+            umakit and cannot separate inferences.
+        InputError: a design belongs to no accelerator of the library, an input has a wrong name,
+            shape or dtype, or the device is unknown.
         BuildError: the C compiler or emulator is missing, the compiler reported an error, or the
             program is too large for the device.
         DeviceError: the run failed or exceeded the time limit; carries the driver's status.
@@ -189,7 +190,7 @@ def run_library(
         each_inference=each_inference, cpu=cpu,
     )  # fmt: skip
     with temporary_folder("umakit-run-") as folder:
-        # A state that is passed on is that of the first inference.
+        # A state that is passed on has only the first inference's value.
         parts = (array[index : index + 1] for index in range(count) for array in arrays)
         write_inputs(folder / INPUTS, library, description, parts)
         arguments = [INPUTS, OUTPUTS, str(count), str(repeat)]
@@ -220,7 +221,7 @@ def run_library(
 
 
 def _check_each(profile: bool, repeat: int, count: int) -> None:
-    """Refuse to tell inferences apart where it cannot be done.
+    """Refuse impossible separate measurements of inferences.
 
     Raises:
         InputError: there is no profile, inferences are repeated, or there are too many.
@@ -241,7 +242,7 @@ def _check_each(profile: bool, repeat: int, count: int) -> None:
 def _states_argument(
     expected: Sequence[Mapping[str, Any]], arrays: Sequence[npt.NDArray[Any]], count: int
 ) -> list[str]:
-    """Return the argument STATES: for each state 1 if every inference has it, else 0."""
+    """Return the argument STATES: per state 1 if every inference has a value, else 0."""
     states = [array for item, array in zip(expected, arrays, strict=True) if item.get("next_state")]
     return ["".join("1" if len(array) == count else "0" for array in states)] if states else []
 

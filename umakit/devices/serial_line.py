@@ -35,14 +35,14 @@ class SerialLine:
     """An open line.
 
     Attributes:
-        port: path of the port that the other side opens, of a pseudo terminal; else of this side.
+        port: path of the port; for a pseudo terminal, of the other side's port.
     """
 
     def __init__(self, descriptor: int, port: str) -> None:
         self._descriptor, self.port = descriptor, port
 
     def read(self, seconds: float) -> bytes:
-        """Return bytes that arrive within a time; none if none do.
+        """Return bytes that arrive within a time; empty if none arrive.
 
         Raises:
             LineEndedError: the other side is gone.
@@ -61,11 +61,11 @@ class SerialLine:
         return data
 
     def write(self, data: bytes, until: float) -> bool:
-        """Write bytes; False if the other side does not take them before a time.
+        """Write bytes; False if the other side does not take them in time.
 
         Args:
             data: the bytes.
-            until: value of `time.monotonic`.
+            until: deadline on the clock `time.monotonic`.
 
         Raises:
             LineEndedError: the other side is gone.
@@ -86,7 +86,9 @@ class SerialLine:
 
 @contextlib.contextmanager
 def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
-    """Open a line, which is closed when the block is left.
+    """Open a line, and close it after the block.
+
+    A port is locked while it is open, so that bytes of two runs do not mix.
 
     Args:
         port: path of a port, or `PSEUDO` for a pseudo terminal.
@@ -94,15 +96,13 @@ def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
         device: name of the device, for messages.
 
     Raises:
-        DeviceError: the port cannot be opened, or another program has it.
-
-    A port is locked while it is open, so that bytes of two runs do not mix.
+        DeviceError: the port cannot be opened, or is in use.
     """
     with contextlib.ExitStack() as stack:
         if port == PSEUDO:
             own, other = os.openpty()
             stack.callback(os.close, own)
-            stack.callback(os.close, other)  # open until the end, also while nobody else has it
+            stack.callback(os.close, other)  # keep the terminal open without another user
             tty.setraw(other)
             os.set_blocking(own, False)
             yield SerialLine(own, os.ttyname(other))
@@ -124,28 +124,28 @@ def open_line(port: str, rate: int, device: str) -> Iterator[SerialLine]:
 
 
 def _lock(descriptor: int) -> None:
-    """Let nobody else open a port, and refuse one that another program has.
+    """Lock a port against other programs.
 
     Raises:
-        OSError: another program has it.
+        OSError: the port is in use.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OSError(errno.EBUSY, "another program has it") from None
-    # Programs that do not look for locks; root may open it nevertheless. It ends with the last
-    # descriptor of the port.
+    # For programs that ignore locks; root may open the port nevertheless. The exclusive mode ends
+    # with the last descriptor of the port.
     fcntl.ioctl(descriptor, termios.TIOCEXCL)
 
 
 def _unlock(descriptor: int) -> None:
-    """Let others open a port again, also where the other side of a pseudo terminal stays open."""
+    """Release a port, even if the other side of a pseudo terminal stays open."""
     with contextlib.suppress(OSError):
         fcntl.ioctl(descriptor, termios.TIOCNXCL)
 
 
 def _configure(descriptor: int, rate: int) -> None:
-    """Let a port pass all bytes as they are, and forget what arrived before."""
+    """Put a port into raw mode, and discard earlier input."""
     tty.setraw(descriptor)
     attributes = termios.tcgetattr(descriptor)
     attributes[2] |= termios.CLOCAL | termios.CREAD

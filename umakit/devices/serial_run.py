@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program on a board that has a serial line to this machine."""
+"""Running a program on a board with a serial line to this machine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from umakit.devices.serial_line import LineEndedError, SerialLine
 from umakit.errors import DeviceError
 
 GREETING_SECONDS = 0.5
-"""Time after which words for main are sent again while the board has not answered."""
+"""Time after which words for main are sent again to a silent board."""
 
 ANSWER_SECONDS = 0.1
-"""The same once the board has said that it has started: it may have read those of before, and words
-that arrive while it sends its answer could be damaged."""
+"""Time after which words are sent again to a board that has reported its start: it may have read
+earlier words, and words that arrive during its answer could be damaged."""
 
 LOOK_SECONDS = 0.05
-"""Time after which it is looked whether the command that runs the board has ended."""
+"""Interval for checking whether the command that runs the board has ended."""
 
 VERSION = b"\1"
 
 
 class SilentError(Exception):
-    """The board did not end its program in time; the text says how far it came."""
+    """The board's program did not end in time; the text states its progress."""
 
 
 class SerialRun:
@@ -37,9 +37,10 @@ class SerialRun:
     Args:
         line: the line to the board.
         words: arguments of `main`, without its name; the first two are files in the folder.
-        folder: folder of the files of inputs and outputs.
+        folder: folder of input and output files.
         device: name of the device, for messages.
-        ended: returns how the command that runs the board ended; empty while it goes on.
+        ended: returns the exit status of the command that runs the board, as text; empty while it
+            runs.
     """
 
     def __init__(
@@ -67,14 +68,14 @@ class SerialRun:
         self._code: int | None = None
 
     def run(self, seconds: float) -> subprocess.CompletedProcess[str]:
-        """Let the program run until it ends.
+        """Let the program run until its end.
 
         Args:
-            seconds: time in which the board has to send a frame.
+            seconds: maximum seconds between frames of the board.
 
         Returns:
-            Report, messages and exit code of the program. Its outputs are in their file, those of
-            a run that fails as far as they came.
+            Report, messages and exit code of the program. Outputs are written to their file, of a
+            failed run as far as received.
 
         Raises:
             SilentError: the board sent nothing for that time.
@@ -90,7 +91,7 @@ class SerialRun:
         return subprocess.CompletedProcess([], self._code, *texts)
 
     def _talk(self, seconds: float) -> None:
-        """Answer the board until its program ends, or until it sends nothing for some seconds."""
+        """Answer the board until its program ends, or the board is silent for some seconds."""
         until = time.monotonic() + seconds
         while self._code is None:
             now = time.monotonic()
@@ -99,7 +100,7 @@ class SerialRun:
             if self._last is None and now >= self._due:
                 self._send(self._greeting, until)
                 self._due = now + GREETING_SECONDS
-            ended = self._ended()  # before what it wrote last is read
+            ended = self._ended()  # before the last output is read
             try:
                 data = self._line.read(0 if ended else min(LOOK_SECONDS, until - now))
             except LineEndedError:
@@ -111,7 +112,7 @@ class SerialRun:
                 self._take(frame, until)
 
     def _state(self) -> str:
-        """Return how far the run came, for people."""
+        """Return the progress of the run as a clause."""
         if self._reader.begun:
             return f"in the middle of a frame, after {self._reader.begun} bytes of it"
         noise = f"; {self._reader.skipped} bytes are none" if self._reader.skipped else ""
@@ -131,7 +132,7 @@ class SerialRun:
             raise SilentError(f"{self._state()}; it reads nothing")
 
     def _take(self, frame: Frame, until: float) -> None:
-        """Do what a frame of the board asks for."""
+        """Act on a frame of the board."""
         if frame.type == "S":
             if frame.payload != VERSION:
                 raise self._error("the board has another version of the protocol of serial.h")
@@ -180,7 +181,7 @@ MOST_BYTES = 4096
 """Maximum size of a payload of a board; `UMAKIT_SERIAL_CHUNK` is at most that."""
 
 CHUNK = 256
-"""Maximum size of the words for main, which is `UMAKIT_SERIAL_CHUNK` unless a board changes it."""
+"""Maximum size of the words for main: the default of `UMAKIT_SERIAL_CHUNK`."""
 
 
 @dataclass(frozen=True)
@@ -198,12 +199,10 @@ class Frame:
 
 
 class FrameReader:
-    """Finds frames in the bytes of a line.
-
-    What is no frame, or is damaged, is skipped.
+    """Finds frames in the bytes of a line; bytes outside intact frames are skipped.
 
     Attributes:
-        skipped: number of bytes that were skipped.
+        skipped: number of skipped bytes.
     """
 
     def __init__(self) -> None:
@@ -211,7 +210,7 @@ class FrameReader:
         self.skipped = 0
 
     def add(self, data: bytes) -> list[Frame]:
-        """Add bytes of the line, and return the frames that are complete with them."""
+        """Add bytes of the line, and return newly completed frames."""
         self._data += data
         frames = []
         while (frame := self._next()) is not None:
@@ -220,7 +219,7 @@ class FrameReader:
 
     @property
     def begun(self) -> int:
-        """Number of bytes that have arrived of a frame that is not complete."""
+        """Number of received bytes of an incomplete frame."""
         return len(self._data) if self._data.startswith(MARK) else 0
 
     def _next(self) -> Frame | None:
@@ -237,10 +236,10 @@ class FrameReader:
                 if CHECKSUM.unpack_from(self._data, end)[0] == zlib.crc32(checked):
                     del self._data[: end + CHECKSUM.size]
                     return Frame(chr(type_), number, checked[HEAD.size :])
-            self._skip(1)  # a frame may begin within what only looked like one
+            self._skip(1)  # a frame may begin within a false one
 
     def _skip_to_mark(self) -> None:
-        """Skip what is before the next mark, or before what may become one."""
+        """Skip bytes before the next mark, or before the possible start of a mark."""
         place = self._data.find(MARK)
         if place < 0:
             kept = next(n for n in range(len(MARK) - 1, -1, -1) if self._data.endswith(MARK[:n]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling and linking the simulators of backends' own that a library has. Imports no TVM."""
+"""Compiling and linking of backends' own simulators in a library. Imports no TVM."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ WATCHDOG = SUPPORT / "simulator_watchdog.c"
 """The C file that ends a program when a function of a linked simulator does not return."""
 
 WATCHING = "-pthread"
-"""Argument of the linker for programs with it."""
+"""Linker argument for programs with the watchdog."""
 
 
 @dataclass(frozen=True)
 class Simulator:
-    """A simulator of a backend's own in a library.
+    """A backend's own simulator in a library.
 
     Attributes:
         backend: name of the backend.
-        folder: folder of its files.
-        headers: folder below which `umakit/own_simulator.h` lies.
-        files: how it is built.
+        folder: folder of the simulator's files.
+        headers: folder above `umakit/own_simulator.h`.
+        files: build description.
     """
 
     backend: str
@@ -49,12 +49,11 @@ class Simulator:
 
     @property
     def is_cxx(self) -> bool:
-        """Whether a source is C++."""
         return any(name.endswith(CXX_SUFFIXES) for name in self.files.sources)
 
     @property
     def watched(self) -> list[str]:
-        """The definitions for `WATCHDOG`; none for a program, which its adapter watches."""
+        """Definitions for `WATCHDOG`; none for a program, which its adapter watches."""
         if self.files.program:
             return []
         milliseconds = round(self.files.timeout * 1000)
@@ -81,13 +80,13 @@ class Simulator:
         return _digest((self.folder, "**/*"), (self.headers / "umakit", "*.h"))
 
     def adapter_digest(self) -> bytes:
-        """Return a digest of the kit's files that start a program, the same in many libraries."""
+        """Return a digest of the kit's adapter files, which many libraries share."""
         headers = (self.headers / "umakit", "*.h"), (self.folder / "umakit", "*.h")
         return _digest(*headers, *((self.folder, name) for name in ADAPTER))
 
 
 def _digest(*places: tuple[Path, str]) -> bytes:
-    """Return a digest of the files of a form in each folder, and of their paths there."""
+    """Return a digest of the matching files of each folder, and of their relative paths."""
     digest = hashlib.sha256()
     for root, form in places:
         for path in sorted(root.glob(form)):
@@ -115,8 +114,8 @@ def check_simulators(simulators: Sequence[Simulator], device: Device) -> None:
     """Refuse simulators that a device cannot run.
 
     Raises:
-        BuildError: one is in C++ and the device has no C++, or its compiler is not installed, or
-            one is a program and the device is not the host.
+        BuildError: a simulator is in C++ and the device has no C++ or no C++ compiler, or a
+            simulator is a program and the device is not the host.
     """
     for simulator in simulators:
         program = simulator.files.program
@@ -140,9 +139,8 @@ def simulator_objects(
     """Return the objects of simulators, from the cache or compiled.
 
     Args:
-        simulators: the simulators.
-        flags: flags of the program, of which those of the linker are left out.
-        device: the device that it will run on.
+        flags: flags of the program; linker flags are ignored.
+        device: target device.
         run: runs a compiler.
         watches: whether the program ends when a function of a linked simulator does not return.
 
@@ -174,7 +172,7 @@ def simulator_objects(
             path = str((simulator.folder / name).absolute())
             arguments = [*given, *instead, *includes, "-c", path]
             of_kit = name in adapter
-            # Folders are those of one library; what lies in them is in the digest.
+            # Folder paths vary per library; the digest covers the files in them.
             own = [*given, *instead, *simulator.files.include]
             depends = [*FLAGS, *of_no_model(flags)] if of_kit else own
             key = repr([compiler, version_of(compiler[0]), depends, name]).encode()
@@ -187,7 +185,6 @@ def simulator_objects(
 
 
 def _watchdog(simulator: Simulator, flags: Sequence[str], device: Device, run: Run) -> Path:
-    """Return the object that watches a linked simulator."""
     compiler = device.compiler()
     given = [*FLAGS, *of_no_model(flags), *simulator.watched]
     headers = _digest((simulator.headers / "umakit", "*.h"))
@@ -211,15 +208,14 @@ def link_as_cxx(
     device: Device,
     run: Run,
 ) -> None:
-    """Link a program or shared library that has objects of C++.
+    """Link a program or shared library with C++ objects.
 
     Args:
-        files: C and assembler sources, which are compiled by the C compiler, C++ sources, and
-            objects.
+        files: C and assembler sources, C++ sources, and objects.
         compiler: the C compiler and all flags of the program.
         output: the file to write.
-        arguments: arguments of the linker behind the files.
-        device: the device that it will run on.
+        arguments: linker arguments after the files.
+        device: target device.
         run: runs a compiler.
 
     Raises:
@@ -246,7 +242,7 @@ def link_as_cxx(
 
 
 def missing_table(messages: str) -> str:
-    """Return what to do if a linker found no `NAME_simulator`; empty if it did not look for one."""
+    """Return advice on an undefined `NAME_simulator`; empty if none is undefined."""
     for word in messages.replace("`", " ").replace("'", " ").split():
         if word.endswith("_simulator") and "undefined" in messages:
             return (

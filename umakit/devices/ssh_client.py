@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversations with the system's OpenSSH client: a script for the other side, data, an answer."""
+"""Conversations through the system's OpenSSH client: a remote script, data, an answer."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from umakit.devices.device import announce
 from umakit.errors import BuildError, DeviceError, InputError, MissingProgramError, UmakitError
 
 OPTIONS_VARIABLE = "UMAKIT_SSH_OPTIONS"
-"""Environment variable with further options of ssh, such as `-F FILE`, as a shell splits them."""
+"""Environment variable with further options of ssh, such as `-F FILE`, in shell syntax."""
 
 OPTIONS = (
     "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=10",
     "-o", "ServerAliveCountMax=3", "-o", "ForwardAgent=no", "-o", "ForwardX11=no",
     "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none",
 )  # fmt: skip
-"""Options of each call. ssh takes the first value that it gets: those of users stand before."""
+"""Options of each call. ssh uses the first value of an option, so users' options come before."""
 
 STALLED_SECONDS = 60.0
-"""Time without a byte from or to the other side after which the copying is given up."""
+"""Seconds without a transferred byte after which copying is given up."""
 
 ENDING_SECONDS = 5.0
-"""Time that the other side has to remove what was copied, when nobody waits for the result."""
+"""Seconds for the remote side to remove copied files after an abort."""
 
 PIECE = 65536
 
 
 class StalledError(Exception):
-    """The other side took or sent nothing for too long."""
+    """The remote side received or sent nothing for too long."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the other side said.
+    """The answer of the remote side.
 
     Attributes:
-        said: lines that begin with the mark, without it, by their first word.
-        rest: what follows the last of them.
+        said: marked lines without the mark, by their first word.
+        rest: bytes after the last marked line.
         is_late: whether the time limit passed.
     """
 
@@ -64,18 +64,18 @@ class SshClient:
     """The client for one machine.
 
     Args:
-        address: where it is.
-        options: options of ssh that stand before `OPTIONS`, behind those of the user's variable.
+        address: address of the machine.
+        options: options of ssh, placed after the user's variable and before `OPTIONS`.
     """
 
     def __init__(self, address: Address, options: Sequence[str] = ()) -> None:
         self.address, self._options = address, tuple(options)
 
     def check(self) -> None:
-        """Check that there is a client.
+        """Check that ssh is installed.
 
         Raises:
-            MissingProgramError: it is not installed.
+            MissingProgramError: ssh is not installed.
         """
         if shutil.which("ssh") is None:
             raise MissingProgramError(
@@ -87,7 +87,7 @@ class SshClient:
         """Return the command, whose standard input begins with a script for `sh`.
 
         Args:
-            bytes_of_script: size of the script; for people without it.
+            bytes_of_script: size of the script; the default is a placeholder for messages.
 
         Raises:
             BuildError: the user's variable cannot be parsed.
@@ -100,24 +100,24 @@ class SshClient:
             raise BuildError(f"{OPTIONS_VARIABLE}={text!r} cannot be read: {error}") from None
         port = [] if address.port is None else ["-p", str(address.port)]
         user = ["-l", address.user] if address.user else []
-        # Bytes are read one by one: what follows the script must stay.
+        # Read byte by byte, to leave the input after the script.
         read = f"sh -c 'eval \"$(dd bs=1 count={bytes_of_script} 2>/dev/null)\"'"
         return ["ssh", *own, *self._options, *OPTIONS, *port, *user, "--", address.host, read]
 
     def talk(
         self, script: str, data: bytes = b"", limit: float = STALLED_SECONDS, start: str = ""
     ) -> Answer:
-        """Let the other side run a script, and wait for its end.
+        """Run a script on the remote side, and wait for its end.
 
         Args:
-            script: for `sh`. The variable `mark` is set before it: lines that begin with its value
-                are for umakit; others, such as greetings of a shell, are ignored.
-            data: what follows the script on its standard input, which then stays open.
+            script: script for `sh`. The variable `mark` is set before the script. Lines that begin
+                with its value are for umakit; others, such as greetings of a shell, are ignored.
+            data: standard input after the script; the input stays open.
             limit: time limit in seconds from the line `start` on.
-            start: first word of the line from which on the limit counts; empty: from the begin.
+            start: first word of the line that starts the time limit; empty: the begin.
 
         Raises:
-            MissingProgramError: there is no client.
+            MissingProgramError: ssh is not installed.
             UmakitError: there is no connection, or it was lost; see `ssh_error`.
         """
         self.check()
@@ -129,7 +129,7 @@ class SshClient:
         received = bytearray()
         begin = f"\n{mark} {start}\n".encode() if start else b""
         with tempfile.TemporaryFile() as messages:
-            # A file: a master that ssh leaves behind for later calls keeps a pipe open.
+            # A file, not a pipe: a master process of ssh would keep a pipe open.
             process = _started(command, messages)
             with _ended(process):
                 try:
@@ -163,7 +163,7 @@ def _started(command: Sequence[str], messages: IO[bytes]) -> subprocess.Popen[by
             stdout=subprocess.PIPE,
             stderr=messages,
             env={**os.environ, "LC_ALL": "C"},
-            start_new_session=True,  # Ctrl-C is for umakit, which then ends it
+            start_new_session=True,  # Ctrl-C reaches only umakit, which then ends ssh
         )
     except OSError as error:
         raise BuildError(f"cannot run {command[0]}: {error.strerror}") from None
@@ -171,7 +171,7 @@ def _started(command: Sequence[str], messages: IO[bytes]) -> subprocess.Popen[by
 
 @contextlib.contextmanager
 def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the client when the block is left, after the other side has had time to clean up."""
+    """End the client after the block; give the remote side time to clean up."""
     try:
         yield
     finally:
@@ -187,7 +187,6 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _drain(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the client ends, and forget what it still has to say."""
     assert process.stdout is not None
     until = time.monotonic() + ENDING_SECONDS
     with selectors.DefaultSelector() as selector:
@@ -205,10 +204,10 @@ def _exchange(
     limit: float,
     begin: bytes,
 ) -> bool:
-    """Send bytes and receive others until the client ends.
+    """Send and receive bytes until the client ends.
 
     Returns:
-        Whether nothing came for `limit` seconds, once `begin` has come.
+        Whether nothing was received for `limit` seconds, once `begin` was received.
     """
     assert process.stdin is not None and process.stdout is not None
     given, taken = process.stdin.fileno(), process.stdout.fileno()
@@ -240,7 +239,7 @@ def _exchange(
 
 
 def _sent(descriptor: int, waiting: memoryview) -> memoryview:
-    """Send a piece and return the rest; nothing is left where the other side has ended."""
+    """Send a piece and return the rest; empty if the other side has ended."""
     try:
         return waiting[os.write(descriptor, waiting[:PIECE]) :]
     except BlockingIOError:
@@ -250,7 +249,6 @@ def _sent(descriptor: int, waiting: memoryview) -> memoryview:
 
 
 def _answer(received: bytes, mark: str, is_late: bool) -> Answer:
-    """Return what the lines with the mark say."""
     said: dict[str, str] = {}
     rest = received
     while (start := rest.find(f"\n{mark} ".encode())) >= 0:
@@ -284,16 +282,16 @@ REFUSED = "Connection refused"
 
 
 def ssh_error(where: str, code: int, messages: str, has_begun: bool) -> UmakitError:
-    """Return the error of a conversation that did not come to its end.
+    """Return the error of an incomplete conversation.
 
     Args:
-        where: the address, for people.
-        code: exit code of ssh; negative if a signal ended it.
-        messages: what it wrote to standard error.
-        has_begun: whether the other side had said something.
+        where: the address, for messages.
+        code: exit code of ssh; negative if a signal ended ssh.
+        messages: standard error of ssh.
+        has_begun: whether the remote side had answered.
 
     Returns:
-        An `InputError` for what a user sets up (name, key of the host, login, options), else a
+        An `InputError` for the user's settings (host name, host key, login, options), else a
         `DeviceError`.
     """
     reason = UNREACHABLE.search(messages)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program on a machine that is reached by SSH."""
+"""Running a program on a remote machine over SSH."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from umakit.errors import DeviceError, InputError
 
 SCRIPT = SUPPORT / "remote_run.sh"
 PROGRAM, REPORT, MESSAGES, LATE = "program", ".report", ".messages", ".late"
-"""Names of files there: the program, what it writes, and one that says that its time was up."""
+"""Names of remote files: the program, its output, its messages, and a mark of the time limit."""
 
 GRACE_SECONDS = 10
-"""Time after which the other side ends a program itself, behind the time limit."""
+"""Seconds beyond the time limit after which the remote side ends a program itself."""
 
 NO_ROOM = "No space left on device"
 
 SHELL_FAILED = (2, 126, 127)
-"""Exit codes of shells for what is no program."""
+"""Exit codes of shells for a file that is no program."""
 
 
 class LateError(Exception):
@@ -41,22 +41,21 @@ def run_over_ssh(
     folder: Path,
     seconds: float,
 ) -> subprocess.CompletedProcess[str]:
-    """Copy a program and the files of a folder, run it there, and fetch what it wrote.
+    """Copy a program and the files of a folder, run the program, and fetch its output files.
 
     Args:
         client: the client for the machine.
-        program: the program.
         arguments: arguments of `main`; file names are relative to the folder.
-        folder: folder of the files of inputs, which gets what the program writes.
+        folder: folder of input files, also for the program's output files.
         seconds: time limit of the program.
 
     Returns:
         Standard output, standard error and exit code, which is negative for a signal.
 
     Raises:
-        LateError: it did not end in time.
+        LateError: the program exceeded the time limit.
         DeviceError: there is no connection, it was lost, or there is no room.
-        InputError: the machine cannot be logged in to, or there is no folder for temporary files.
+        InputError: the login failed, or there is no folder for temporary files.
         BuildError: the program is for another processor.
     """
     data = _packed(program, folder)
@@ -90,7 +89,7 @@ def run_over_ssh(
 
 
 def _packed(program: Path, folder: Path) -> bytes:
-    """Return a tar archive of a program and the files of a folder, which says nothing else."""
+    """Return a tar archive of a program and the files of a folder, without user data."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         files = [(PROGRAM, program, 0o700)]
@@ -104,10 +103,10 @@ def _packed(program: Path, folder: Path) -> bytes:
 
 
 def _unpacked(data: bytes, folder: Path, where: str) -> dict[str, bytes]:
-    """Write files of an archive into a folder, and return those that begin with a dot.
+    """Write files of an archive into a folder, and return files with a leading dot.
 
     Raises:
-        DeviceError: the archive ends too early.
+        DeviceError: the archive is truncated.
     """
     hidden: dict[str, bytes] = {}
     try:
@@ -152,11 +151,11 @@ def _no_room(address: Address, what: str) -> DeviceError:
 
 
 def _check_start(program: Path, machine: str, code: int, messages: str, where: str) -> None:
-    """Tell why a program did not start.
+    """Raise the reason why a program did not start, if known.
 
     Raises:
-        BuildError: it is for another processor.
-        DeviceError: the folder is one from which no program can be started.
+        BuildError: the program is for another processor.
+        DeviceError: the folder does not allow executing programs.
     """
     check_runs_on(program, machine, where)
     if code == 126:

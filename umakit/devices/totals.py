@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Totals over layers of which some are measured, some predicted, and some neither."""
+"""Totals over measured, predicted and unknown layers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Source = Literal["measured", "predicted", "unknown", "cpu"]
-"""Where the cycles of a layer come from. Those of the CPU are neither simulated nor predicted."""
+"""Sources of a layer's cycles. Cycles of the CPU are neither simulated nor predicted."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class LayerCycles:
     """The cycles of a layer.
 
     Attributes:
-        on_cpu: whether no accelerator runs it.
-        clock_cycles: as a simulator or device counted them; None if nothing did.
-        predicted_cycles: by a cost model; None without one.
+        on_cpu: whether the layer runs on the CPU.
+        clock_cycles: cycles counted by a simulator or device; None if not counted.
+        predicted_cycles: cycles predicted by a cost model; None without one.
     """
 
     on_cpu: bool
@@ -27,7 +27,7 @@ class LayerCycles:
 
     @property
     def source(self) -> Source:
-        """Where its cycles come from; measured ones come first."""
+        """Source of the layer's cycles; measured cycles take precedence."""
         if self.on_cpu:
             return "cpu"
         if self.clock_cycles is not None:
@@ -36,20 +36,20 @@ class LayerCycles:
 
     @property
     def difference_percent(self) -> float | None:
-        """Predicted cycles above the measured ones, in percent; None without one of them."""
+        """Excess of predicted over measured cycles in percent; None without one of them."""
         if self.on_cpu or self.predicted_cycles is None:
             return None
         return percent_above(self.predicted_cycles, self.clock_cycles)
 
 
 def percent_above(predicted: int | None, measured: int | None) -> float | None:
-    """Return how far predicted cycles are above measured ones, in percent; None if unknown."""
+    """Return the excess of predicted over measured cycles in percent; None if unknown."""
     return 100 * (predicted / measured - 1) if measured and predicted is not None else None
 
 
 @dataclass(frozen=True)
 class CycleTotals:
-    """Sums of the cycles of layers, and what they include.
+    """Sums of the cycles of layers, with the numbers of included layers.
 
     Attributes:
         layers: number of layers on accelerators.
@@ -58,8 +58,8 @@ class CycleTotals:
         clock_cycles: sum of the measured cycles; None if nothing was measured.
         predicted_layers: number of layers that `predicted_cycles` includes.
         predicted_cycles: sum of the predicted cycles; None if nothing was predicted.
-        compared_layers: number of layers with both.
-        difference_percent: the sum of predicted cycles of these above that of the measured ones.
+        compared_layers: number of layers with both measured and predicted cycles.
+        difference_percent: excess of predicted over measured cycles, summed over these layers.
     """
 
     layers: int
@@ -73,7 +73,6 @@ class CycleTotals:
 
     @classmethod
     def of(cls, layers: Iterable[LayerCycles]) -> CycleTotals:
-        """Return the totals over layers."""
         found = list(layers)
         own = [each for each in found if not each.on_cpu]
         measured = [each.clock_cycles for each in own if each.clock_cycles is not None]
@@ -96,12 +95,11 @@ class CycleTotals:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return asdict(self)
 
 
 def included(measured: int, layers: int, cpu_layers: int) -> str:
-    """Return what a total of cycles includes, as a clause; empty without layers on accelerators."""
+    """Return a clause about the layers in a total; empty without layers on accelerators."""
     if not layers:
         return ""
     text = f"{measured} of {_layers(layers)} on accelerators measured"

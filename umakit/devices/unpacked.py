@@ -35,8 +35,8 @@ class Placed:
 
     Attributes:
         pointers: addresses of the arguments of `_run_unpacked`.
-        outputs: arrays by output name, which a call writes.
-        kept: all memory that the arguments point to.
+        outputs: arrays by output name, written by a call.
+        kept: all memory behind the arguments.
     """
 
     pointers: tuple[int, ...]
@@ -52,8 +52,8 @@ class UnpackedLibrary:
         binary: the library.
         description: section `umakit` of its metadata.
         inputs: an array for each input.
-        weights: content of its weights blob; None for a library without one.
-        name: what messages call the weights blob.
+        weights: content of the weights blob; None for a library without one.
+        name: name of the weights blob in messages.
     """
 
     binary: ctypes.CDLL
@@ -68,11 +68,11 @@ class UnpackedLibrary:
         The workspace is filled with a pattern, which exposes reads of uninitialized memory.
 
         Args:
-            offset: called for each tensor and pool: bytes by which it lies behind the first address
-                with its alignment, a multiple of 64.
+            offset: called for each tensor and pool; returns an offset in bytes, a multiple of 64,
+                from the first aligned address.
 
         Raises:
-            DeviceError: the weights were refused.
+            DeviceError: the driver refused the weights.
         """
 
         def empty(tensor: Mapping[str, Any]) -> npt.NDArray[Any]:
@@ -117,9 +117,9 @@ def compiled_library(
 
     Args:
         library: an exported library.
-        folder: a folder for the shared library, which has to stay while it is used.
-        sources: other C files that are linked with it.
-        flags: other flags of the compiler.
+        folder: folder for the shared library, kept while the library is used.
+        sources: further C files to link.
+        flags: further compiler flags.
 
     Raises:
         BuildError: the C compiler is missing or reported an error.
@@ -140,8 +140,8 @@ def run_error(binary: ctypes.CDLL, description: Mapping[str, Any], status: int) 
 
     Args:
         binary: the library.
-        description: section `umakit` of its metadata.
-        status: what the run returned.
+        description: section `umakit` of the library's metadata.
+        status: status of the run.
     """
     interface = description["interface"]
     text = _status_text(binary, interface, status)
@@ -154,13 +154,13 @@ def open_weights(binary: ctypes.CDLL, interface: str, address: int, size: int, n
 
     Args:
         binary: the library.
-        interface: start of the names of its functions.
-        address: of the blob, a multiple of `BLOB_ALIGNMENT`.
-        size: of the blob in bytes.
-        name: what messages call the blob.
+        interface: prefix of the library's functions.
+        address: address of the blob, a multiple of `BLOB_ALIGNMENT`.
+        size: size of the blob in bytes.
+        name: name of the blob in messages.
 
     Raises:
-        DeviceError: the weights were refused.
+        DeviceError: the driver refused the weights.
     """
     opened = ctypes.c_void_p()
     function = getattr(binary, f"{interface}_open_weights")
@@ -185,9 +185,9 @@ def load_unpacked(
     Args:
         library: an exported library.
         inputs: arrays by input name; a single-input model accepts any name.
-        folder: a folder for the shared library, which has to stay while it is used.
-        sources: other C files that are linked with it.
-        flags: other flags of the compiler.
+        folder: folder for the shared library, kept while the library is used.
+        sources: further C files to link.
+        flags: further compiler flags.
 
     Raises:
         InputError: an array has a wrong name, shape or dtype, or there is more than one inference.
@@ -228,7 +228,6 @@ def run_unpacked(library: Path, inputs: Mapping[str, npt.NDArray[Any]]) -> dict[
 
 
 def _status_text(binary: ctypes.CDLL, interface: str, status: int) -> str:
-    """Return the library's description of a status."""
     function = getattr(binary, f"{interface}_status_string")
     function.restype = ctypes.c_char_p
     text: bytes = function(ctypes.c_int32(status))
@@ -239,9 +238,9 @@ def _aligned_memory(size: int, alignment: int, offset: int = 0) -> npt.NDArray[n
     """Return aligned memory that is filled with a pattern.
 
     Args:
-        size: bytes.
-        alignment: of its address.
-        offset: bytes by which it lies behind the first such address; rounded up to one.
+        size: size in bytes.
+        alignment: alignment of the address in bytes.
+        offset: offset in bytes from the first aligned address; rounded up to the alignment.
     """
     behind = -(-offset // alignment) * alignment
     raw = np.full(size + alignment + behind, 0xA5, dtype=np.uint8)

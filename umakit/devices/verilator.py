@@ -24,13 +24,13 @@ from umakit.machine.rtl_ports import Direction, Port
 from umakit.text.spelling import closest
 
 LEAST_VERSION = (5, 0)
-"""The first version of Verilator whose options and output these are."""
+"""The first version of Verilator with these options and this output."""
 
 HARNESS = sim.source_directory() / "rtl" / "include"
 """Folder with the C++ headers of buses."""
 
 MESSAGES = HARNESS / "umakit" / "rtl_messages.h"
-"""What Verilator's own files are compiled with, so that messages and ends of a design are ours."""
+"""Header compiled into Verilator's own files, which redirects messages and ends of a design."""
 
 CXX_FLAGS = ("-O3", "-fno-strict-aliasing")
 """Flags of the C++ that Verilator writes; most of a run's time is spent there."""
@@ -40,16 +40,16 @@ NO_TOP = re.compile(r"--top-module '(\w+)' was not found")
 NO_PARAMETER = re.compile(r"Parameters from the command line were not found in the design: (\w+)")
 
 KEPT_DESIGNS = 24
-"""Number of compiled designs that are kept; older ones are deleted."""
+"""Number of compiled designs kept; older designs are deleted."""
 
 
 @dataclass(frozen=True)
 class DesignFiles:
-    """What a design is compiled from.
+    """The input of Verilator for a design.
 
     Attributes:
-        top: the module that has the ports.
-        sources: its files in the order in which they are read.
+        top: the top module, which has the ports.
+        sources: source files in reading order.
         folders: folders of included files.
         included: files that sources may include.
         parameters: values of the top's parameters.
@@ -64,7 +64,7 @@ class DesignFiles:
     defines: tuple[str, ...] = ()
 
     def arguments(self) -> list[str]:
-        """Return the arguments of Verilator that name them."""
+        """Return the arguments of Verilator for the files."""
         parents = dict.fromkeys(path.parent for path in self.sources)
         return [
             "--top-module",
@@ -76,7 +76,7 @@ class DesignFiles:
         ]
 
     def digest(self) -> bytes:
-        """Return a digest of the contents of all files and of how they are read."""
+        """Return a digest of the contents of all files and of the options."""
         given = [self.top, sorted((self.parameters or {}).items()), self.defines]
         digest = hashlib.sha256(repr(given).encode())
         for path in (*self.sources, *self.included):
@@ -90,10 +90,10 @@ class Verilated:
     """A design that Verilator has compiled.
 
     Attributes:
-        top: name of the module; the C++ class has a V in front of it.
+        top: name of the module; the C++ class has the prefix V.
         folder: folder of the headers and of `libverilated_design.a`.
         include: folder of Verilator's own headers.
-        is_traced: whether it can write waveforms.
+        is_traced: whether the design can write waveforms.
     """
 
     top: str
@@ -103,7 +103,7 @@ class Verilated:
 
     @property
     def compiling(self) -> list[str]:
-        """Arguments of the compiler for C++ that uses the class."""
+        """Compiler arguments for C++ code that uses the class."""
         return [
             "-isystem",
             str(self.folder.absolute()),
@@ -115,7 +115,6 @@ class Verilated:
 
     @property
     def linking(self) -> list[str]:
-        """Arguments of the linker."""
         archive = str((self.folder / ARCHIVE).absolute())
         return [archive, "-pthread", *(["-lz"] if self.is_traced else [])]
 
@@ -128,8 +127,8 @@ def verilator() -> tuple[str, Path]:
     """Return the version of Verilator and its folder of headers.
 
     Raises:
-        MissingProgramError: it is not installed.
-        BuildError: it is too old.
+        MissingProgramError: Verilator is not installed.
+        BuildError: Verilator is too old.
     """
     if shutil.which("verilator") is None:
         raise MissingProgramError(
@@ -156,7 +155,7 @@ def _output(command: Sequence[str]) -> str:
 
 
 def ports_of(files: DesignFiles) -> list[Port]:
-    """Return the ports of a design's top in their order.
+    """Return the ports of a design's top module in order.
 
     Raises:
         BuildError: Verilator is missing or refuses the design; carries its first error.
@@ -180,7 +179,6 @@ def ports_of(files: DesignFiles) -> list[Port]:
 
 
 def _bits(types: Mapping[str, ElementTree.Element], name: str) -> int:
-    """Return the width of a type of Verilator's XML in bits."""
     kind = types[name]
     ends = [int(kind.get(end, "0")) for end in ("left", "right")]
     if kind.tag == "basicdtype":
@@ -201,11 +199,11 @@ def _number(text: str) -> int:
 
 
 def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
-    """Return a design compiled to C++ and objects, from the user's cache if it is there.
+    """Return a design compiled to C++ and objects, from the user's cache if present.
 
     Args:
         files: the design.
-        is_traced: whether it can write waveforms, which makes it slower.
+        is_traced: whether the design can write waveforms, which makes it slower.
 
     Raises:
         BuildError: Verilator or the C++ compiler is missing, or refuses the design.
@@ -228,7 +226,7 @@ def verilated(files: DesignFiles, *, is_traced: bool = False) -> Verilated:
 
 
 def is_verilated(files: DesignFiles, *, is_traced: bool = False) -> bool:
-    """Return whether the user's cache has a design, so that nothing of it is compiled.
+    """Return whether the user's cache has a design compiled.
 
     Raises:
         BuildError: Verilator or the C++ compiler is missing.
@@ -237,7 +235,7 @@ def is_verilated(files: DesignFiles, *, is_traced: bool = False) -> bool:
 
 
 def _cached(files: DesignFiles, is_traced: bool) -> Verilated:
-    """Return a design as it is in the user's cache once it is compiled."""
+    """Return a design with its folder in the user's cache, compiled or not."""
     version, root = verilator()
     compiler = host_compiler("CXX", HOST_CXX_COMPILERS, "C++")
     key = repr([version, compiler, CXX_FLAGS, SPEED, is_traced]).encode() + files.digest()
@@ -247,8 +245,8 @@ def _cached(files: DesignFiles, is_traced: bool) -> Verilated:
 
 
 SPEED = ("-O3", "--x-assign", "unique", "--x-initial", "unique", "--output-split", "20000")
-"""How Verilator translates: for speed, in files that compile at the same time. Unknown values can
-be random, so that a design that depends on them is found."""
+"""Options for speed, with files that compile in parallel. Unknown values can be random, to expose
+designs that depend on them."""
 
 
 def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:
@@ -281,7 +279,7 @@ def _verilate(arguments: Sequence[str], files: DesignFiles) -> None:
 
 
 def _make(folder: Path, top: str, compiler: Sequence[str]) -> None:
-    """Compile what Verilator wrote, and put it with Verilator's own objects into one archive."""
+    """Compile Verilator's output, and archive it together with Verilator's own objects."""
     messages = f"-include {MESSAGES.absolute()}"
     flags = " ".join([*CXX_FLAGS, messages])
     command = ["make", "-s", "-C", str(folder), "-f", f"V{top}.mk", f"-j{os.cpu_count() or 1}"]
@@ -299,7 +297,6 @@ def _make(folder: Path, top: str, compiler: Sequence[str]) -> None:
 
 
 def _runtime_objects(folder: Path, top: str) -> list[str]:
-    """Return the objects of Verilator's own files that a design needs."""
     text = (folder / f"V{top}_classes.mk").read_text()
     found = re.search(r"^VM_GLOBAL_FAST \+= \\\n((?:.*\\\n)*)", text, re.MULTILINE)
     names = re.findall(r"(\w+)", found[1]) if found else []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which compiler and which processor are used, for people."""
+"""Names of the compiler and the processor in use, for messages."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def version_line(program: str) -> str:
 
 
 def processor_name() -> str:
-    """Return what the operating system calls this machine's processor; its architecture if that is
-    unknown."""
+    """Return the operating system's name of this machine's processor, else its architecture."""
     try:
         text = CPU_INFORMATION.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waveforms of designs, in files of the format FST. Imports no TVM.
+"""Waveforms of designs, in FST files. Imports no TVM.
 
-A program that is built with waveforms (`design_objects`) writes one as the environment says, see
-`templates/rtl/design_device.c.j2`. The time of the file is that of `sim/rtl/include/umakit/
-rtl_trace.h`: the clock is low at twice the number of a cycle, and rises one later.
+A program built with waveforms (`design_objects`) writes one according to environment variables, see
+`templates/rtl/design_device.c.j2`. The file's time is defined in
+`sim/rtl/include/umakit/rtl_trace.h`: the clock is low at twice the number of a cycle, and rises one
+later.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from umakit.text.rendering import render
 from umakit.text.spelling import closest
 
 MOST_WAVE_CYCLES = 1_000_000
-"""Maximum length of a waveform in cycles; the first ones are written."""
+"""Maximum length of a waveform in cycles; later cycles are not written."""
 
 HEADER = struct.Struct(">BQQQ")
-"""How a file of FST begins: type and length of its header, first and last time."""
+"""Begin of an FST file: type and length of its header, first and last time."""
 
 
 def no_design() -> InputError:
-    """Return the error of a waveform where no design runs."""
+    """Return the error of a waveform without a running design."""
     return InputError(
         "--wave is of a design, and none runs without --rtl",
         fix="add --rtl, which runs the design of [rtl] in accel.toml",
@@ -39,13 +40,13 @@ def no_design() -> InputError:
 
 @dataclass(frozen=True)
 class Wave:
-    """What a waveform is written of.
+    """The scope of a waveform.
 
     Attributes:
-        backend: the accelerator whose design it is.
+        backend: the accelerator with the design.
         layer: number of the layer, in its first run; None for all cycles since the reset.
-        name: name of the layer; empty for all.
-        is_alone: whether the run ends with the waveform, and has no other result.
+        name: name of the layer; empty for all layers.
+        is_alone: whether the run ends with the waveform and has no other result.
         most_cycles: maximum number of cycles.
     """
 
@@ -56,7 +57,7 @@ class Wave:
     most_cycles: int = MOST_WAVE_CYCLES
 
     def environment(self, path: Path) -> dict[str, str]:
-        """Return the variables with which a program writes it to a file."""
+        """Return the environment variables that make a program write the waveform to a file."""
         found = {
             "UMAKIT_RTL_WAVE": str(path.absolute()),
             "UMAKIT_RTL_WAVE_BACKEND": self.backend,
@@ -74,9 +75,9 @@ class WrittenWave:
     """A waveform that was written.
 
     Attributes:
-        path: its file.
-        wave: what it is of.
-        first, last: its cycles of the design's clock; None if the file does not say.
+        path: file of the waveform.
+        wave: scope of the waveform.
+        first, last: first and last cycle of the design's clock; None if the file does not say.
         size: size of the file in bytes.
     """
 
@@ -88,14 +89,14 @@ class WrittenWave:
 
     @property
     def is_cut(self) -> bool:
-        """Whether it ends because it has the maximum number of cycles."""
+        """Whether the waveform was cut at the maximum number of cycles."""
         if self.first is None or self.last is None:
             return False
         return self.last - self.first + 1 >= self.wave.most_cycles
 
     @property
     def sentence(self) -> str:
-        """What was written, for the user."""
+        """A sentence about the file, for the user."""
         of = (
             f"{self.wave.backend} in layer {self.wave.name}"
             if self.wave.name
@@ -108,7 +109,7 @@ class WrittenWave:
         return f"{text}; no more cycles are written" if self.is_cut else text
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for other programs."""
+        """Return the waveform as JSON."""
         return {
             "file": str(self.path),
             "backend": self.wave.backend,
@@ -122,15 +123,15 @@ class WrittenWave:
 
 @dataclass
 class WaveFile:
-    """The file that a user asked a waveform to be written to.
+    """The file of a waveform that a user requested.
 
     Attributes:
         path: the file, which replaces an earlier waveform.
-        layer: name of the layer that it is of, in its first run; None for the whole run.
-        force: whether a file that something else wrote is replaced too.
+        layer: name of the traced layer, in its first run; None for the whole run.
+        force: whether a file of another program is replaced too.
         inputs: files and folders that the command reads.
-        written: what was written; None if nothing was, or not yet.
-        why: why nothing is written.
+        written: the written waveform; None if none was written yet.
+        why: reason for a missing waveform.
     """
 
     path: Path
@@ -142,7 +143,7 @@ class WaveFile:
 
     @property
     def sentence(self) -> str:
-        """What was written, for the user, or that nothing was."""
+        """A sentence about the written file, or the reason for its absence."""
         if self.written is not None:
             return self.written.sentence
         return f"{self.path} was not written: {self.why}"
@@ -151,13 +152,14 @@ class WaveFile:
         """Refuse the file before anything is compiled.
 
         Raises:
-            OutputError: its folder does not exist, it is an input, or something else wrote it.
+            OutputError: the folder does not exist, the file is an input, or another program wrote
+                it.
         """
         check_parent(self.path)
         check_file(self.path, WAVEFORM, self.inputs, force=self.force)
 
     def keep(self, found: Path, wave: Wave) -> None:
-        """Write what a program wrote to a temporary file; nothing if it wrote none.
+        """Keep a program's temporary waveform file, if one was written.
 
         Raises:
             OutputError: the file cannot be written.
@@ -174,13 +176,14 @@ class WaveFile:
 def written_wave(
     file: WaveFile | None, wave: Wave | None, folder: Path
 ) -> Iterator[Mapping[str, str]]:
-    """Yield the environment of a program that writes a waveform, which is kept when it has ended,
-    however it has.
+    """Yield the environment of a program that writes a waveform; keep the waveform afterwards.
+
+    The waveform is kept also if the block raises an exception.
 
     Args:
-        file: where the waveform goes; None if there is to be none.
-        wave: what it is of.
-        folder: for the program's own file.
+        file: destination; None for no waveform.
+        wave: scope of the waveform.
+        folder: folder for the program's own file.
 
     Raises:
         OutputError: the file cannot be written.
@@ -208,15 +211,15 @@ def cycles_of(content: bytes) -> tuple[int | None, int | None]:
 
 
 def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: str | None) -> Wave:
-    """Return what a waveform of a run is of.
+    """Return the scope of a run's waveform.
 
     Args:
         description: section `umakit` of a library's `metadata.json`.
-        designs: the designs that answer.
+        designs: the running designs.
         layer: name of the layer; None for the whole run.
 
     Raises:
-        InputError: no design answers, no layer of the name runs on one, or several designs run
+        InputError: no design runs, no layer of the name runs on a design, or several designs run
             and no layer is named.
     """
     if not designs:
@@ -248,13 +251,13 @@ def wave_of(description: Mapping[str, Any], designs: Sequence[Design], layer: st
 
 
 def traced_main(main: Path, interface: str, backends: Iterable[str], folder: Path) -> Path:
-    """Write the main program of a library with waveforms, and return it.
+    """Write the main program of a library with waveforms, and return its path.
 
     Args:
-        main: the main program without them, which has the hook that profiling uses.
+        main: the main program without waveforms, with the hook of profiling.
         interface: `tvmgen_NAME` prefix of the library.
         backends: accelerators whose designs have waveforms.
-        folder: where it is written.
+        folder: folder for the file.
     """
     path = folder / "wave_main.c"
     text = render(

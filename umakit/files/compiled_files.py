@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects, static libraries and shared libraries that a backend brings along.
+"""Checks of the objects, static libraries and shared libraries that a backend brings along.
 
-Formats: System V gABI, chapter 4 (ELF); `ar(5)`, with the names of members that GNU, LLVM and BSD
-write. What Apple's compilers write (Mach-O) is accepted without a look into it.
+Formats: System V gABI, chapter 4 (ELF); `ar(5)`, with member names as GNU, LLVM and BSD write them.
+Mach-O files (Apple) are accepted unread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MACH_O = tuple(
     bytes.fromhex(magic) for magic in ("cffaedfe", "cefaedfe", "feedfacf", "feedface", "cafebabe")
 )
 BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
-"""Starts of files of LLVM, which are compiled when they are linked."""
+"""Magic numbers of LLVM bitcode files, which the linker compiles."""
 
 COMPILED = re.compile(r".+\.(a|o|so(\.\d+)*)")
 SHARED = re.compile(r".+\.so(\.\d+)*")
@@ -40,13 +40,13 @@ MACHINES = {
 
 @dataclass(frozen=True)
 class Machine:
-    """What kind of processor code is for.
+    """The target processor of machine code.
 
     Attributes:
-        name: of the processor's architecture.
+        name: name of the processor architecture.
         bits: 32 or 64.
-        is_big_endian: the order of bytes.
-        code: what ELF says of it, in hexadecimal: class, order of bytes and number of the machine.
+        is_big_endian: whether the byte order is big-endian.
+        code: class, byte order and machine number of the ELF header, in hexadecimal.
     """
 
     name: str
@@ -61,13 +61,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class CompiledFile:
-    """What is known of a compiled file.
+    """The properties of a compiled file that linking depends on.
 
     Attributes:
-        machine: what it is for; None if it is no ELF.
-        loaded_as: the name under which programs look for a shared library; empty if it has none
-            of its own, and for other files.
-        needs_cxx: whether C++ has to be linked with it.
+        machine: the target processor; None for a file that is not ELF.
+        loaded_as: name under which programs look for a shared library; empty for other files, and
+            for a shared library without a name of its own.
+        needs_cxx: whether the C++ standard library must be linked too.
     """
 
     machine: Machine | None = None
@@ -81,7 +81,6 @@ def is_compiled(name: str) -> bool:
 
 
 def is_shared(name: str) -> bool:
-    """Whether a compiled file is a shared library."""
     return SHARED.fullmatch(name) is not None
 
 
@@ -89,7 +88,7 @@ def members(content: bytes, where: str) -> list[tuple[str, bytes]]:
     """Return names and contents of the files in a static library.
 
     Raises:
-        LibraryError: it is damaged.
+        LibraryError: the static library is damaged.
     """
     found, start, names = [], len(ARCHIVE), b""
     while start < len(content):
@@ -113,15 +112,14 @@ def members(content: bytes, where: str) -> list[tuple[str, bytes]]:
 
 
 def read_compiled(name: str, content: bytes, where: str) -> CompiledFile:
-    """Return what a compiled file is for.
+    """Return the properties of a compiled file.
 
     Args:
-        name: of the file; says what it has to be.
-        content: of the file.
+        name: file name; its suffix determines the expected format.
         where: path for messages.
 
     Raises:
-        LibraryError: it is not what its name says, is damaged, or is for several machines.
+        LibraryError: the content contradicts the suffix, is damaged, or is for several machines.
     """
     if content.startswith(THIN_ARCHIVE):
         raise LibraryError(
@@ -133,7 +131,7 @@ def read_compiled(name: str, content: bytes, where: str) -> CompiledFile:
         if not content.startswith(ARCHIVE) and not content.startswith(MACH_O):
             raise LibraryError("is no static library", where=where, fix="make it with ar rcs")
         inside = members(content, where) if content.startswith(ARCHIVE) else []
-        # What is no object, a text for example, is left out by linkers.
+        # Linkers skip members that are no objects, such as texts.
         objects = [data for _, data in inside if data.startswith(ELF)]
     else:
         objects = [content]
@@ -183,7 +181,7 @@ def _loaded_as(elf: ELFFile) -> str:
 
 
 def _needs_cxx(elf: ELFFile) -> bool:
-    """Whether an object refers to C++'s library; mangled names begin with _Z."""
+    """Whether an object refers to the C++ standard library; mangled names begin with _Z."""
     return any(name.startswith(("_Z", "__gxx_", "__cxa_")) for name in _undefined(elf))
 
 

@@ -17,15 +17,15 @@ HOST_CXX_COMPILERS = ("c++", "g++", "clang++")
 def host_compiler(
     variable: str = "CC", names: Sequence[str] = HOST_COMPILERS, language: str = "C"
 ) -> list[str]:
-    """Return the compiler of this machine and its first arguments.
+    """Return the command of this machine's compiler, as program and first arguments.
 
     Args:
-        variable: environment variable that chooses another one.
+        variable: environment variable that overrides the choice.
         names: programs to look for.
-        language: its language, for messages.
+        language: language of the compiler, for messages.
 
     Raises:
-        BuildError: there is none, or the variable cannot be parsed.
+        BuildError: no compiler was found, or the variable cannot be parsed.
     """
     chosen = os.environ.get(variable, "")
     try:

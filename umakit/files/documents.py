@@ -18,18 +18,18 @@ Content = TypeVar("Content")
 
 @dataclass(frozen=True)
 class Document(Generic[Content]):
-    """A kind of file.
+    """A kind of JSON file with a format name and a version.
 
     Attributes:
-        format: the value of its key `format`.
-        version: the value of its key `version` that is read.
-        holds: what it holds, for messages.
-        adapter: checks its content.
-        error: what is raised.
-        is_strict: whether values of other types are refused that could be converted.
-        instead_of_special: what to do about a path that is no regular file.
-        instead_of_another: what to do about a file that is missing or holds something else.
-        instead_of_damaged: what to do about one of another version, or that is damaged.
+        format: expected value of the key `format`.
+        version: expected value of the key `version`.
+        holds: noun for the content, for messages.
+        adapter: validates the content.
+        error: class of the errors raised.
+        is_strict: whether values of convertible types are refused too.
+        instead_of_special: advice for a path that is no regular file.
+        instead_of_another: advice for a missing file, or one of another kind.
+        instead_of_damaged: advice for a file that is damaged or has another version.
     """
 
     format: str
@@ -46,7 +46,8 @@ class Document(Generic[Content]):
         """Read a file.
 
         Raises:
-            UmakitError: `error`: it cannot be read, holds something else, or is of another version.
+            UmakitError: of class `error`: the file cannot be read, is of another kind, or has
+                another version.
         """
         where = short_path(path)
         if is_special(path):
@@ -77,7 +78,7 @@ class Document(Generic[Content]):
 
 
 def is_special(path: Path) -> bool:
-    """Whether a path is a pipe, a socket or a device, so that reading it might never end."""
+    """Whether a path is a pipe, a socket or a device, where reading might never end."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):

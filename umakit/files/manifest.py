@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of files that umakit wrote into a folder or tar file, with their SHA-256.
+"""The manifest of a folder or tar file: the files that umakit wrote, with their SHA-256.
 
-It has the form of coreutils' `sha256sum`, so that `sha256sum --check SHA256SUMS` verifies an
-export and one signature over it covers all files. umakit itself replaces and removes only what the
-list names.
+The manifest has the format of coreutils' `sha256sum`: `sha256sum --check SHA256SUMS` verifies an
+export, and one signature of the manifest covers all files. umakit replaces and removes only files
+that a manifest lists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 NAME = "SHA256SUMS"
 HEADER = "# umakit manifest, version 1: the files that umakit wrote here\n"
 LONGEST = 2**24
-"""Maximum size in bytes of a manifest that is read: 100 times that of the largest library."""
+"""Maximum size in bytes of a manifest: 100 times that of the largest library."""
 
 _LINE = re.compile(r"(\\?)([0-9a-f]{64}) [ *](.+)")
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
@@ -59,7 +59,7 @@ def parse_manifest(text: str | bytes) -> dict[str, str] | None:
 
 
 def read_manifest(path: Path) -> dict[str, str] | None:
-    """Parse a manifest file; None if it is not a manifest, too large or cannot be read."""
+    """Parse a manifest file; None if the file is no manifest, too large, or unreadable."""
     try:
         if path.is_symlink() or not path.is_file() or path.stat().st_size > LONGEST:
             return None

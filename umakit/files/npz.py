@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """NumPy's npz format: written reproducibly, read with limits on memory.
 
-Format of the arrays: numpy.lib.format (NEP 1). An archive may say that it holds more than any
-memory: sizes are compared with the file and with the header before anything is allocated.
+Array format: numpy.lib.format (NEP 1). A damaged archive may claim arrays larger than memory: array
+sizes are checked against the file and the header before any allocation.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ LONGEST_NAME = 60_000
 def npz_bytes(arrays: Mapping[str, npt.NDArray[Any]], mark: bytes = b"") -> bytes:
     """Return an npz file whose bytes depend only on the arrays; NumPy's own writer adds the time.
 
-    It also refuses arrays called `file`; this one takes any name. One that an archive cannot hold
-    (a NUL in it, more than 60,000 bytes, no UTF-8) is replaced by its C identifier.
+    Any array name is accepted, also `file`, which NumPy refuses. A name that an archive cannot hold
+    (with a NUL, longer than 60,000 bytes, or no UTF-8) is replaced by its C identifier.
 
     Args:
-        arrays: by name.
-        mark: comment of the archive, by which umakit recognizes a kind of file.
+        arrays: arrays by name.
+        mark: comment of the archive, by which umakit recognizes its own files.
     """
     buffer = io.BytesIO()
     taken = {name.lower() for name in arrays}
@@ -79,12 +79,9 @@ def _fits(name: str) -> bool:
 def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of an npz file by name, in native byte order and C order.
 
-    Args:
-        path: what `numpy.savez` or `numpy.savez_compressed` wrote.
-
     Raises:
-        InputError: the file is missing, damaged or encrypted, has two arrays of one name, or an
-            array that holds no plain numbers or more than there is memory.
+        InputError: the file is missing, damaged or encrypted, has duplicate names, or has an array
+            that is not numeric or exceeds the memory.
     """
     if not path.is_file():
         raise InputError("no such file", where=str(path))
@@ -117,10 +114,10 @@ def _read_arrays(archive: zipfile.ZipFile, path: Path) -> dict[str, npt.NDArray[
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """Read one array after checking that its member of the archive can hold that many bytes.
+    """Read one array after checking its size against the size of its archive member.
 
     Raises:
-        ValueError: the sizes do not agree, or the array does not hold plain numbers.
+        ValueError: the sizes do not agree, or the array is not numeric.
     """
     ratio = LARGEST_RATIO.get(info.compress_type, 0)
     if info.flag_bits & ENCRYPTED or info.file_size > ratio * max(info.compress_size, 1):
@@ -137,7 +134,6 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[
 
 
 def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Return shape and dtype of an array, and the size of its header in bytes."""
     version = np.lib.format.read_magic(stream)
     shape, _, dtype = HEADER_READERS[version](stream)
     return shape, dtype, stream.tell()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides which files and folders a command may write.
 
-No input is ever an output. What exists is replaced only if umakit wrote it: files of a folder if
-its manifest lists them and they are as they were written, single files by the mark in them.
-Anything else is a refusal that names the file. `staging` writes what was found to be in order.
+An input is never an output. An existing file is replaced only if umakit wrote the file. In a
+folder, that means files that the manifest lists and whose content is unchanged; a single file is
+recognized by its mark. Any other file is refused by name. `staging` writes the permitted outputs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class FileKind:
     """A kind of file that umakit writes.
 
     Attributes:
-        noun: what it is called in messages.
-        mark: byte string within the first or last `MARK_REACH` bytes of each file of this kind and
-            of no other file.
+        noun: name of the kind in messages.
+        mark: byte string within the first or last `MARK_REACH` bytes of every file of this kind,
+            and of no other file.
     """
 
     noun: str
@@ -52,7 +52,7 @@ class FolderKind:
     """A kind of folder that umakit writes.
 
     Attributes:
-        noun: what it is called in messages.
+        noun: name of the kind in messages.
         manifest: path of its manifest.
     """
 
@@ -72,10 +72,10 @@ SWEEP_PLOT = FileKind("plot of a sweep of umakit", b"umakit sweep plot")
 
 
 def check_parent(output: Path) -> None:
-    """Refuse a file in a folder that does not exist: a mistyped path makes no folders.
+    """Refuse a file in a missing folder, so that a mistyped path creates no folders.
 
     Raises:
-        OutputError: names the folder.
+        OutputError: the folder does not exist.
     """
     if not output.parent.is_dir():
         raise OutputError("no such folder", where=str(output.parent))
@@ -85,13 +85,13 @@ def check_distinct(*outputs: Path | None) -> None:
     """Refuse two outputs that are the same file.
 
     Raises:
-        OutputError: two outputs are the same file; names it.
+        OutputError: two outputs are the same file.
     """
     recorded: set[str] = set()
     for output in outputs:
         if output is None:
             continue
-        # Names that differ in case only are one file on some file systems.
+        # Names that differ only in case are the same file on some file systems.
         name = os.path.realpath(output).casefold()
         if name in recorded:
             raise OutputError("is given for two outputs", where=str(output))
@@ -105,12 +105,12 @@ def check_file(
 
     Args:
         output: the file to write.
-        kind: what it will be.
+        kind: kind of the new file.
         inputs: files and folders that the same command reads; a folder stands for all its files.
-        force: whether a file that something else wrote is replaced too.
+        force: whether a file that another program wrote is replaced too.
 
     Raises:
-        OutputError: it is an input, a folder or device, or a file that something else wrote.
+        OutputError: the output is an input, a folder, a device, or a file of another program.
     """
     _refuse_inputs(output, inputs, is_folder=False)
     found = status_of(output)
@@ -136,18 +136,17 @@ def check_folder(
 
     Args:
         output: the folder to write.
-        kind: what it will be.
+        kind: kind of the new folder.
         inputs: files and folders that the same command reads.
-        force: whether files in the way that were changed since, or that something else wrote, are
-            replaced too.
-        files: what will be written into it, by path; None if that is not known yet.
+        force: whether modified files and files of other programs are replaced too.
+        files: new contents by path; None if not known yet.
 
     Returns:
-        Paths of the files in it that will be replaced or removed.
+        Paths of the files in the folder that will be replaced or removed.
 
     Raises:
-        OutputError: the folder is or contains an input, is not a folder, was not written by
-            umakit, or a file in it would be lost.
+        OutputError: the folder is or contains an input, is not a folder, was not written by umakit,
+            or has a file that would be lost.
     """
     _refuse_inputs(output, inputs, is_folder=True)
     if output.is_symlink():
@@ -174,7 +173,7 @@ def _replaced(
         )
     recorded: Mapping[str, str | None] = {**listed, kind.manifest: None}
     for path, digest in recorded.items():
-        # A folder or a link in the place of a file is nothing that a file can replace.
+        # A file cannot replace a folder or a link.
         if _is_changed(output, path, digest) and not (force and _is_plain(output, path)):
             raise OutputError(
                 "was changed since umakit wrote it", where=str(output / path), fix=FORCE
@@ -192,7 +191,7 @@ def _replaced(
 
 
 def _is_changed(folder: Path, path: str, digest: str | None) -> bool:
-    """Whether a file that umakit wrote has been changed since; a deleted file has not."""
+    """Whether a file that umakit wrote was modified since; a deleted file counts as unmodified."""
     place = folder / path
     if status_of(place, follow=False) is None:
         return False
@@ -202,14 +201,14 @@ def _is_changed(folder: Path, path: str, digest: str | None) -> bool:
 
 
 def _in_the_way(folder: Path, path: str, content: bytes) -> bool:
-    """Whether something with other content exists where a file will be written."""
+    """Whether a path exists with other content than will be written."""
     if not _is_plain(folder, path):
         return _first_no_folder(folder, path) is not None
     return (folder / path).read_bytes() != content
 
 
 def _is_plain(folder: Path, path: str) -> bool:
-    """Whether a path is a regular file and no part of the path is a link."""
+    """Whether a path is a regular file without a link on the way."""
     found = status_of(folder / path, follow=False)
     return (
         found is not None and stat.S_ISREG(found.st_mode) and not _first_no_folder(folder, path, -1)
@@ -220,8 +219,8 @@ def _first_no_folder(folder: Path, path: str, end: int | None = None) -> Path | 
     """Return the first existing component of a path that is not a folder, or None.
 
     Args:
-        folder: where the path starts.
-        path: relative to the folder.
+        folder: start of the path.
+        path: path relative to the folder.
         end: -1 omits the last component, the file itself.
     """
     place = folder
@@ -253,7 +252,7 @@ def _refuse_inputs(output: Path, inputs: Iterable[Path], *, is_folder: bool) -> 
             raise OutputError(
                 f"lies inside {one}, which is read", where=str(output), fix="choose another place"
             )
-        # The folder of a file with links resolved, and as it is named.
+        # The file's folder with links resolved, and as named by the user.
         for folder in (str(Path(real(str(one))).parent), real(str(one.parent))):
             folders.pop(folder, None)
             folders[folder] = one
@@ -291,7 +290,7 @@ def _home() -> Path | None:
 
 
 def _same_as(one: Path) -> Callable[[Path], bool]:
-    """Return whether a path is the same file: by links, hard links or names that differ in case."""
+    """Return a predicate for paths of the same file: links, hard links, names differing in case."""
     place, first = os.path.realpath(one), _known_status(one)
 
     def is_same(other: Path) -> bool:
@@ -306,7 +305,7 @@ def _same_as(one: Path) -> Callable[[Path], bool]:
 def _known_status(path: Path) -> os.stat_result | None:
     try:
         return status_of(path)
-    except OutputError:  # of an input, which will be refused when it is read
+    except OutputError:  # of an input, which is refused later, on reading
         return None
 
 
@@ -314,7 +313,7 @@ def status_of(path: Path, *, follow: bool = True) -> os.stat_result | None:
     """Return the `stat` result of a path; None if nothing exists there.
 
     Raises:
-        OutputError: it cannot be looked at: a loop of links, a folder without permission.
+        OutputError: the path is a loop of links, or in a folder without permission.
     """
     try:
         return path.stat(follow_symlinks=follow)

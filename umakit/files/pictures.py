@@ -22,10 +22,9 @@ def write_picture(
     """Write a figure as SVG, PNG or PDF, with the mark of its kind in the metadata.
 
     Args:
-        figure: the figure.
-        path: ends in `.svg`, `.png` or `.pdf`; written in full or not at all.
-        kind: what the file is recognized by.
-        inputs: files that were read and must not be overwritten.
+        path: path ending in `.svg`, `.png` or `.pdf`; written in full or not at all.
+        kind: kind of the file; its mark is stored.
+        inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
 
     Raises:
@@ -42,7 +41,7 @@ def write_picture(
         matplotlib.rc_context({"svg.hashsalt": "umakit", "svg.fonttype": "none"}),
         warnings.catch_warnings(),
     ):
-        # A name in a script that the font lacks is drawn as boxes.
+        # A font draws missing characters of a name as boxes.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
         figure.savefig(buffer, format=suffix, dpi=120, metadata=metadata)

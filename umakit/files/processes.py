@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs of this machine with limits, which end together with all processes they started.
+"""Runs programs with time limits, and ends them together with all processes they started.
 
 The first limit counts the processor time of a program and its children. The second limit counts
-idle time, in which a program uses no processor time and transfers nothing. Other programs of the
-machine change neither limit: a program that waits for a processor is not idle.
+idle time: no processor time used and no data transferred. Load from other programs affects neither
+limit: a program that waits for a processor is not idle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOOKS = 8
 """Minimum number of looks within the limit for programs that wait."""
 
 LEAST_SECONDS, LEAST_SHARE = 0.03, 0.05
-"""Seconds, and share of the waiting time. A program that waits and polls now and then uses less
+"""Seconds, and share of the waiting time. A program that waits with occasional polling uses less
 processor time than their sum."""
 
 ENDING_LOOKS = 100
@@ -60,19 +60,19 @@ class HangsError(TimeLimitError):
 
 
 def is_of_limit(sentence: str) -> bool:
-    """Return whether a sentence is that of a program that exceeded a limit."""
+    """Return whether an error sentence reports an exceeded limit."""
     return TIME_LIMIT in sentence or HANGS in sentence
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the time that a program may take.
+    """Time limits of a program.
 
     Attributes:
-        processor: seconds of processor time, of it and of all that it started; None for no limit.
-        idle: seconds in which it uses no processor time and transfers nothing; None for no limit.
-        progress: file with its results: with each that is added, `processor` begins anew. None if
-            `processor` is for the whole run.
+        processor: limit in seconds of processor time, children included; None for no limit.
+        idle: limit in seconds without processor time and transfers; None for no limit.
+        progress: file of results; each added result restarts `processor`. None if `processor`
+            covers the whole run.
     """
 
     processor: float | None = None
@@ -86,14 +86,10 @@ NO_LIMITS = Limits(None, None)
 class Watch:
     """Watches the leader of a session, and ends the session when a limit is exceeded.
 
-    Args:
-        process: the process.
-        limits: limits of the process.
-
     Attributes:
         is_asked: whether a caller waits for an answer; false while the process waits for a request.
         is_late: whether the process exceeded the limit of processor time.
-        hangs: whether the process exceeded the limit for programs that wait.
+        hangs: whether the process exceeded the idle limit.
     """
 
     def __init__(self, process: subprocess.Popen[Any], limits: Limits) -> None:
@@ -120,7 +116,7 @@ class Watch:
 
         Raises:
             TimeLimitError: the process exceeded the limit of processor time.
-            HangsError: the process exceeded the limit for programs that wait.
+            HangsError: the process exceeded the idle limit.
         """
         limits = self._limits
         if self.is_late:
@@ -140,7 +136,7 @@ class Watch:
         last = time.monotonic()
         while not self._done.wait(pause):
             now = time.monotonic()
-            # Time for which the machine was suspended does not count.
+            # Do not count time during which the machine was suspended.
             passed, last = min(now - last, 2 * pause), now
             found = usage_of(self._process.pid)
             used = max(used, found.seconds)  # may lack the time of ended processes
@@ -181,20 +177,20 @@ def started(
 ) -> Iterator[tuple[subprocess.Popen[Any], Watch]]:
     """Start a program. When the block is left, end the program and all processes it started.
 
-    It also ends if this process is killed.
+    The program also ends if this process is killed.
 
     Args:
-        command: the command; no shell takes part.
+        command: program and arguments, run without a shell.
         folder: working directory.
-        environment: variables of the environment; default: those of this process.
-        limits: limits of the program; `Watch.check` says whether one was exceeded.
+        environment: environment variables; default: the variables of this process.
+        limits: time limits; `Watch.check` raises an error if one was exceeded.
         streams: further arguments of `subprocess.Popen`.
 
     Yields:
         The process, in a session of its own, and its watch.
 
     Raises:
-        BuildError: it cannot be started.
+        BuildError: the program cannot be started.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -215,7 +211,7 @@ def started(
 
 @contextlib.contextmanager
 def _guarded(group: int) -> Iterator[None]:
-    """Let a group of processes end when this process is killed, which then ends nothing itself."""
+    """End a group of processes when this process is killed and cannot clean up."""
     reading, writing = os.pipe()
     try:
         script = 'read nothing; kill -9 "-$0"'
@@ -242,7 +238,7 @@ def end_session(session: int) -> None:
         for process in processes:
             with contextlib.suppress(OSError):
                 os.kill(process, signal.SIGKILL)
-        if set(processes) <= {session}:  # the first one is there until somebody waits for it
+        if set(processes) <= {session}:  # the leader stays listed until its parent waits for it
             return
         time.sleep(FIRST_LOOK)
 
@@ -259,18 +255,19 @@ def run_limited(
     """Run a program as `subprocess.run` does, and end the processes that it leaves running.
 
     Args:
-        command: the command; no shell takes part.
+        command: program and arguments, run without a shell.
         folder: working directory.
-        environment: variables of the environment; default: those of this process.
-        limits: limits of the program.
-        what, where: name of the program in an error, and the place of the error.
+        environment: environment variables; default: the variables of this process.
+        limits: time limits.
+        what: name of the program in an error.
+        where: place of the error.
 
     Raises:
         BuildError: the program cannot be started.
         TimeLimitError: the program exceeded the limit of processor time.
-        HangsError: the program exceeded the limit for programs that wait.
+        HangsError: the program exceeded the idle limit.
     """
-    # Files, because processes that a program leaves running keep a pipe open.
+    # Files, not pipes: surviving child processes would keep a pipe open.
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as messages:
         with started(
             command, folder, environment, limits,
@@ -295,16 +292,16 @@ def beside(
     """Run a command while a block runs. Then end the command and all processes it started.
 
     Args:
-        command: the command; no shell takes part.
+        command: program and arguments, run without a shell.
         folder: working directory.
-        environment: variables of the environment.
+        environment: environment variables.
 
     Yields:
-        A function that returns how the command ended, with the last line that it printed; empty
-        while it goes on.
+        A function that returns the exit status and last printed line of the command as text; empty
+        while the command runs.
 
     Raises:
-        BuildError: it cannot be started.
+        BuildError: the command cannot be started.
     """
     with tempfile.TemporaryFile() as printed, started(
         command, folder, environment,

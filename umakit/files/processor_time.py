@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage by the processes of a session: processor time, transfers, and whether they wait."""
+"""Processor time, transfers and waiting of the processes of a session."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Usage:
     """Usage by the processes of a session.
 
     Attributes:
-        processes: numbers of the processes that have not ended.
-        seconds: processor time of the processes, and of children that they have waited for.
-        transferred: bytes that the processes read and wrote.
+        processes: ids of the running processes.
+        seconds: processor time of the processes, and of the children they have waited for.
+        transferred: bytes read and written.
         is_at_work: whether a process runs or could run.
     """
 
@@ -35,7 +35,7 @@ class Usage:
 
 
 def processor_seconds() -> float:
-    """Return the processor time of this process and of the ended ones that it began."""
+    """Return the processor time of this process and its ended children."""
     return sum(os.times()[:4])
 
 
@@ -43,7 +43,7 @@ def usage_of(session: int) -> Usage:
     """Return the usage by the processes of a session so far.
 
     Args:
-        session: number of the session, which is that of the process that began it.
+        session: id of the session: the process id of its leader.
     """
     found = list(_of_proc(session) if PROC.joinpath("self/stat").exists() else _of_ps(session))
     return Usage(
@@ -55,7 +55,6 @@ def usage_of(session: int) -> Usage:
 
 
 def _of_proc(session: int) -> Iterator[Usage]:
-    """Yield the usage by each process, as reported by Linux."""
     for folder in PROC.iterdir():
         if not folder.name.isdecimal():
             continue
@@ -74,7 +73,7 @@ def _of_proc(session: int) -> Iterator[Usage]:
 
 
 def _fields(stat: Path) -> list[str]:
-    """Return the fields from the state on; one unknown state of a process that has ended."""
+    """Return the fields from the state on; for an ended process, one unknown state."""
     try:
         return stat.read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:
@@ -101,7 +100,7 @@ def _of_ps(session: int) -> Iterator[Usage]:
 
 
 def _seconds(time: str) -> float:
-    """Return the seconds of a time such as `1-02:03:04.50`."""
+    """Return a duration such as `1-02:03:04.50` in seconds."""
     days, _, rest = time.rpartition("-")
     seconds = 86400.0 * int(days or 0)
     for power, part in enumerate(reversed(rest.split(":"))):

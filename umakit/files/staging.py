@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Atomic writing of folders and files.
 
-New content is written next to its destination and moved into place by renaming, under a lock that
-other processes of umakit wait for. A reader sees either the old files or the new ones; of two
-writers the last one wins.
+New content is written next to its destination and renamed into place, under a lock between umakit
+processes. A reader sees either the old files or the new files. Of two writers, the last one wins.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from umakit.files.manifest import manifest_text
 from umakit.files.outputs import FileKind, FolderKind, check_file, check_folder
 
 PREFIX = ".umakit-"
-"""Prefix of temporary files and folders, which are created next to the destination."""
+"""Prefix of temporary files and folders, created next to the destination."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 AT_WORKING_FOLDER = -100
@@ -43,16 +42,16 @@ def write_folder(
     *,
     force: bool = False,
 ) -> None:
-    """Write a folder and its manifest; files in it that umakit did not write are kept.
+    """Write a folder and its manifest; keep files that umakit did not write.
 
     Args:
         destination: the folder.
         files: contents by path.
-        kind: what it is; its manifest is added.
+        kind: kind of the folder; its manifest is added.
         inputs, force: as in `outputs.check_folder`.
 
     Raises:
-        OutputError: it is not ours to write, or cannot be written; all is as it was then.
+        OutputError: the folder must not or cannot be written; the old folder is restored.
     """
     contents = with_manifest(files, kind.manifest)
     with _written_to(destination) as place:
@@ -66,7 +65,6 @@ def write_folder(
 
 
 def with_manifest(files: Mapping[str, str | bytes], manifest: str) -> dict[str, bytes]:
-    """Return the contents of files and of their manifest, as bytes by path."""
     contents = {path: as_bytes(content) for path, content in files.items() if path != manifest}
     return contents | {manifest: manifest_text(contents).encode("utf-8")}
 
@@ -82,14 +80,14 @@ def write_file(
     """Write a file.
 
     Args:
-        destination: the file; a link to one is followed.
-        content: content of the file, or a function that computes it from the existing file while
-            other processes of umakit wait.
-        kind: what it is.
+        destination: the file; links are followed.
+        content: content, or a function that computes the content from the existing file under the
+            lock.
+        kind: kind of the file.
         inputs, force: as in `outputs.check_file`.
 
     Raises:
-        OutputError: it is not ours to write, or cannot be written; all is as it was then.
+        OutputError: the file must not or cannot be written; the old file is kept.
     """
     with _written_to(destination) as place:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -112,14 +110,14 @@ def write_chunks(
     *,
     force: bool = False,
 ) -> None:
-    """Write a file that is too large to be held in memory.
+    """Write a file that is too large for memory.
 
     Args:
         destination, kind, inputs, force: as in `write_file`.
-        chunks: parts of its content, in order.
+        chunks: parts of the content, in order.
 
     Raises:
-        OutputError: as `write_file`.
+        OutputError: as in `write_file`.
     """
     with _written_to(destination) as place, _temporary_sibling(place) as temporary:
         staged = temporary / "new"
@@ -134,7 +132,7 @@ def write_new_folder(destination: Path, files: Mapping[str, str | bytes]) -> Non
     """Write a folder at a path where nothing exists.
 
     Raises:
-        OutputError: there is something, or it cannot be written.
+        OutputError: the path exists, or cannot be written.
     """
     with _written_to(destination) as place:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -151,7 +149,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
     """Create a temporary folder that is deleted after the block.
 
     Raises:
-        StorageError: there is no place for it, or no room left in it.
+        StorageError: the folder cannot be created, or the disk is full.
     """
     try:
         folder = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
@@ -180,7 +178,7 @@ def as_bytes(content: str | bytes) -> bytes:
 
 @contextlib.contextmanager
 def _written_to(destination: Path) -> Iterator[Path]:
-    """Resolve links of a destination; errors of the system in the block name the destination."""
+    """Resolve links of a destination; system errors within the block name the destination."""
     try:
         yield Path(os.path.realpath(destination))
     except OSError as error:
@@ -189,9 +187,9 @@ def _written_to(destination: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _temporary_sibling(place: Path) -> Iterator[Path]:
-    """Create a temporary folder next to a path, in the same file system.
+    """Create a temporary folder next to a path, on the same file system.
 
-    Only what umakit put into it is deleted after the block.
+    After the block, only files that umakit created are deleted.
     """
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place.parent))
     try:
@@ -215,13 +213,13 @@ def _write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _put_folder(staged: Path, place: Path, old: Path, owned: Collection[str]) -> None:
-    """Replace a folder by a staged one, and move files that umakit did not write into the new one.
+    """Replace a folder by a staged one, and carry over files that umakit did not write.
 
     Args:
         staged: the new folder.
         place: path of the folder that is replaced.
         old: path to which the replaced folder is moved until it is deleted.
-        owned: paths of files in the replaced folder that umakit wrote and that are deleted.
+        owned: paths in the replaced folder that umakit wrote, and that are deleted.
     """
     if not place.exists():
         staged.rename(place)
@@ -247,7 +245,7 @@ def _put_folder(staged: Path, place: Path, old: Path, owned: Collection[str]) ->
 def _move_over(old: Path, new: Path) -> None:
     """Move the remaining files of a folder into another one, and delete the folder.
 
-    If a file appears in both at the same time, it stays in the old folder, which is then kept.
+    A file created in both folders meanwhile stays in the old folder, which is then kept.
     """
     for item in list(old.iterdir()):
         target = new / item.name
@@ -283,7 +281,6 @@ def _is_working_folder(place: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the lock that serializes umakit processes that write into a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # some network file systems know no locks
@@ -295,7 +292,6 @@ def _locked(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Defer Ctrl-C until the block has ended, which takes a few milliseconds."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

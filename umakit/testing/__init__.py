@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Testing of backends: compile networks, run them, and compare with a reference.
 
-`compile_and_run` does all of that for an `AOTModel`; `conv2d_model` and `QuantizedNetwork` make
-small ones. `check_backend` draws layers of all operators that a backend claims. Names are imported
-when they are first used: simulators in Python import `umakit.testing.simulator_program` and need
-no TVM.
+`compile_and_run` tests an `AOTModel`; `conv2d_model` and `QuantizedNetwork` make small models.
+`check_backend` draws layers of all operators that a backend claims. Names are imported on first
+use: Python simulators import `umakit.testing.simulator_program` and need no TVM.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ DEFAULT_TOLERANCE = 1e-5
 
 
 HISTOGRAM_REACH = 16
-"""Largest difference of integers with a class of its own in histograms; the outermost classes
-also count what lies beyond."""
+"""Largest difference of integers with a separate class in histograms; the outermost classes also
+count all larger differences."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class Tolerance:
     """Differences that count as agreement.
 
     Attributes:
-        relative: of floats, relative to the largest finite magnitude of the reference; absolute if
-            that is 0.
-        lsb: of integers, in LSB.
+        relative: tolerance of floats, relative to the largest finite magnitude of the reference;
+            absolute if this magnitude is 0.
+        lsb: tolerance of integers, in LSB.
     """
 
     relative: float = DEFAULT_TOLERANCE
     lsb: int = 0
 
     def added_up(self, layers: int) -> Tolerance:
-        """Return the tolerance of what a number of layers computed one after the other."""
+        """Return the tolerance for the result of a number of consecutive layers."""
         return Tolerance(self.relative * layers, self.lsb * layers)
 
     def limit(self, wanted: Array) -> float:
@@ -59,18 +59,18 @@ class TensorDifference:
         differing: number of elements that differ by more than `limit`, or are NaN or infinite in
             only one of the tensors.
         largest: largest absolute difference; infinity if one of the values is not finite.
-        index: index of the largest difference; empty for a scalar or if there is none.
+        index: index of the largest difference; empty for a scalar or without a difference.
         got: the library's value at `index`.
         wanted: the reference's value at `index`.
-        first: index of the first element that differs, in memory order; empty for a scalar or if
-            there is none.
+        first: index of the first differing element, in memory order; empty for a scalar or without
+            a difference.
         limit: absolute tolerance.
         histogram: number of elements by difference in LSB, the library's value minus the
-            reference's; the classes `HISTOGRAM_REACH` and its negative count what lies beyond too.
-            None for floats and integers of 64 bits.
-        top_1: (rows, same): number of rows of the last axis, and of those whose largest element is
-            the same as in the reference; None for tensors of more than two axes and rows of one
-            element.
+            reference's. The classes `HISTOGRAM_REACH` and its negative also count all differences
+            beyond. None for floats and 64-bit integers.
+        top_1: (rows, same): number of rows of the last axis, and of rows with the largest element
+            in the same place as in the reference; None for tensors of more than two axes and rows
+            of one element.
     """
 
     elements: int
@@ -91,7 +91,6 @@ class TensorDifference:
 
     @property
     def exact(self) -> bool:
-        """Whether no element differs."""
         return self.largest == 0
 
     def counting(self, other: TensorDifference) -> TensorDifference:
@@ -105,7 +104,7 @@ class TensorDifference:
 
 
 def worst_of(one: TensorDifference, other: TensorDifference) -> TensorDifference:
-    """Return the larger of two differences, the first of equal ones, with the counts of both."""
+    """Return the larger of two differences, by default the first, with the counts of both."""
     larger, smaller = (one, other) if one.largest >= other.largest else (other, one)
     return larger.counting(smaller)
 
@@ -132,7 +131,7 @@ def compare(got: Array, wanted: Array, tolerance: Tolerance = EXACT_INTEGERS) ->
     Args:
         got: the library's tensor.
         wanted: the reference's tensor.
-        tolerance: what counts as agreement.
+        tolerance: differences that count as agreement.
     """
     limit = tolerance.limit(wanted)
     away = distances(got, wanted)
@@ -159,7 +158,7 @@ def _histogram(got: Array, wanted: Array, equal: int) -> dict[int, int] | None:
 
     Args:
         got, wanted: the tensors.
-        equal: their number of elements if all are equal, as nearly always; else 0.
+        equal: number of elements if all are equal, as nearly always; else 0.
     """
     if wanted.dtype.kind not in "iu" or wanted.dtype.itemsize > 4:
         return None
@@ -172,7 +171,7 @@ def _histogram(got: Array, wanted: Array, equal: int) -> dict[int, int] | None:
 
 
 def _top_1(got: Array, wanted: Array) -> tuple[int, int] | None:
-    """Return the number of rows, and of those whose largest element is the same."""
+    """Return the number of rows, and of rows whose largest element has the same index."""
     if wanted.ndim not in (1, 2) or wanted.shape[-1] < 2 or wanted.dtype == np.bool_:
         return None
     rows, chosen = wanted.reshape(-1, wanted.shape[-1]), got.reshape(-1, wanted.shape[-1])

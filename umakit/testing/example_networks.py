@@ -27,7 +27,7 @@ ADD_LEFT_SHIFT = 20
 
 
 class QuantizedNetwork:
-    """A chain of int8 or int16 layers; each method adds one and returns the network.
+    """A chain of int8 or int16 layers; each method appends a layer and returns the network.
 
     Args:
         height, width, channels: size of the input.
@@ -109,7 +109,7 @@ class QuantizedNetwork:
             layout=self._layout,
         )
         shape = (filters, *window, channels // groups)
-        if self._layout == "NCHW":  # whose weights are OIHW
+        if self._layout == "NCHW":  # weights are OIHW
             shape = (filters, channels // groups, *window)
         return self._add("conv", parameters, self._weighted(shape, per_channel))
 
@@ -126,11 +126,11 @@ class QuantizedNetwork:
         Args:
             kind: `max` or `average`.
             window: rows and columns.
-            stride: in both directions, or of rows and columns.
+            stride: stride of both directions, or of rows and columns.
             padding: `same` (TensorFlow's) or `valid`.
 
         Raises:
-            InputError: there is no such kind, or the window is larger than the image.
+            InputError: the kind is unknown, or the window is larger than the image.
         """
         kinds = {"max": "max_pool2d", "average": "avg_pool2d"}
         if kind not in kinds:
@@ -147,7 +147,7 @@ class QuantizedNetwork:
         """Append the sum of the last layer's input and output, which have the same shape.
 
         Args:
-            swapped: whether the result is the right operand.
+            swapped: whether the last layer's output is the right operand.
 
         Raises:
             InputError: there is no layer, the shapes differ, or the dtype is int16.
@@ -155,7 +155,7 @@ class QuantizedNetwork:
         shape, other = self._last_input()
         scales = self._random.uniform(0.5, 1.5, 2)
         twice = 2 * float(max(scales))
-        # The sum fills the dtype and is cut off at its ends now and then.
+        # The sum fills the dtype's range and saturates now and then.
         scaled = fixed_point([*(float(each) / twice for each in scales), 1.3 / 2**ADD_LEFT_SHIFT])
         first, second, third = (int(each) for each in scaled.multipliers)
         shifts = [int(each) for each in scaled.shifts]
@@ -176,7 +176,7 @@ class QuantizedNetwork:
             InputError: there is no layer, the shapes differ, or the dtype is int16.
         """
         shape, other = self._last_input()
-        # Products of values that fill the dtype fill it again, and are cut off now and then.
+        # Products of values that fill the dtype's range fill it again, and saturate now and then.
         scaled = fixed_point([float(self._random.uniform(1, 2)) / 90])
         parameters = parameters_class("multiply")(
             **self._common(shape),
@@ -200,7 +200,7 @@ class QuantizedNetwork:
         """Return the network with a random input.
 
         Args:
-            name: of the model in C.
+            name: name of the model in C.
         """
         relax = tvm_api.relax
         builder = relax.BlockBuilder()
@@ -208,7 +208,7 @@ class QuantizedNetwork:
         with builder.function("main", [x]):
             with builder.dataflow():
                 value: Any = x
-                before: Any = x  # what the last layer read
+                before: Any = x  # input of the last layer
                 for label, parameters, constants in self._layers:
                     if parameters.operator == "dense":
                         flat = relax.op.reshape(value, (self._batch, constants[0].shape[1]))
@@ -227,7 +227,7 @@ class QuantizedNetwork:
         return AOTModel(builder.get(), {"x": self._input}, name=name)
 
     def _last_input(self) -> tuple[tuple[int, ...], int]:
-        """Return shape and zero point of what the last layer read; its result has that shape."""
+        """Return shape and zero point of the last layer's input; its result has that shape."""
         if not self._layers or self._is_wide:
             raise InputError("sums and products with its input need an int8 layer before them")
         before = self._layers[-2][1] if len(self._layers) > 1 else None
@@ -237,7 +237,6 @@ class QuantizedNetwork:
         return shape, INPUT_ZERO_POINT if before is None else before.output_zero_point
 
     def _common(self, shape: Sequence[int]) -> dict[str, Any]:
-        """Return the attributes that all layers have."""
         limits = np.iinfo(self._dtype)
         return {
             "output_shape": tuple(shape),
@@ -276,12 +275,11 @@ class QuantizedNetwork:
         return (sides[0][0], sides[1][0], sides[0][1], sides[1][1])
 
     def _weighted(self, shape: tuple[int, ...], per_channel: bool) -> list[Array]:
-        """Return weights of a shape with output channels first, and their parameters."""
         weights = self._random.integers(-127, 128, shape).astype(np.int8)
         largest = 2000 * 256 if self._is_wide else 2000
         bias = self._random.integers(-largest, largest, shape[0])
-        # Sums of that many products become values that fill the dtype: half as wide as the input,
-        # which is spread evenly, and as wide as before in what follows.
+        # Scale sums of products so that results fill the dtype's range: with half the deviation of
+        # the uniformly distributed network input, and the same deviation in later layers.
         gain = 1.0 if self._layers else 0.5
         spread = gain / (75 * math.sqrt(math.prod(shape[1:])))
         count = shape[0] if per_channel else 1

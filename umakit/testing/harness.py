@@ -31,7 +31,7 @@ Array = npt.NDArray[Any]
 INTERFACES = ("c", "unpacked")
 
 OPTIMIZED_MACS = 10**8
-"""Multiply-accumulates of a network above which LLVM optimizes what runs once."""
+"""Multiply-accumulates of a network above which LLVM optimizes code that runs once."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def compile_and_run(
         backend: accelerators to use; None for the CPU alone.
         interface_api: `c` calls `tvmgen_NAME_run` with structs, `unpacked` calls
             `tvmgen_NAME_run_unpacked` with plain pointers.
-        test_dir: where the libraries are kept; default: a temporary folder.
+        test_dir: folder for the libraries; default: a temporary folder.
 
     Returns:
         The report of the last model.
@@ -183,7 +183,6 @@ def llvm_runner(model: Model) -> Callable[[Mapping[str, Array]], dict[str, Array
 
 
 def _macs(module: Any) -> int:
-    """Return the number of multiply-accumulates of a network."""
     return sum(
         multiply_accumulates(tvm_api.operator_name(binding.value), binding.value, binding.var)
         for binding in tvm_api.bindings_of(module["main"])
@@ -192,7 +191,7 @@ def _macs(module: Any) -> int:
 
 
 def _for_llvm(module: Any) -> Any:
-    """Return a network's module with integer operators lowered to TIR, which TVM can build."""
+    """Return a network's module with integer operators lowered to TIR for TVM's build."""
     legal = tvm_api.relax_transform.LegalizeOps(all_legalizations())(module)
     return in_comparisons(expand_requantize(legal))
 

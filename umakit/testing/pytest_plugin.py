@@ -12,7 +12,7 @@ In a test file:
     def test_layers_are_computed_right(uma_check):
         uma_check()
 
-pytest loads this module wherever umakit is installed, so it imports nothing that takes time.
+pytest loads this module wherever umakit is installed, so the module avoids slow imports.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Make one test of each that has the fixture for each operator that the backend claims."""
+    """Parametrize each test with the fixture by the operators that the backend claims."""
     if FIXTURE in metafunc.fixturenames:
         metafunc.parametrize(FIXTURE, _operators(metafunc.config), indirect=True)
 
@@ -57,7 +57,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def uma_check(request: pytest.FixtureRequest) -> Callable[[], CheckReport]:
     """A function that checks one operator of the backend, and returns the report.
 
-    The test fails with the report's sentences if something is wrong.
+    The test fails with the report's sentences on a failure.
     """
     config, operator = request.config, str(request.param)
 
@@ -101,10 +101,10 @@ def _operators(config: pytest.Config) -> list[str]:
 
 
 def _backend(config: pytest.Config) -> Backend:
-    """Return the backend of the configuration file; it is loaded once.
+    """Return the backend of the configuration file, loaded once.
 
     Raises:
-        pytest.UsageError: none is named, or it cannot be loaded.
+        pytest.UsageError: no backend is named, or it cannot be loaded.
     """
     if BACKEND not in config.stash:
         from umakit.backend.registry import locate_backend

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A simulator in Python, as a program that umakit starts: `[simulator] program` in `accel.toml`.
 
-The program's side of `docs/simulator-protocol.md`. This file needs nothing but Python's standard
-library: import it, or copy it next to your model.
+This file implements the program's side of `docs/simulator-protocol.md`. It needs only Python's
+standard library: import it, or copy it next to your model.
 
     class Model(Simulator):
         def write(self, offset, value): ...
@@ -40,8 +40,8 @@ class HostMemoryError(Exception):
     """The kit refused an access to host memory.
 
     Attributes:
-        status: a status of `umakit/status.h`: 3, not all of it is mapped in one buffer, or 5, it is
-            mapped for the other direction.
+        status: a status of `umakit/status.h`: 3 if the range is not mapped in one buffer, or 5 if
+            it is mapped for the other direction.
     """
 
     def __init__(self, status: int, address: int, size: int) -> None:
@@ -50,7 +50,7 @@ class HostMemoryError(Exception):
 
 
 class Simulator:
-    """What the kit asks a simulator; subclasses override what they have.
+    """The requests of the kit to a simulator; subclasses override supported requests.
 
     Addresses and sizes are in bytes, times in cycles of the device's clock.
     """
@@ -58,17 +58,17 @@ class Simulator:
     connection: _Connection
 
     def reset(self) -> None:
-        """Go into the state after power-on: registers, memories, clock and counters."""
+        """Reset registers, memories, clock and counters to their power-on state."""
 
     def read(self, offset: int) -> int:
         """Return the value of a register, 32 bits."""
         return 0
 
     def write(self, offset: int, value: int) -> None:
-        """Take a value for a register, 32 bits."""
+        """Store a value in a register, 32 bits."""
 
     def wait(self, cycles: int) -> bool:
-        """Let time pass until the interrupt is raised, at most `cycles`; return whether it is."""
+        """Let at most `cycles` pass until the interrupt is raised; return whether it is raised."""
         return True
 
     def counters(self) -> dict[str, int | None]:
@@ -79,7 +79,7 @@ class Simulator:
         """Read host memory that the driver mapped.
 
         Raises:
-            HostMemoryError: the kit refused.
+            HostMemoryError: the kit refused the access.
         """
         parts = []
         for start in range(0, size, MOST_BYTES):
@@ -93,7 +93,7 @@ class Simulator:
         """Write host memory that the driver mapped.
 
         Raises:
-            HostMemoryError: the kit refused.
+            HostMemoryError: the kit refused the access.
         """
         for start in range(0, len(data), MOST_BYTES):
             part = data[start : start + MOST_BYTES]
@@ -104,21 +104,21 @@ class Simulator:
     def event(
         self, engine: str, label: str, begin: int, end: int, end_of_busy: int | None = None
     ) -> None:
-        """Report what an engine did, for the timeline, once it has ended.
+        """Report a finished action of an engine, for the timeline.
 
         Args:
             engine: name of the engine, at most 23 bytes.
-            label: what it did, at most 31 bytes.
-            begin: its first cycle, as the counter `clock` counts them.
-            end: the cycle from which its effect is visible.
-            end_of_busy: the cycle in which the engine takes the next one; default: `end`.
+            label: description of the action, at most 31 bytes.
+            begin: first cycle, on the counter `clock`.
+            end: the cycle from which the action's effect is visible.
+            end_of_busy: the cycle in which the engine can take the next action; default: `end`.
         """
         busy, texts = end if end_of_busy is None else end_of_busy, (engine.encode(), label.encode())
         head = struct.pack("<QQQII", begin, busy, end, *map(len, texts))
         self.connection.send(b"NOTE", head + b"".join(texts))
 
     def fail(self, sentence: str) -> None:
-        """End the run: say why the simulator cannot go on, in one sentence without a full stop."""
+        """End the run with a reason, in one sentence without a full stop."""
         self.connection.send(b"FAIL", sentence.encode())
         raise SystemExit(1)
 
@@ -130,7 +130,7 @@ class Simulator:
 
 
 class _Connection:
-    """Frames from and to the kit; `number` is that of the request that is served."""
+    """Frames from and to the kit; `number` identifies the current request."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self.source, self.sink, self.number = source, sink, 0
@@ -159,7 +159,7 @@ class _Connection:
 def serve(simulator: Simulator) -> None:
     """Answer the kit on standard input and output until it closes them.
 
-    What the simulator prints goes to standard error: standard output carries frames only.
+    The simulator's printed output goes to standard error: standard output carries frames only.
     """
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")

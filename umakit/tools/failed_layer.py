@@ -30,13 +30,13 @@ def with_layer(
     timeout: float | None,
     cpu: str = "",
 ) -> DeviceError:
-    """Return the error of a run with the layer that was running, if a second run finds it.
+    """Return the error of a run with the running layer, if a second run finds the layer.
 
-    The inference that failed, of a crash or a time limit the first one, is run again layer by
-    layer. A run that then succeeds, or fails in another way, says nothing of the layer.
+    The failed inference, or the first one after a crash or a time limit, runs again layer by layer.
+    If this run succeeds or fails in another way, the layer stays unknown.
 
     Args:
-        error: what the run raised.
+        error: error of the run.
         library: folder or tar file of the library.
         arrays: inputs of the run by name, as for `umakit.run_library`.
         device: name of the device, or the device.
@@ -63,7 +63,7 @@ def with_layer(
                     inference=error.inference,
                     layer=again.layer,
                 )
-        except UmakitError:  # such as a program that is too large for the device
+        except UmakitError:  # for example, the program is too large for the device
             return error
     return error
 
@@ -71,7 +71,6 @@ def with_layer(
 def _inputs_of(
     expected: list[dict[str, Any]], arrays: Mapping[str, Array], index: int
 ) -> dict[str, Array] | None:
-    """Return the inputs of one inference; None if it needs states of the one before."""
     _, _, checked = check_inputs(expected, arrays)
     if any(len(array) <= index for array in checked):
         return None

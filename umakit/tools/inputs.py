@@ -26,11 +26,11 @@ KEEPS_VALUES = frozenset(
     "reshape expand_dims squeeze permute_dims astype where less add concat flatten tile repeat "
     "broadcast_to strided_slice".split()
 )
-"""Operators that pass the indices in one of their operands on to their result."""
+"""Operators that pass the indices in an operand on to their result."""
 
 
 def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """Split the user's arrays into single inferences; arrays that are not inputs are ignored.
+    """Split the user's arrays into single inferences; ignore arrays that are not inputs.
 
     A state that is passed on is in the first inference only.
 
@@ -59,7 +59,7 @@ def given_inferences(model: Model, arrays: Mapping[str, Array]) -> list[dict[str
 
 
 def first_states(model: Model) -> dict[str, Array]:
-    """Return the states of the first inference by name: the integers or floats that stand for 0."""
+    """Return the states of the first inference by name: integers or floats that represent 0."""
     return {
         item.name: np.full(
             item.shape, item.quantization.zero_point if item.quantization else 0, item.dtype
@@ -77,8 +77,9 @@ def random_inferences(model: Model) -> list[dict[str, Array]]:
 def random_inference(model: Model, seed: int) -> dict[str, Array]:
     """Return random inputs of an inference, which depend only on the seed.
 
-    Quantized integers are uniform over their dtype, floats that are quantized first cover the range
-    of that scale, other floats are normally distributed; indices are in range. States are omitted.
+    Quantized integers are uniform over their dtype. Floats that are quantized first cover the range
+    of that quantization; other floats are normally distributed. Indices are in range. States are
+    omitted.
     """
     ranges, sizes = _quantized_ranges(model), _indexed_sizes(model)
     return {
@@ -94,11 +95,11 @@ def random_inference(model: Model, seed: int) -> dict[str, Array]:
 
 
 def random_inputs(model: Model, seed: int, count: int) -> tuple[dict[str, Array], str]:
-    """Return random inputs of several inferences, and a description of them.
+    """Return random inputs of several inferences, and their description.
 
     Args:
         model: the network.
-        seed: of the first inference; each further one has the next.
+        seed: seed of the first inference; each further inference has the next seed.
         count: number of inferences, at least 1; a single one has no leading dimension.
     """
     if count == 1:
@@ -151,7 +152,7 @@ def _quantized_ranges(model: Model) -> dict[str, tuple[float, float]]:
 
 
 def _indexed_sizes(model: Model) -> dict[str, int]:
-    """Return by input name the smallest extent that the input's integers are indices into."""
+    """Return the smallest extent that each integer input indexes, by input name."""
     main = model.module["main"]
     sources: dict[Any, frozenset[str]] = {
         parameter: frozenset({item.name})
@@ -172,7 +173,6 @@ def _indexed_sizes(model: Model) -> dict[str, int]:
 
 
 def _indexed_size(operator: str, call: Any) -> int:
-    """Return the smallest extent that a call's indices refer to."""
     shape = tvm_api.static_shape(call.args[0]) or (1,)
     if operator in ("gather_nd", "scatter_nd"):
         first = int(getattr(call.attrs, "batch_dims", 0))

@@ -69,9 +69,9 @@ def draw_memory_map(
 
     Args:
         description: section `umakit` of the library's metadata.
-        path: ends in `.svg` or `.png`; written in full or not at all. A memory map that umakit drew
-            earlier is replaced.
-        inputs: files that were read and must not be overwritten.
+        path: file ending in `.svg` or `.png`; written in full or not at all. An earlier memory map
+            of umakit is replaced.
+        inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
 
     Raises:
@@ -122,11 +122,11 @@ def _draw_pool(axes: Axes, pool: Mapping[str, Any], steps: int) -> None:
 def lifetime(tensor: Mapping[str, Any], taken: Collection[str | None]) -> tuple[float, float]:
     """Return the start and end of a tensor on the axis of layers.
 
-    If a tensor reuses another one's memory, each gets half of that layer.
+    If a tensor takes over another one's memory, the layer is shared half and half.
 
     Args:
         tensor: tensor of the memory plan, as in `metadata.json`.
-        taken: C names of the tensors whose memory is reused.
+        taken: C names of the tensors whose memory is taken over.
     """
     start = tensor["first_layer"] + (0.5 if tensor["takes_over"] else 0.0)
     return start, tensor["last_layer"] + (0.5 if tensor["c_name"] in taken else 1.0)

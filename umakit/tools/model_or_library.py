@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models in the place of libraries: they are compiled into a folder that is deleted afterwards."""
+"""Models in place of libraries: compiled into a folder that is deleted afterwards."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MODEL_SUFFIXES = (".onnx", ".tflite", ".pt2", ".json")
 
 @dataclass(frozen=True)
 class GivenLibrary:
-    """A library that a command was given, or that was compiled from a model.
+    """A library that was given, or compiled from a given model.
 
     Attributes:
-        library: its folder or tar file.
-        cpu: name of the CPU whose code is meant; empty for the first one that the device has.
-        read: files that were read besides the library, and must not be overwritten.
-        notices: what was decided for the user, one sentence each.
+        library: folder or tar file of the library.
+        cpu: name of the CPU whose code runs; empty for the first CPU that the device supports.
+        read: further input files, which must not be overwritten.
+        notices: automatic decisions, one sentence each.
     """
 
     library: Path
@@ -35,16 +35,15 @@ class GivenLibrary:
 
 
 def is_model(path: Path) -> bool:
-    """Whether a path is that of a model and not of a library, by its name."""
+    """Whether a path is a model and not a library, by its name."""
     return path.suffix.lower() in MODEL_SUFFIXES and not path.is_dir()
 
 
 def unused_backends(library: Path, required: bool = False) -> list[UnusedBackend]:
-    """Return the accelerators of a library on which nothing runs.
+    """Return the unused accelerators of a library.
 
     Args:
-        library: the library.
-        required: whether there must be none, and an accelerator.
+        required: whether to require an accelerator, and refuse unused ones.
 
     Raises:
         OffloadError: the library is not as required.
@@ -64,17 +63,17 @@ def library_of(
     default: str,
     progress: Callable[[str], None] = lambda stage: None,
 ) -> Iterator[GivenLibrary]:
-    """Return a library, or compile a model for a CPU without accelerators.
+    """Yield a library, or compile a model for a CPU without accelerators.
 
     Args:
         source: a library, or a model.
-        cpu: what names the CPU: of a library one of its own; None if nobody chose.
-        default: the CPU for which a model is compiled if nobody chose.
+        cpu: CPU chosen by the user, for a library one of its own; None without a choice.
+        default: CPU for compiling a model without a choice.
         progress: callback with a description of each stage.
 
     Raises:
-        InputError: there is no such CPU.
-        UmakitError: the model cannot be compiled; its subclass says which stage refused and why.
+        InputError: the CPU is unknown.
+        UmakitError: the model cannot be compiled; the subclass names the stage that refused.
     """
     own_file = None if cpu is None else cpu_file(cpu)
     read = () if own_file is None else (own_file,)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of a compiled program as bounds of networks take them: what each reads and writes."""
+"""The steps of a compiled program as input of network bounds: their reads and writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ READ_WHOLE = (
     "QRequantize QQuantize QSoftmax QSoftmaxLookup QLogSoftmax QProbabilities QL2Normalization "
     "QBatchMatmul QConcatenation QGlobalAveragePool QMean QSum QArgMax QArgMin"
 ).split()
-"""Patterns, by name, of operators that need each byte of each operand. Of one that is neither here
-nor a `Layer`, no operand counts."""
+"""Names of patterns of operators that need each byte of each operand. For operators that are
+neither here nor a `Layer`, no operand counts."""
 
 
 def steps_of(program: Program) -> list[Step]:
@@ -42,9 +42,9 @@ def _step(program: Program, call: KernelCall) -> Step:
 def _needed(
     composite: Composite | None, tensors: Sequence[Tensor], stored: int
 ) -> tuple[list[Read], int, int]:
-    """Return what a step reads, and the fewest bytes of weights and of parameters.
+    """Return a step's reads, and the fewest bytes of weights and of parameters.
 
-    Constants are those of the network, without what pads them to blocks of the accelerator.
+    Constants are those of the network, without padding to blocks of the accelerator.
     """
     nothing = [Read(each.name, each.size, 0, "") for each in tensors]
     if composite is None:
@@ -70,7 +70,7 @@ def _needed(
 
 
 def known_bytes(bound: CycleBound, steps: Sequence[Step], where: str) -> CycleBound:
-    """Return the bound of an accelerator's layers, without bytes if those of one are unknown."""
+    """Return the bound of an accelerator's layers, without bytes if a layer's are unknown."""
     count = sum(step.where == where and is_unknown(step) for step in steps)
     if not count:
         return bound
@@ -79,5 +79,5 @@ def known_bytes(bound: CycleBound, steps: Sequence[Step], where: str) -> CycleBo
 
 
 def is_unknown(step: Step) -> bool:
-    """Whether nothing says which bytes of an operand a step needs."""
+    """Whether the needed bytes of an operand of a step are unknown."""
     return any(read.size and not read.bytes for read in step.reads)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Format and version of the figures that `uma report --json` prints, by which files are known."""
+"""Format and version of `uma report --json`, which identify saved reports."""
 
 from __future__ import annotations
 

@@ -52,20 +52,20 @@ def run_files(
     Args:
         library: folder or tar file that `uma compile` wrote.
         inputs: arrays by input name (npz), with one more leading dimension for several inferences;
-            None for a library that has no inputs.
+            None for a library without inputs.
         outputs: file for the outputs (npz), which replaces outputs of an earlier run; None to
             discard them.
         repeat, profile, device, timeout, rtl, wave, cpu: as in `umakit.run_library`.
         force: whether a file that umakit did not write is replaced too.
         trace: file for a trace of the first inference, on the host only; None for none.
-        inferences: number of inferences to run, each told on its own, with a profile; None for all
-            of the file together.
-        also_read: files that were read besides these, which must stay.
+        inferences: number of inferences to run and report separately, with a profile; None for all
+            inferences of the file together.
+        also_read: further input files, which must not be overwritten.
         progress: callback with a description of each stage.
-        traced: callback with what the trace shows, and what not.
+        traced: callback with the trace's content and gaps.
 
     Raises:
-        InputError: a trace is asked for and there is nothing to trace; no file is written then.
+        InputError: a trace is requested and there is nothing to trace; no file is written then.
         OutputError: the output file is an input, must not be replaced, or cannot be written.
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the library or the inputs are wrong, see the subclasses.
@@ -108,7 +108,7 @@ def run_files(
     except DeviceError as error:
         if rtl:
             raise
-        from umakit.tools.failed_layer import with_layer  # imports TVM, which runs do not need
+        from umakit.tools.failed_layer import with_layer  # imports TVM
 
         raise with_layer(error, library, arrays, device, timeout, cpu) from None
     shown = None if trace is None else _trace(library, arrays, result, timeout, rtl, cpu)
@@ -127,7 +127,6 @@ def _trace(
     rtl: Sequence[Design],
     cpu: str,
 ) -> Trace:
-    """Return the trace of the first inference of a run."""
     first = first_inference(library, arrays, result, timeout, rtl, cpu)
     designs = [design.backend for design in rtl]
     return trace_of_run(description_for(library, HOST, cpu), first, designs)

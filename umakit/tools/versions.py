@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Versions of all that takes part in a compile and a run, for reports of bugs."""
+"""Versions of all programs and packages behind a compile and a run, for bug reports."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ OPTIONAL = (
     "ai-edge-litert",
     "distributed",
 )
-"""Packages that umakit uses where they are installed."""
+"""Optional packages of umakit."""
 
 
 def versions() -> dict[str, str]:
     """Return versions by name: umakit, Python, this machine, packages and programs.
 
-    A program is started once for its version; no package is imported. What is not installed is
-    left out.
+    A program is started once for its version; no package is imported. Missing packages and programs
+    are omitted.
     """
     found = {
         PACKAGE: __version__,
@@ -46,7 +46,6 @@ def versions() -> dict[str, str]:
 
 
 def _packages() -> Iterator[tuple[str, str]]:
-    """Yield the installed packages that umakit needs or may use."""
     try:
         needed = distribution(PACKAGE).requires or []
     except PackageNotFoundError:
@@ -62,7 +61,6 @@ def _packages() -> Iterator[tuple[str, str]]:
 
 
 def _programs() -> Iterator[tuple[str, str]]:
-    """Yield the compilers and emulators of devices that are installed."""
     try:
         compiler = HOST.compiler()[0]
         yield compiler, version_line(compiler)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exported libraries as operators and modules of PyTorch.
 
-Importing this package imports torch, which `import umakit` never does.
+This package imports torch; `import umakit` never does.
 """
 
 from __future__ import annotations

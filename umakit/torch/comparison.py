@@ -17,16 +17,16 @@ from umakit.torch.placements import text_table
 
 @dataclass(frozen=True)
 class TensorDifference:
-    """A tensor of an offloaded network compared with PyTorch's.
+    """A result of an offloaded network compared with PyTorch's result.
 
     Attributes:
-        where: a part of the network, whose inputs were the same; or `whole network`.
-        output: number of the tensor among its results.
-        dtype: dtype of its elements.
-        shape: its extents.
-        largest: largest difference of an element: for integers in LSB.
+        where: a part of the network, run on PyTorch's inputs; or `whole network`.
+        output: index among the results of the part.
+        dtype: dtype of the elements.
+        shape: extents of the tensor.
+        largest: largest absolute difference of an element; for integers in LSB.
         elements: number of elements that differ.
-        magnitude: largest absolute value of an element, as PyTorch has it.
+        magnitude: largest absolute value of an element in PyTorch's result.
     """
 
     where: str
@@ -43,9 +43,9 @@ class Comparison:
     """An offloaded network compared with PyTorch. `print` writes it as tables.
 
     Attributes:
-        differences: a row for each result of each part, and of the whole network.
-        eager_seconds, offloaded_seconds: shortest times of a call, measured by turns; accelerators
-            are simulated.
+        differences: a row for each result of each part and of the whole network.
+        eager_seconds, offloaded_seconds: shortest seconds a call, measured in alternation;
+        accelerators are simulated.
     """
 
     differences: tuple[TensorDifference, ...]
@@ -83,10 +83,10 @@ def compare(
 
     Args:
         network: the offloaded network.
-        eager: the same without accelerators.
-        parts: by name, a region and what it reads.
-        arguments, keywords: of a call.
-        repeats: how often both are timed.
+        eager: the network without accelerators.
+        parts: region and its input values, by name.
+        arguments, keywords: arguments of a call.
+        repeats: number of timed calls of each network.
     """
 
     def arguments_again() -> tuple[Any, Any]:
@@ -113,7 +113,7 @@ def compare(
 
 
 def differences(where: str, found: Any, wanted: Any) -> list[TensorDifference]:
-    """Return how the tensors of two nested results differ, element by element."""
+    """Return the differences of the tensors in two nested results, element by element."""
     rows = []
     pairs = zip(pytree.tree_leaves(found), pytree.tree_leaves(wanted), strict=True)
     for number, (one, other) in enumerate(pairs):

@@ -45,14 +45,14 @@ _NUMBERS = itertools.count(1)
 
 @dataclass(frozen=True)
 class GraphReport:
-    """What became of a graph of `torch.compile` when it was first called with some shapes.
+    """The outcome of a graph of `torch.compile` for the input shapes of a first call.
 
     Attributes:
         graph: number of the graph in this process, from 1.
-        shapes: of its inputs, weights left out.
-        offload: what runs where; None if all of it runs in PyTorch, unseen.
-        reason: why all of it runs in PyTorch; empty if `offload` says it.
-        graph_breaks: why torch has divided functions into several graphs since the last report.
+        shapes: shapes of the inputs, without weights.
+        offload: placement of each operator; None if the whole graph was left to PyTorch.
+        reason: reason for leaving the whole graph to PyTorch; empty if `offload` states it.
+        graph_breaks: reasons for graph breaks since the last report.
     """
 
     graph: int
@@ -69,7 +69,7 @@ class GraphReport:
 
 
 def list_of(shape: Any) -> Any:
-    """Return a shape as a list; a number as it is."""
+    """Return a shape as a list; a number unchanged."""
     return list(shape) if isinstance(shape, tuple) else shape
 
 
@@ -79,14 +79,15 @@ def compile_graph(
     *,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Compile a graph of `torch.compile`, when it is first called with some shapes.
+    """Compile a graph of `torch.compile` on the first call with new input shapes.
 
     Args:
-        graph: what torch has traced; weights may be inputs of it.
-        example_inputs: its inputs.
-        options: of `torch.compile`: `accelerators` (required), a backend or several as for
-            `umakit.torch.offload`; `export`, `umakit.ExportOptions`; `explain`, whether what runs
-            where is written to standard error; `report`, a function that takes a `GraphReport`.
+        graph: the traced graph; weights may be inputs.
+        example_inputs: inputs of the graph.
+        options: options of `torch.compile`: `accelerators` (required), a backend or several, as for
+            `umakit.torch.offload`; `export`, an `umakit.ExportOptions`; `explain`, whether the
+            placements are written to standard error; `report`, a function that takes a
+            `GraphReport`.
 
     Raises:
         InputError: an option is missing or of another type.
@@ -120,11 +121,11 @@ def compile_graph(
 
 
 _seen: dict[str, int] = {}
-"""How often torch has divided functions for a reason, at the last report."""
+"""Number of graph breaks by reason, at the last report."""
 
 
 def new_graph_breaks() -> tuple[str, ...]:
-    """Return why torch has divided functions since the last report."""
+    """Return the reasons for graph breaks since the last report."""
     counts = dict(torch._dynamo.utils.counters["graph_break"])
     found = tuple(why for why, count in counts.items() if count > _seen.get(why, 0))
     _seen.clear()
@@ -134,10 +135,11 @@ def new_graph_breaks() -> tuple[str, ...]:
 
 @contextmanager
 def disabled_by_export() -> Iterator[None]:
-    """Let torch discard its notes on a call that began while another thread exported.
+    """Keep torch's mark on a call that began while another thread exported.
 
-    It notes in a variable of the process that Dynamo is disabled in the call, and the end of the
-    export, for which the call waits, removes the note (`torch.fx.traceback.annotate`).
+    torch marks such a call in a process-wide variable as disabled for Dynamo, and removes the mark
+    when the call ends (`torch.fx.traceback.annotate`). The export, for which the call waits, has
+    removed the mark by then: restore it for torch.
     """
     noted = "custom" in traceback.current_meta
     try:
@@ -148,7 +150,7 @@ def disabled_by_export() -> Iterator[None]:
 
 
 class CompiledGraph:
-    """A graph of `torch.compile` that accelerators compute in part."""
+    """A graph of `torch.compile`, computed partly by accelerators."""
 
     def __init__(
         self,
@@ -168,7 +170,6 @@ class CompiledGraph:
         self._stays = False
 
     def __call__(self, *inputs: Any) -> Any:
-        """Compute the graph."""
         if torch.is_grad_enabled() and any(
             isinstance(each, torch.Tensor) and each.requires_grad for each in inputs
         ):
@@ -186,14 +187,14 @@ class CompiledGraph:
         return module(*(each for each in data if isinstance(each, torch.Tensor)))
 
     def _module(self, inputs: Sequence[Any], data: Sequence[Any]) -> OffloadedModule | None:
-        """Return what computes inputs of some shapes, made now if it is new."""
+        """Return the module for the shapes of the inputs, built if the shapes are new."""
         tensors = [each for each, weight in zip(inputs, self._is_weight, strict=True) if weight]
         if any(each.is_inference() for each in tensors):
             self._leave(shapes_of(data), INFERENCE)
             return None
         weights = [(each.data_ptr(), each._version) for each in tensors]
         if weights != self._weights:
-            # Libraries hold the weights.
+            # Compiled libraries contain the weights.
             self._made.clear()
             self._weights = weights
         shapes = shapes_of(data)
@@ -219,7 +220,6 @@ class CompiledGraph:
         return module if module.regions else None
 
     def _leave(self, shapes: Shapes, reason: str) -> None:
-        """Leave all calls of the graph to PyTorch."""
         self._stays = True
         self._report(self._said(shapes, None, reason))
 
@@ -228,7 +228,7 @@ class CompiledGraph:
 
 
 def what_it_changes(program: torch.export.ExportedProgram) -> str:
-    """Return why a graph has to run in PyTorch as a whole: it changes more than its results."""
+    """Return the side effect that keeps a whole graph in PyTorch, as a sentence."""
     signature = program.graph_signature
     if signature.user_inputs_to_mutate:
         return "an input is changed in place"
@@ -255,7 +255,7 @@ def is_weight(node: torch.fx.Node) -> bool:
 def with_fixed(
     graph: torch.fx.GraphModule, inputs: Sequence[Any], is_weight: Sequence[bool]
 ) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
-    """Return a graph whose weights and numbers are no inputs, and the inputs that are left."""
+    """Return a graph with its weights and numbers as constants, and the remaining inputs."""
     copied = torch.fx.Graph()
     values: dict[torch.fx.Node, Any] = {}
     weights: dict[str, torch.Tensor] = {}
@@ -278,7 +278,6 @@ def with_fixed(
 
 
 def _module_stack(node: torch.fx.Node) -> dict[str, tuple[str, Any]]:
-    """Return the modules that a node belongs to by their paths in the model."""
     stack = node.meta.get("nn_module_stack") or {}
     return {key: (VARIABLE.sub("", str(path)), kind) for key, (path, kind, *_) in stack.items()}
 
@@ -289,7 +288,7 @@ def _copy(
     values: dict[torch.fx.Node, Any],
     weights: Mapping[str, torch.Tensor],
 ) -> torch.fx.GraphModule:
-    """Copy the nodes of a graph that are no inputs, with other values for the inputs."""
+    """Copy the nodes of a graph except its inputs, which are replaced by values."""
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             continue

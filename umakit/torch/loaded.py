@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exported libraries that are compiled and loaded into this process, called with tensors."""
+"""Exported libraries, compiled and loaded into this process, and called with tensors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ MOST_ALIGNED = 64
 """Alignment of memory that torch allocates for CPU tensors, in bytes."""
 
 _ACCELERATORS: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-"""By name of an accelerator, what a run on it holds: a second run that begins meanwhile would be
-refused as busy."""
+"""Locks of accelerators by name, held by a run: a concurrent run would be refused as busy."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +41,13 @@ class TensorSpec:
     """A tensor of a library's interface.
 
     Attributes:
-        name: its name in the network.
-        c_name: the same as an identifier.
-        shape: its extents.
-        dtype: of its elements.
-        alignment: of its address, in bytes.
-        is_state: whether it is a state, which an output of the network replaces.
-        zero: what stands for 0 in it.
+        name: name in the network.
+        c_name: name as a C identifier.
+        shape: extents of the tensor.
+        dtype: dtype of the elements.
+        alignment: alignment of the address, in bytes.
+        is_state: whether the tensor is a state, which an output of the network replaces.
+        zero: zero point: the integer that represents 0.
     """
 
     name: str
@@ -74,7 +73,6 @@ class TensorSpec:
 
     @property
     def elements(self) -> int:
-        """Number of elements."""
         return math.prod(self.shape)
 
 
@@ -82,21 +80,21 @@ class LoadedLibrary:
     """A library that is compiled for this machine and loaded into this process.
 
     Attributes:
-        description: section `umakit` of its metadata.
-        inputs, outputs: the tensors of its interface.
-        fingerprint: of its metadata: the same for the same library in any process.
-        source: the library as a tar file, which stays as long as the object.
+        description: section `umakit` of the library's metadata.
+        inputs, outputs: tensors of the library's interface.
+        fingerprint: digest of the metadata, equal for the same library in any process.
+        source: the library as a tar file, kept as long as this object.
     """
 
     def __init__(self, library: Path) -> None:
         """Compile and load a library.
 
         Args:
-            library: an exported library, a folder or a tar file.
+            library: folder or tar file of an exported library.
 
         Raises:
             LibraryError: the library is missing or damaged.
-            BuildError: there is no C compiler, it reported an error, or the library is for another
+            BuildError: no C compiler was found, compilation failed, or the library is for another
                 CPU.
         """
         metadata = load_metadata(library)
@@ -125,11 +123,11 @@ class LoadedLibrary:
         """Run the library, once for each part of a batch.
 
         Args:
-            tensors: a tensor for each input, states included, with the shape of the input, or all
-                of them with a first extent that is the same multiple of the input's.
+            tensors: a tensor for each input, states included, with the shape of the input. For a
+                batch, the first extent of every tensor is the same multiple of the input's.
 
         Returns:
-            A new tensor for each output; those of a batch one after the other along the first
+            A new tensor for each output. The outputs of a batch are concatenated along the first
             dimension.
 
         Raises:
@@ -147,7 +145,7 @@ class LoadedLibrary:
         return outputs
 
     def check(self, tensors: Sequence[torch.Tensor]) -> int:
-        """Check tensors for the inputs, and return how often the network runs for them.
+        """Check tensors for the inputs, and return the batch size in inferences.
 
         Raises:
             InputError: a tensor has another device, dtype or shape, or is not contiguous.
@@ -168,7 +166,7 @@ class LoadedLibrary:
         return counts[0] if counts else 1
 
     def batched(self, tensor: TensorSpec, count: int) -> list[int]:
-        """Return the shape of an output of some inferences."""
+        """Return the shape of an output for a number of inferences."""
         if not tensor.shape:
             return [count] if count != 1 else []
         first, *others = tensor.shape
@@ -181,7 +179,6 @@ class LoadedLibrary:
         pools: Sequence[int],
         index: int,
     ) -> None:
-        """Run one inference of a batch."""
         kept, pointers, results = [], [], []
         for spec, tensor in zip(self.inputs, tensors, strict=True):
             address = tensor.data_ptr() + index * spec.elements * tensor.element_size()
@@ -212,14 +209,13 @@ class LoadedLibrary:
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        """Have the library's accelerators to itself; always taken in the order of their names."""
+        """Lock the library's accelerators, in the order of their names, against deadlock."""
         with ExitStack() as taken:
             for name in self._accelerators:
                 taken.enter_context(_ACCELERATORS[name])
             yield
 
     def _open_weights(self, library: Path) -> tuple[torch.Tensor, int]:
-        """Return the memory of the weights blob and the address of its data."""
         data = read_weights(library)
         memory, address = _aligned_bytes(len(data), BLOB_ALIGNMENT)
         ctypes.memmove(address, data, len(data))
@@ -229,13 +225,12 @@ class LoadedLibrary:
 
 
 def fingerprint_of(metadata: Mapping[str, Any]) -> str:
-    """Return what tells a library from all others: hexadecimal digits, of its metadata."""
+    """Return a digest of metadata that identifies a library, in hexadecimal."""
     text = json.dumps(metadata, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:12]
 
 
 def _check(spec: TensorSpec, tensor: torch.Tensor) -> int:
-    """Check the tensor of an input, and return how many inferences it holds."""
     where = f"input {spec.name!r}"
     if tensor.device.type not in ("cpu", "meta"):
         raise InputError(
@@ -268,7 +263,7 @@ def _dtype(dtype: torch.dtype) -> str:
 
 
 def _aligned_bytes(size: int, alignment: int) -> tuple[torch.Tensor, int]:
-    """Return new memory, and the first address in it that is a multiple of an alignment."""
+    """Return new memory, and the first aligned address in the memory."""
     memory = torch.empty(size + (alignment if alignment > MOST_ALIGNED else 0), dtype=torch.uint8)
     address = memory.data_ptr()
     address += -address % alignment

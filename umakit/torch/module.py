@@ -21,14 +21,14 @@ from umakit.torch.loaded import LoadedLibrary, TensorSpec, fingerprint_of
 
 
 class LibraryModule(torch.nn.Module):  # type: ignore[misc]
-    """A module that runs an exported library on this machine, its accelerators simulated.
+    """A module that runs an exported library on this machine with simulated accelerators.
 
-    `torch.save` writes the library's sources with it, `torch.load` compiles them again. The
-    library stays loaded as long as a module of it is alive. It has no gradient.
+    `torch.save` stores the library's sources; `torch.load` compiles them again. The library stays
+    loaded as long as one of its modules is alive. The module has no gradient.
 
     Attributes:
-        inputs, outputs: tensors of the network's interface; inputs are the arguments of a call in
-            this order, states may be left out.
+        inputs, outputs: tensors of the network's interface. A call takes the inputs in this order;
+        states may be omitted.
     """
 
     inputs: tuple[TensorSpec, ...]
@@ -52,16 +52,15 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
         """Run the network.
 
         Args:
-            tensors: inputs that are no states, in the network's order: contiguous, on the CPU, and
-                of their shape, or with a first extent that is a multiple of it, for which the
-                network runs that many times.
-            named: inputs by their name as an identifier, states among them.
+            tensors: inputs except states, in the network's order, contiguous and on the CPU. If
+                their first extent is a multiple of the input's, the network runs that many times.
+            named: inputs, states included, by their C identifier.
 
         Returns:
-            The output, or a tuple of all; they are new tensors.
+            The output, or a tuple of all outputs, as new tensors.
 
         Raises:
-            InputError: a tensor is missing, or has another device, dtype or shape, or is not
+            InputError: a tensor is missing, has another device, dtype or shape, or is not
                 contiguous.
             DeviceError: the run failed; carries the driver's status.
         """
@@ -84,7 +83,7 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
         return f"{self.operator_name}, {', '.join(texts)}"
 
     def __reduce__(self) -> tuple[Callable[[bytes], LibraryModule], tuple[bytes]]:
-        """Pickle the library's sources: what is compiled fits this machine only."""
+        """Pickle the library's sources; compiled code runs on this machine only."""
         return from_bytes, (self.source_bytes(),)
 
     def source_bytes(self) -> bytes:
@@ -94,7 +93,7 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
     def _argument(
         self, spec: TensorSpec, given: dict[str, torch.Tensor], tensors: tuple[torch.Tensor, ...]
     ) -> torch.Tensor:
-        """Return the tensor of an input; of a state that was left out, its first value."""
+        """Return the tensor of an input; the initial value of an omitted state."""
         if spec.c_name in given:
             tensor = given[spec.c_name]
             if not isinstance(tensor, torch.Tensor):
@@ -119,24 +118,26 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
 def load(library: str | os.PathLike[str]) -> LibraryModule:
     """Return a module that runs an exported library.
 
-    The library is compiled with the C compiler of this machine and loaded into this process. A
-    second module of the same library shares it.
+    The library is compiled with this machine's C compiler and loaded into this process. Further
+    modules of the same library share the loaded library.
 
     Args:
-        library: a folder or a tar file that `uma compile` wrote.
+        library: folder or tar file that `uma compile` wrote.
 
     Raises:
         LibraryError: the library is missing or damaged.
-        BuildError: there is no C compiler, it reported an error, or the library is for another CPU.
-        DeviceError: its weights were refused.
+        BuildError: no C compiler was found, compilation failed, or the library is for another CPU.
+        DeviceError: the driver refused the weights.
     """
     operator = operator_of(Path(library))
     return _class_for(operator)(operator)
 
 
 def _class_for(operator: LibraryOperator) -> type[LibraryModule]:
-    """Return a class whose `forward` has the arguments of a library in its signature, by which
-    `torch.export` matches shapes and names."""
+    """Return a class whose `forward` has the library's arguments in its signature.
+
+    `torch.export` matches shapes and names by this signature.
+    """
 
     def forward(
         self: LibraryModule, *tensors: torch.Tensor, **named: torch.Tensor
@@ -156,7 +157,7 @@ def _class_for(operator: LibraryOperator) -> type[LibraryModule]:
 
 
 def from_bytes(source: bytes) -> LibraryModule:
-    """Return a module that runs a library, given as the bytes of a tar file."""
+    """Return a module that runs a library, from the bytes of its tar file."""
     with tempfile.TemporaryDirectory(prefix="umakit-torch-") as folder:
         path = Path(folder) / "library.tar"
         path.write_bytes(source)
@@ -178,11 +179,10 @@ _OPERATORS: weakref.WeakValueDictionary[str, LibraryOperator] = weakref.WeakValu
 class LibraryOperator:
     """The operator of a loaded library, `torch.ops.umakit.NAME_FINGERPRINT`.
 
-    It is there as long as this object is.
+    The operator is registered as long as this object is alive.
 
     Attributes:
-        library: the library.
-        name: of the operator: the network's and what tells its library from others.
+        name: name of the operator: the network's name and the library's fingerprint.
         call: the operator.
     """
 
@@ -190,7 +190,7 @@ class LibraryOperator:
         """Register the operator of a library.
 
         Args:
-            library: the library; there must be no other operator of it.
+            library: a library without a registered operator.
         """
         self.library = library
         network = library.description["interface"].removeprefix("tvmgen_")
@@ -199,7 +199,7 @@ class LibraryOperator:
         self.close = weakref.finalize(self, registration._destroy)
         registration.define(self.name + schema_of(library.inputs, library.outputs))
 
-        # What torch keeps of an operator that has ended must not keep its library.
+        # torch retains parts of an unregistered operator; they must not keep the library alive.
         loaded = weakref.ref(library)
 
         def run(*tensors: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
@@ -213,7 +213,7 @@ class LibraryOperator:
                 for each in library.outputs
             ])  # fmt: skip
 
-        # Tensors of other devices come here too, so that they are refused in one sentence.
+        # Tensors of other devices are dispatched here too, for one common refusal.
         registration.impl(self.name, run, "CompositeExplicitAutograd")
         # There is no gradient: results are constants to autograd, without a warning.
         registration.impl(self.name, torch.library.fallthrough_kernel, "Autograd")
@@ -222,15 +222,15 @@ class LibraryOperator:
 
 
 def operator_of(library: Path) -> LibraryOperator:
-    """Return the operator of an exported library, which is loaded unless it is already.
+    """Return the operator of an exported library; load the library if needed.
 
     Args:
-        library: a folder or a tar file that `uma compile` wrote.
+        library: folder or tar file that `uma compile` wrote.
 
     Raises:
         LibraryError: the library is missing or damaged.
-        BuildError: there is no C compiler, it reported an error, or the library is for another CPU.
-        DeviceError: its weights were refused.
+        BuildError: no C compiler was found, compilation failed, or the library is for another CPU.
+        DeviceError: the driver refused the weights.
     """
     fingerprint = fingerprint_of(load_metadata(library))
     with _LOCK:
@@ -242,7 +242,7 @@ def operator_of(library: Path) -> LibraryOperator:
 
 
 def schema_of(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> str:
-    """Return the arguments and results of an operator as `torch.library` takes them."""
+    """Return an operator's schema in the notation of `torch.library`."""
     arguments = ", ".join(f"Tensor {_identifier(each.c_name)}" for each in inputs)
     results = ", ".join("Tensor" for _ in outputs)
     return f"({arguments}) -> {results if len(outputs) == 1 else f'({results})'}"
@@ -254,7 +254,7 @@ def _identifier(name: str) -> str:
 
 def _alive(loaded: weakref.ref[LoadedLibrary]) -> LoadedLibrary:
     library = loaded()
-    assert library is not None  # its operator is there as long as it
+    assert library is not None  # the operator is unregistered together with its library
     return library
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Giving parts of a network of PyTorch to accelerators, and leaving the rest to PyTorch.
+"""Assigns parts of a PyTorch network to accelerators, and leaves the rest to PyTorch.
 
-The network is imported and partitioned as `uma partition` does it. What accelerators take becomes
-regions of PyTorch's own graph, each of which is compiled as a network of its own.
+The network is imported and partitioned as in `uma partition`. Offloaded operators become regions of
+PyTorch's own graph, and each region is compiled as a separate network.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ R = TypeVar("R")
 
 
 def one_export_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
-    """Let no other thread export, trace or use TVM while a function does.
+    """Exclude other threads from export, tracing and TVM while a function runs.
 
-    torch keeps what it exports and traces in variables of the process: two exports at a time fail
-    and leave it as if one went on, and so does an export while `torch.compile` traces, which holds
-    this lock of torch.
+    torch keeps the state of exports and traces in process-wide variables. Two concurrent exports
+    fail and leave the state as if an export went on. An export during a trace of `torch.compile`,
+    which holds this lock of torch, fails likewise.
     """
     alone = one_at_a_time(function)
 
@@ -65,10 +65,10 @@ def one_export_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
 
 @dataclass(frozen=True)
 class Offer:
-    """What accelerators would take of a graph.
+    """The share of a graph that accelerators would compute.
 
     Attributes:
-        taken: names of nodes of the graph.
+        taken: names of the offloaded nodes.
         placements: a row for each operator.
         macs: multiply-accumulates that `uma partition` would offload.
     """
@@ -85,17 +85,17 @@ def find_offer(
     backends: Sequence[Backend],
     options: ExportOptions,
 ) -> Offer:
-    """Return what accelerators would take of a network.
+    """Return the offer of accelerators for a network.
 
     Args:
         program: the network.
-        module: its graph with its tensors, in which each dequantize has one user.
+        module: graph of the network with its tensors; each dequantize has one user.
         flat: arguments of an inference.
         backends: accelerators in order of priority.
-        options: of the compilation.
+        options: options of the compilation.
 
     Raises:
-        UmakitError: a backend failed, or the program cannot be looked at.
+        UmakitError: a backend failed, or the program cannot be read.
     """
     shapes = input_shapes(program, flat)
     try:
@@ -128,7 +128,7 @@ def _offer_of_parts(
     options: ExportOptions,
     refused: Mapping[str, ModelError],
 ) -> Offer:
-    """Return what accelerators would take of what is around operators that are not imported."""
+    """Return the offer for the parts between operators that cannot be imported."""
 
     def is_importable(node: Node) -> bool:
         if follows_source(node):
@@ -169,7 +169,6 @@ def _offer_of_part(
     backends: Sequence[Backend],
     options: ExportOptions,
 ) -> Offer:
-    """Return what accelerators would take of a part of a network."""
     program, names = exported_part(region, values)
     try:
         network, partitioned = partition_model(program, backends, name="network", options=options)
@@ -186,12 +185,11 @@ def _offer_of_part(
 def _offer(
     graph: torch.fx.Graph, network: Network, partitioned: Partitioned, names: Mapping[str, str]
 ) -> Offer:
-    """Return what a partition says of a graph.
+    """Return a partition result as an offer for a graph.
 
     Args:
-        graph: the graph.
-        network, partitioned: what was imported and partitioned.
-        names: names of nodes of the graph by those of the program that was imported.
+        network, partitioned: the imported network and its partition.
+        names: node names in the graph by node name in the imported program.
     """
     nodes = {node.name: node for node in graph.nodes}
     found = {
@@ -222,12 +220,11 @@ def _offer(
 def _taken(
     graph: torch.fx.Graph, found: Mapping[str, Node], rows: Sequence[OperatorPlacement]
 ) -> set[Node]:
-    """Return the nodes of a graph that accelerators take.
+    """Return the nodes of a graph that accelerators compute.
 
     Args:
-        graph: the graph.
-        found: nodes by the names of operators.
-        rows: what the partition says of operators.
+        found: nodes by operator name.
+        rows: placements of the partition.
     """
     layers = quantized_layers(graph)
     taken: set[Node] = set()
@@ -242,7 +239,7 @@ def _taken(
         sources = [each for each in node.all_input_nodes if each.op == "call_function"]
         follows = follows_source(node) or (node in untold and not is_conversion(node))
         if sources and follows and taken.issuperset(sources):
-            taken.add(node)  # it is part of what it follows, such as a normalization
+            taken.add(node)  # part of the preceding layer, such as a normalization
     constants = constant_nodes(graph)
     for node in reversed(list(graph.nodes)):
         if node in constants and taken.intersection(node.users):
@@ -267,13 +264,13 @@ def exported(
     keywords: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
 ) -> torch.export.ExportedProgram:
-    """Export a module as a program that changes no tensor in place.
+    """Export a module as a program without in-place changes.
 
     Args:
         module, arguments, keywords, dynamic_shapes: as for `torch.export.export`.
 
     Raises:
-        ModelError: torch cannot export it; carries torch's first sentence.
+        ModelError: torch cannot export the module; carries torch's first sentence.
     """
     with quiet_torch(), torch.no_grad():
         try:
@@ -281,7 +278,7 @@ def exported(
                 module, arguments, dict(keywords or {}), dynamic_shapes=dynamic_shapes
             )
             return functional(program)
-        except Exception as error:  # torch raises whatever its tracing stumbles over
+        except Exception as error:  # torch passes on any exception of its tracing
             first = str(error).strip().splitlines() or [type(error).__name__]
             raise ModelError(
                 f"torch cannot export the module: {first[0]}",
@@ -293,11 +290,11 @@ def exported(
 
 @one_export_at_a_time
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program that changes no tensor in place, with the same operators."""
+    """Return an equivalent program without in-place changes, with the same operators."""
     with quiet_torch():
         program = program.run_decompositions({})
     for node in program.graph.nodes:
-        # Names of nodes of other graphs, which those of this one may have by chance.
+        # Node names of other graphs, which may coincide with names in this graph.
         node.meta.pop("from_node", None)
     return program
 
@@ -309,11 +306,11 @@ def exported_part(
     """Export a part of a program.
 
     Args:
-        region: the part, in which nothing is changed in place.
-        values: what it reads.
+        region: the part, without in-place changes.
+        values: input values of the part.
 
     Returns:
-        The program, and by the name of each node its name in the part.
+        The program, and the node names in the part by node name in the program.
     """
     for node in region.graph.nodes:
         node.meta.pop("from_node", None)
@@ -327,7 +324,6 @@ def exported_part(
 
 
 def region_inputs(region: torch.fx.GraphModule) -> list[str]:
-    """Return the names of the nodes that a region reads."""
     return [str(node.target) for node in region.graph.nodes if node.op == "placeholder"]
 
 
@@ -350,7 +346,7 @@ def values_at(
 
     class Recorder(torch.fx.Interpreter):  # type: ignore[misc]
         def fetch_attr(self, target: str) -> Any:
-            # Operators may write to their inputs, even if their schema does not say so.
+            # Operators may write to their inputs even if their schema does not declare it.
             if target not in own:
                 own[target] = copied(super().fetch_attr(target))
             return own[target]
@@ -367,7 +363,7 @@ def values_at(
 
 
 def copied(values: Any) -> Any:
-    """Return nested values with copies of their tensors."""
+    """Return nested values with their tensors cloned."""
     return pytree.tree_map(
         lambda value: value.clone() if isinstance(value, torch.Tensor) else value, values
     )
@@ -375,7 +371,7 @@ def copied(values: Any) -> Any:
 
 @contextmanager
 def same_buffers(*modules: torch.nn.Module) -> Iterator[None]:
-    """Give buffers the values back that they had before."""
+    """Restore the values of all buffers after the block."""
     buffers = [buffer for module in modules for buffer in module.buffers()]
     values = [buffer.clone() for buffer in buffers]
     yield
@@ -386,7 +382,7 @@ def same_buffers(*modules: torch.nn.Module) -> Iterator[None]:
 def flat_arguments(
     program: torch.export.ExportedProgram, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> list[Any]:
-    """Return arguments of a call as the inputs of a program, in their order."""
+    """Return the arguments of a call as inputs of a program, in the program's order."""
     order = program.call_spec.in_spec.children()[1].context
     ordered = {name: keywords[name] for name in order if name in keywords}
     leaves, _ = pytree.tree_flatten((arguments, {**ordered, **dict(keywords)}))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of PyTorch of which accelerators compute parts."""
+"""PyTorch networks with parts that run on accelerators."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ from umakit.torch.regions import clusters, copy_shared_operands, divided, extrac
 
 ALONE = "the accelerator takes it in the whole network, but not in a part of it"
 Shapes = tuple[Any, ...]
-"""Shapes of the tensors that a region reads, and numbers that it reads."""
+"""Shapes of a region's input tensors, and its input numbers."""
 
 
 @dataclass(frozen=True)
 class Accelerators:
-    """Who takes parts of a network.
+    """The accelerators for a network.
 
     Attributes:
         names: names of backends, or paths of their folders, in order of priority.
-        options: of the compilation.
+        options: options of the compilation.
     """
 
     names: tuple[str, ...]
@@ -59,17 +59,17 @@ class Accelerators:
         """Return the backends.
 
         Raises:
-            BackendError: one cannot be found or loaded.
+            BackendError: a backend cannot be found or loaded.
         """
         return [find_backend(name) for name in self.names]
 
 
 class Region(torch.nn.Module):  # type: ignore[misc]
-    """A part of a network that a library computes; one for each shape that was seen.
+    """A part of a network that libraries compute, one library for each set of input shapes.
 
     Attributes:
-        graph: the same part for PyTorch.
-        libraries: by shapes of what it reads, the library; None if no accelerator takes it so.
+        graph: the part as a graph of PyTorch.
+        libraries: library by input shapes; None if no accelerator takes the part with these shapes.
     """
 
     def __init__(self, name: str, graph: torch.fx.GraphModule, accelerators: Accelerators) -> None:
@@ -80,10 +80,10 @@ class Region(torch.nn.Module):  # type: ignore[misc]
         self._accelerators = accelerators
 
     def forward(self, *values: Any) -> Any:
-        """Compute the part, after compiling it if the shapes are new.
+        """Compute the part, after compiling a library for new shapes.
 
         Raises:
-            UmakitError: it cannot be compiled, or the run failed.
+            UmakitError: compilation or the run failed.
         """
         shapes = shapes_of(values)
         if shapes not in self.libraries:
@@ -95,16 +95,16 @@ class Region(torch.nn.Module):  # type: ignore[misc]
 
     @one_export_at_a_time
     def compile(self, values: Sequence[Any]) -> OffloadReport | None:
-        """Compile the part for some shapes, and return what accelerators take of it.
+        """Compile the part for the shapes of some values, and return the offload report.
 
         Args:
-            values: what it reads, of these shapes.
+            values: input values of the part.
 
         Returns:
-            None if it was compiled already.
+            None if the part was compiled for these shapes already.
 
         Raises:
-            UmakitError: its subclass says which stage refused and why.
+            UmakitError: the subclass names the stage that refused.
         """
         shapes = shapes_of(values)
         if any(is_traced(each) for each in values):
@@ -131,21 +131,21 @@ def shapes_of(values: Sequence[Any]) -> Shapes:
 
 
 def is_traced(value: Any) -> bool:
-    """Whether a value has a type alone, because a program is exported."""
+    """Whether a value is symbolic, during the export of a program."""
     return isinstance(value, torch.Tensor) and (
         type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter
     )
 
 
 class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
-    """A network of which accelerators compute parts, and PyTorch the rest.
+    """A network computed partly by accelerators and otherwise by PyTorch.
 
-    `torch.save` writes the network and the libraries' sources, `torch.load` compiles these again.
-    It has no gradient.
+    `torch.save` stores the network and the sources of the libraries; `torch.load` compiles the
+    libraries again. The network has no gradient.
 
     Attributes:
-        network: the graph, in which `region_0`, `region_1` and so on are the parts.
-        offload: what runs where; printable.
+        network: the graph, with the parts as `region_0`, `region_1` and so on.
+        offload: placement of each operator; printable.
     """
 
     def __init__(
@@ -159,9 +159,9 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
         Args:
             program: the network.
-            regions: names of the nodes of each part.
-            accelerators: who takes the parts.
-            offload: what runs where.
+            regions: node names of each part.
+            accelerators: accelerators for the parts.
+            offload: placement of each operator.
         """
         super().__init__()
         self.offload = offload
@@ -178,11 +178,10 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
     @property
     def regions(self) -> list[Region]:
-        """The parts that accelerators compute."""
         return [each for each in self.network.children() if isinstance(each, Region)]
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
-        """Compute the network, with the arguments of the module that was given.
+        """Compute the network, with the arguments of the original module.
 
         Raises:
             InputError: the network was exported for inputs of other shapes or values.
@@ -192,11 +191,11 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
             return self.network(*arguments, **keywords)
 
     def compare(self, *arguments: Any, repeats: int = 10, **keywords: Any) -> Comparison:
-        """Compare each part and the whole with PyTorch alone; `print` writes it as tables.
+        """Compare each part and the whole network with PyTorch alone; `print` writes tables.
 
         Args:
-            arguments, keywords: of a call.
-            repeats: how often each is timed.
+            arguments, keywords: arguments of a call.
+            repeats: number of timed calls.
 
         Raises:
             InputError: the network was exported for inputs of other shapes or values.
@@ -221,7 +220,6 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
             return compare(self.network, eager, parts, arguments, keywords, repeats)
 
     def _label(self, number: int, region: Region) -> str:
-        """Return a region's name, and the operators that accelerators compute in it."""
         nodes = set(self._names[number])
         names = [each.name for each in self.offload.placements
                  if each.where != PYTORCH and each.node in nodes]  # fmt: skip
@@ -229,7 +227,6 @@ class OffloadedModule(torch.nn.Module):  # type: ignore[misc]
 
     @one_export_at_a_time
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the program and the sources of its libraries."""
         buffer = io.BytesIO()
         with quiet_torch():
             torch.export.save(self._program, buffer)
@@ -251,7 +248,7 @@ def guarded(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Iterator
     """Refuse arguments that a network does not accept, with one error.
 
     Raises:
-        InputError: an argument is of NumPy, or not as the network was exported for.
+        InputError: an argument is a NumPy value, or does not fit the exported network.
     """
     for leaf in tree_leaves((arguments, dict(keywords))):
         if type(leaf).__module__ == "numpy":
@@ -273,16 +270,16 @@ def guarded(arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> Iterator
 
 @one_export_at_a_time
 def eager_graph(program: torch.export.ExportedProgram) -> torch.fx.GraphModule:
-    """Return a program as PyTorch runs it, after `copy_shared_operands`.
+    """Return a program as a graph for PyTorch, after `copy_shared_operands`.
 
-    What it writes are buffers of its own.
+    The graph owns copies of the buffers it writes.
     """
     with quiet_torch():
         module = program.module()
     copy_shared_operands(module.graph)
     module.recompile()
     for name in program.graph_signature.buffers_to_mutate.values():
-        # torch shares them with the module that was exported.
+        # torch shares buffers with the exported module.
         path, _, last = name.rpartition(".")
         holder = module.get_submodule(path)
         setattr(holder, last, getattr(holder, last).clone())
@@ -317,17 +314,17 @@ def offloaded_module(
     progress: Progress = lambda stage: None,
     by_layer: bool = False,
 ) -> OffloadedModule:
-    """Give accelerators what they take of a network.
+    """Offload the parts of a network that accelerators take.
 
     Args:
-        program: the network, which changes nothing in place.
-        flat: arguments of an inference, for whose shapes parts are compiled.
-        accelerators: who takes parts.
+        program: the network, without in-place changes.
+        flat: arguments of an inference; parts are compiled for their shapes.
+        accelerators: accelerators for the parts.
         progress: callback with a description of each stage.
-        by_layer: make a part of each layer, instead of as few as there can be.
+        by_layer: make one part per layer instead of as few parts as possible.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: the subclass names the stage that refused.
     """
     progress("partitioning")
     module = eager_graph(program)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`umakit.torch.offload`: what an accelerator takes of a module, and PyTorch the rest."""
+"""`umakit.torch.offload`: runs parts of a module on accelerators, and the rest in PyTorch."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ def offload(
     options: ExportOptions | None = None,
     progress: Progress = lambda stage: None,
 ) -> OffloadedModule:
-    """Replace what an accelerator takes of a module, and leave the rest to PyTorch.
+    """Offload the supported parts of a module to accelerators, and leave the rest to PyTorch.
 
-    What `uma partition` would offload becomes libraries that are compiled and loaded into this
-    process, their accelerators simulated. What umakit cannot import stays in PyTorch, with the
-    reason.
+    The parts are those that `uma partition` would offload. Each part is compiled to a library and
+    loaded into this process with simulated accelerators. Operators that umakit cannot import stay
+    in PyTorch, with the reason.
 
     Args:
-        module: the module, in inference mode, or what `torch.export.export` made of it; a
-            converted module of `torchao.quantization.pt2e`, too.
+        module: the module, in inference mode; or a program of `torch.export.export`; also a
+            converted module of `torchao.quantization.pt2e`.
         backend: the accelerator, its name or the path of its folder; or several in order of
             priority.
         example: a tensor, or a tuple of arguments of a call.
         keywords: further arguments by name.
-        dynamic_shapes: as for `torch.export.export`: sizes that later calls may change. Parts are
-            compiled for each shape when they are first called with it.
-        by_layer: make a part of each layer, which `OffloadedModule.compare` then compares on its
-            own, instead of as few parts as there can be.
-        options: of the compilation, without records of tuning, which belong to whole networks.
+        dynamic_shapes: sizes that later calls may change, as for `torch.export.export`. Parts are
+            compiled for each new shape on the first call.
+        by_layer: make one part per layer, which `OffloadedModule.compare` then compares separately,
+            instead of as few parts as possible.
+        options: options of the compilation, without tuning records, which belong to whole networks.
         progress: callback with a description of each stage.
 
     Raises:
         InputError: an argument is of another type.
         BackendError: a backend cannot be found or loaded, or failed.
         ModelError: torch cannot export the module.
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: the subclass names the stage that refused.
     """
     arguments = example if isinstance(example, tuple) else (example,)
     accelerators = accelerators_of(backend, options)
@@ -75,10 +75,10 @@ def offload(
 def accelerators_of(
     backend: BackendChoice | Sequence[BackendChoice], options: ExportOptions | None
 ) -> Accelerators:
-    """Return who takes parts of a network.
+    """Return the accelerators for parts of a network.
 
     Raises:
-        InputError: there is no backend, or the options have records of tuning.
+        InputError: there is no backend, or the options contain tuning records.
     """
     chosen = list(backend) if isinstance(backend, (list, tuple)) else [backend]
     names = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a network of PyTorch runs where, and why."""
+"""Placement of the operators of a PyTorch network, with reasons."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 PYTORCH = "pytorch"
-"""Where an operator runs that no accelerator takes."""
+"""Placement of an operator without an accelerator."""
 
 
 @dataclass(frozen=True)
@@ -16,12 +16,13 @@ class Placement:
     """One operator of a network.
 
     Attributes:
-        operator: its name in Relax, such as `nn.conv2d`, or in PyTorch if it is not imported.
-        name: the module or node that it belongs to.
+        operator: name in Relax, such as `nn.conv2d`; for an operator that is not imported, in
+            PyTorch.
+        name: enclosing module or node.
         where: `pytorch`, or the name of the accelerator.
-        reason: why it runs in PyTorch; empty if an accelerator takes it.
-        macs: its multiply-accumulates; None if they are not known.
-        node: the node of the exported program.
+        reason: reason for running in PyTorch; empty for an offloaded operator.
+        macs: multiply-accumulates; None if not known.
+        node: node of the exported program.
     """
 
     operator: str
@@ -34,13 +35,13 @@ class Placement:
 
 @dataclass(frozen=True)
 class Offload:
-    """What of a network accelerators take. `print` writes it as a table.
+    """The placements of a network. `print` writes them as a table.
 
     Attributes:
         placements: a row for each operator.
-        total_macs: multiply-accumulates of all operators that are imported.
-        offloaded_macs: those that accelerators compute.
-        partitioned_macs: those that `uma partition` gives to accelerators.
+        total_macs: multiply-accumulates of all imported operators.
+        offloaded_macs: multiply-accumulates computed by accelerators.
+        partitioned_macs: multiply-accumulates that `uma partition` gives to accelerators.
     """
 
     placements: tuple[Placement, ...]
@@ -70,8 +71,8 @@ def text_table(
 
     Args:
         columns: headings.
-        rows: a text for each column.
-        right: headings of columns that are aligned to the right.
+        rows: cell texts, one for each column.
+        right: headings of right-aligned columns.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console

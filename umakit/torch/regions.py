@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Regions of a graph of PyTorch: nodes that are computed together, elsewhere.
+"""Regions of a PyTorch graph: groups of nodes that run together outside PyTorch.
 
-Nothing here knows why a node belongs to a region, or what computes it.
+This module decides neither which nodes form a region nor which device computes the region.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Unit = Any
 
 
 def copy_shared_operands(graph: torch.fx.Graph) -> None:
-    """Copy dequantizes, and what is computed from weights alone, for every further user.
+    """Duplicate each dequantize, and each computation on weights alone, for every further user.
 
-    Each then belongs to one layer: what layers share are integers and weights.
+    Each copy then belongs to one layer. Layers share only integers and weights.
     """
     constants = constant_nodes(graph)
     for node in reversed(list(graph.nodes)):
@@ -60,21 +60,21 @@ def is_conversion(node: Node) -> bool:
 
 
 def follows_source(node: Node) -> bool:
-    """Whether a node is one of several results of another."""
+    """Whether a node selects one of several results of another node."""
     return node.op == "call_function" and node.target is operator.getitem
 
 
 def yields_tensors(node: Node) -> bool:
-    """Whether a node yields a tensor, or several."""
+    """Whether a node yields one or several tensors."""
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else [value]
     return bool(values) and all(isinstance(each, torch.Tensor) or each is None for each in values)
 
 
 def quantized_layers(graph: torch.fx.Graph) -> dict[str, list[Node]]:
-    """Return by the name of each call what is computed with it between tensors of integers.
+    """Return the nodes of each layer between integer tensors, by the name of each of its calls.
 
-    Nodes are together if one reads what the other yields, unless it comes out of a quantize.
+    Connected nodes belong together, except across the output of a quantize.
     """
     parents: dict[Node, Node] = {}
 
@@ -97,16 +97,16 @@ def quantized_layers(graph: torch.fx.Graph) -> dict[str, list[Node]]:
 def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list[Node]]:
     """Group chosen nodes so that each group can be computed at once.
 
-    A node's level is how often a way to it from the graph's inputs enters or leaves chosen nodes;
-    chosen nodes of one level are a group. No way leads out of a group and back into it. What
-    depends on weights alone belongs to the group that uses it first.
+    The level of a node is the number of times that a path from the graph's inputs to the node
+    enters or leaves chosen nodes. The chosen nodes of one level form a group. Thus no path leads
+    out of a group and back into it. Nodes that depend on weights alone join the first group that
+    uses them.
 
     Args:
-        graph: a graph.
         chosen: whether a call belongs to a group.
 
     Returns:
-        Groups in an order of execution, each in the order of the graph.
+        Groups in execution order, each in the order of the graph.
     """
     inside = {node for node in graph.nodes if node.op == "call_function" and chosen(node)}
     constants = constant_nodes(graph) & inside
@@ -122,10 +122,10 @@ def clusters(graph: torch.fx.Graph, chosen: Callable[[Node], bool]) -> list[list
 
 
 def divided(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[list[Node]]:
-    """Divide groups of `clusters` into one for each layer.
+    """Divide groups of `clusters` into one group for each layer.
 
-    A layer is what is computed between tensors of integers; elsewhere an operator, with those of
-    one operand behind it that are no layers themselves, such as activations.
+    A quantized layer is the computation between integer tensors. Elsewhere, a layer is an operator
+    with the following one-operand operators, such as activations, that are no layers themselves.
     """
     layers = quantized_layers(graph)
     constants = constant_nodes(graph)
@@ -155,7 +155,7 @@ def has_weights(node: Node) -> bool:
 
 
 def _in_order(parts: list[list[Node]]) -> list[list[Node]] | None:
-    """Sort parts so that each reads earlier ones only; None if they depend on each other."""
+    """Sort parts by dependence; None for a cyclic dependence."""
     number_of = {node: number for number, part in enumerate(parts) for node in part}
     needs: dict[Unit, set[Unit]] = {
         number: {number_of[used] for node in part for used in node.all_input_nodes
@@ -179,7 +179,7 @@ def _levels(
         )
         levels[node] = 0 if node.op == "get_attr" else max([least, *entered])
         if writes(node):
-            # What came before is computed before it, and what comes behind it after it.
+            # Earlier nodes are computed before the group, later nodes after it.
             levels[node] = least = max(levels.values()) + 1
     return levels
 
@@ -194,15 +194,15 @@ def writes(node: Node) -> bool:
 def extract(
     module: torch.fx.GraphModule, groups: Sequence[Sequence[Node]]
 ) -> tuple[torch.fx.GraphModule, list[torch.fx.GraphModule]]:
-    """Move groups of nodes into modules of their own.
+    """Move groups of nodes into separate modules.
 
     Args:
-        module: a graph and its tensors; stays as it is.
-        groups: of `clusters`, of its graph.
+        module: a graph and its tensors; stays unchanged.
+        groups: groups of `clusters` for this graph.
 
     Returns:
-        A module that calls the others as `region_0`, `region_1` and so on, and these. A region
-        with one result returns it, others return a tuple.
+        A module that calls the regions as `region_0`, `region_1` and so on, and the regions. A
+        region with one result returns the result, other regions return a tuple.
     """
     regions, interfaces = [], []
     for group in groups:
@@ -239,8 +239,7 @@ def with_attributes(
     """Return a graph as a module, with the tensors and modules that it names.
 
     Args:
-        graph: the graph.
-        module: has what `others` has not.
+        module: source of the attributes that `others` lacks.
         others: tensors and modules by name.
     """
     named = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
@@ -255,7 +254,7 @@ def _item(values: Sequence[Any], position: int) -> Any:
 def _region(
     module: torch.fx.GraphModule, group: Sequence[Node]
 ) -> tuple[torch.fx.GraphModule, list[Node], list[Node]]:
-    """Return a group as a module, the nodes that it reads, and those of it that others read."""
+    """Return a group as a module, its input nodes, and its nodes with outside users."""
     inside = set(group)
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
@@ -280,7 +279,7 @@ def _region(
 
 
 def _order(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[Unit]:
-    """Return nodes and numbers of groups in an order of execution, near that of the graph."""
+    """Return nodes and group numbers in an execution order close to the graph's."""
     number_of = {node: number for number, group in enumerate(groups) for node in group}
     unit_of: dict[Node, Unit] = {node: number_of.get(node, node) for node in graph.nodes}
     positions: dict[Unit, int] = {}
@@ -303,9 +302,9 @@ def _order(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[Unit
 
 
 def _sorted(needs: Mapping[Unit, Collection[Unit]], positions: Mapping[Unit, int]) -> list[Unit]:
-    """Sort units so that each comes after those that it needs, else by their position.
+    """Sort units topologically; break ties by position.
 
-    Units that need each other in a circle are left out.
+    Units in a cycle are omitted.
     """
     left = {unit: len(needed) for unit, needed in needs.items()}
     users: dict[Unit, list[Unit]] = {unit: [] for unit in needs}

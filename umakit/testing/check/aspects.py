@@ -28,16 +28,16 @@ Value = tuple[Setting, ...]
 """A value of an aspect: a value of each of the aspect's settings."""
 
 MOST_RESIDUES = 64
-"""Largest array size of which all residues are tried. Larger sizes try both ends."""
+"""Largest array size with all residues tried. For larger sizes, both ends are tried."""
 
 FEW_ROWS = 5
-"""Maximum number of rows and columns of the kernels of which all pairs are tried."""
+"""Maximum number of rows and columns of kernels with all pairs tried."""
 
 OWN_PADDINGS = (
     *((0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1), (1, 3, 0, 2)),
     *((1, 1, 1, 1), (0, 0, 1, 1), (1, 1, 0, 0)),
 )
-"""Paddings (top, left, bottom, right) in which each side has each number, and usual ones."""
+"""Paddings (top, left, bottom, right) that give each side each number, and usual paddings."""
 
 TOGETHER: Mapping[str, tuple[str, ...]] = {
     "kernel": ("kernel_height", "kernel_width"),
@@ -71,8 +71,8 @@ class Aspect:
         name: name of the aspect, such as `kernel`.
         settings: settings of the drawing that form the aspect.
         values: values to try, the simplest first.
-        claimed: values that a constraint of the pattern lists: a layer has to run with each.
-        block: size of the array that numbers of channels are cut by; 1 for other aspects.
+        claimed: values listed by a constraint of the pattern; a layer has to run with each.
+        block: block size of the array for numbers of channels; 1 for other aspects.
     """
 
     name: str
@@ -82,14 +82,14 @@ class Aspect:
     block: int = 1
 
     def of(self, settings: Mapping[str, Setting]) -> Value:
-        """Return the value that a layer's complete settings have."""
+        """Return the value of the aspect in a layer's complete settings."""
         found = tuple(settings[name] for name in self.settings)
         if self.name == "padding" and found[0] != "own":
             return (found[0], *(0 for _ in found[1:]))
         return found
 
     def with_value(self, value: Value) -> dict[str, Setting]:
-        """Return the settings that give a layer a value."""
+        """Return the settings that set the aspect to a value."""
         return dict(zip(self.settings, value, strict=True))
 
     def text(self, value: Value) -> str:
@@ -102,7 +102,7 @@ class Aspect:
         return "x".join(str(each) for each in value)
 
     def kind_of(self, value: Value) -> str:
-        """Return the kind of a value, of which all pairs are tried with those of other aspects."""
+        """Return the kind of a value; all pairs of kinds of two aspects are tried."""
         if len(value) == 2:
             rows, columns = (int(each) for each in value)
             if rows == columns:
@@ -155,7 +155,7 @@ def aspects_of(claim: Claim) -> list[Aspect]:
 
 
 def block_sizes(claim: Claim) -> list[int]:
-    """Return the sizes that an accelerator cuts channels by: of its array and of its weights."""
+    """Return an accelerator's block sizes of channels: of its array and of its weights."""
     found = {*_array_sizes(claim.backend)}
     pattern = claim.pattern.predicate
     stored = getattr(pattern, "weight_layout", None)
@@ -180,7 +180,7 @@ def _array_sizes(backend: Backend) -> set[int]:
 
 
 def _residues(blocks: Iterable[int]) -> set[int]:
-    """Return numbers of channels that have every residue of each size, below and above it."""
+    """Return numbers of channels with every residue modulo each size, below and above the size."""
     found = set()
     for size in blocks:
         ends = {1, size - 1, size, size + 1, 2 * size - 1, 2 * size, 2 * size + 1}
@@ -189,7 +189,6 @@ def _residues(blocks: Iterable[int]) -> set[int]:
 
 
 def _claimed_values(claim: Claim, name: str) -> frozenset[Value]:
-    """Return the values of a setting that a constraint of the pattern lists."""
     pattern, drawing = claim.pattern.predicate, claim.drawing
     if not isinstance(pattern, OperatorPattern) or drawing is None:
         return frozenset()
@@ -209,7 +208,7 @@ def _claimed_values(claim: Claim, name: str) -> frozenset[Value]:
 def _pairs(
     claim: Claim, name: str, settings: tuple[str, ...], values: Mapping[str, list[Setting]]
 ) -> Aspect:
-    """Return an aspect of two numbers: pairs that a constraint lists, or all of small numbers."""
+    """Return an aspect of two numbers: pairs listed by a constraint, or all small pairs."""
     pattern = claim.pattern.predicate
     listed = getattr(pattern, LISTED[name], None) if isinstance(pattern, OperatorPattern) else None
     claimed = [] if listed is None else listed_pairs(listed, name)
@@ -220,7 +219,7 @@ def _pairs(
         if max(pair) <= FEW_ROWS or (pair[0] == pair[1] and pair[0] <= MOST_RESIDUES)
     ]
     if claimed:
-        # Each listed pair, and its neighbours, which are refused unless they are listed, too.
+        # Each listed pair and its neighbours; unlisted neighbours are refused.
         few = [
             pair for pair in few if min(abs(pair[0] - r) + abs(pair[1] - c) for r, c in claimed) < 2
         ]
@@ -229,7 +228,6 @@ def _pairs(
 
 
 def _paddings(claim: Claim, given: Mapping[str, list[Setting]]) -> Aspect:
-    """Return the paddings by name, those of four sides that a constraint lists, and others."""
     pattern = claim.pattern.predicate
     listed = getattr(pattern, "padding", None) if isinstance(pattern, OperatorPattern) else None
     claimed = [_padding(each) for each in listed_paddings(listed)] if listed is not None else []
@@ -246,14 +244,13 @@ def _padding(item: Any) -> Value:
 
 
 def _with(values: list[Setting], numbers: Iterable[int]) -> list[Setting]:
-    """Return the values, with numbers of the pattern's constraints among numbers."""
     if not all(isinstance(value, int) for value in values) or any(int(v) < 1 for v in values):
         return values
     return [*values, *(n for n in sorted(set(numbers)) if n > 0 and n not in values)]
 
 
 def _numbers(claim: Claim) -> set[int]:
-    """Return all numbers in the fields of a pattern, also those in texts such as `O/16 HWI`."""
+    """Return all numbers in the fields of a pattern, also within texts such as `O/16 HWI`."""
     found: set[int] = set()
 
     def read(value: object) -> None:

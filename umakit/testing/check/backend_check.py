@@ -39,10 +39,10 @@ SECONDS = 600.0
 that slower machines run the same layers."""
 
 PROGRAMS_SHARE, PROGRAMS_PER_DRAW = 0.25, 5
-"""Share of the time for varied programs, and most of them for each layer that may be drawn."""
+"""Share of the time for varied programs, and their maximum number per drawn layer."""
 
 MOST_GROUPS = 3
-"""Groups of failures of one pattern that are reduced: more often have one cause."""
+"""Number of reduced groups of failures per pattern: further groups usually share a cause."""
 
 ENOUGH = 1.5
 """Advised time of a check that was not finished, by the time that the finished layers foretell."""
@@ -63,31 +63,31 @@ def check_backend(
     jobs: int = 1,
     tell: Tell = lambda sentence: None,
 ) -> CheckReport:
-    """Compare the registers of a backend's device with their map, draw layers, and check these.
+    """Check a backend: compare its device's registers with their map, and run drawn layers.
 
-    The layers have each value that the backend's patterns accept, and depend on the seed alone.
-    If `operators` is empty, the registers of simulated devices with a map are compared. On RTL,
-    varied programs then run on the C model and the RTL for a part of the time.
+    The layers cover each value that the backend's patterns accept, and depend on the seed alone. If
+    `operators` is empty, the registers of simulated devices with a map are compared. On RTL, varied
+    programs then run on the C model and the RTL for a part of the time.
 
     Args:
-        backend: the backend.
-        seconds: processor time after which no further batch begins. The report then says what has
-            not run, and that the check is incomplete.
+        seconds: processor time after which no further batch begins. The report then lists the
+            missing layers and marks the check as incomplete.
         seed: equal seeds draw equal layers.
         operators: names of the patterns to check; default: all.
-        draws: number of layers of all patterns together; too few leave the check incomplete.
-            Default: `least_draws`, or more if these are too few for every value.
+        draws: total number of layers; too few leave the check incomplete. Default: `least_draws`,
+            or more if needed for every value.
         least_draws: number of layers if `draws` is None. Default: `plan.DRAWS`; on RTL, boards and
-            emulators, which are slow, the number that values and limits need.
-        device: name of the device that libraries run on.
-        jobs: number of processes that build and run layers. Above 1, they load the backend from
-            its folder, and a script has to call this below `if __name__ == "__main__"`.
+            emulators, which are slow, the number needed for values and limits.
+        device: name of the device for the libraries.
+        jobs: number of processes that build and run layers. Above 1, processes load the backend
+            from its folder, and a script has to call this function below `if __name__ ==
+            "__main__"`.
         tell: called with each stage.
 
     Raises:
         InputError: the backend registers no such pattern.
-        AcceleratorConfigError: its `accel.toml` cannot be used.
-        RegisterMapError: its register map is not sound.
+        AcceleratorConfigError: `accel.toml` cannot be used.
+        RegisterMapError: the register map is inconsistent.
         DeviceError: a process ended.
     """
     started = processor_seconds()
@@ -142,16 +142,16 @@ class _Run:
     """The progress of a check through its plan.
 
     Args:
-        report: gets the counts and failures.
+        report: receives the counts and failures.
         plan: the layers.
         session: session with the claims.
         seconds: processor time after which no further batch begins.
         tell: called after each batch.
 
     Attributes:
-        seconds: processor time of all batches that have ended.
+        seconds: processor time of all finished batches.
         right: cases that ran on the accelerator without a failure.
-        is_first: whether the last batch that has ended is the first one.
+        is_first: whether only one batch has finished.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class _Run:
 
     @property
     def unfinished(self) -> str:
-        """Why layers of the plan have not run, in a sentence; empty if all have."""
+        """Sentence with the reason for missing layers of the plan; empty if all have run."""
         draws = self._plan.draws
         if not self._is_over or not self._done:
             return ""
@@ -185,7 +185,7 @@ class _Run:
         )
 
     def note(self, cases: Cases, outcome: Outcome) -> None:
-        """Count a batch that has ended."""
+        """Count a finished batch."""
         report, claims = self._report, self._session.claims
         self.is_first = not self._done
         self._done += len(cases)
@@ -205,22 +205,21 @@ class _Run:
         self._tell(f"{self._done}{of_all} layers")
 
     def behind(self, case: Case) -> list[Case]:
-        """Return the cases that ran before a failing one in its library."""
+        """Return the cases that ran before a failing case in its library."""
         texts = [str(each) for each in self._failed_in.get(str(case), [])]
         place = texts.index(str(case)) if str(case) in texts else 0
         return self._failed_in[str(case)][:place] if place else []
 
 
 def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckReport:
-    """Compare the registers of a backend's simulated device with their map, and check no layer.
+    """Compare the registers of a backend's simulated device with their map; run no layers.
 
     Args:
-        backend: the backend.
-        device: `host` or `rtl`: what answers.
+        device: `host` for the simulator, or `rtl` for the design.
 
     Raises:
         InputError: the backend has no simulated device, or no register map.
-        RegisterMapError: the map is not sound.
+        RegisterMapError: the map is inconsistent.
         BuildError: a file of the simulator does not compile.
         LibraryError: a file is missing, or cannot be read.
         AcceleratorConfigError: `accel.toml` cannot be used.
@@ -242,13 +241,12 @@ def check_only_registers(backend: Backend, *, device: str = HOST.name) -> CheckR
 def check_only_program(
     backend: Backend, program: int, *, seed: int = 0, wave: WaveFile | None = None
 ) -> CheckReport:
-    """Run one varied program on the C model and the RTL of a backend, and check no layer.
+    """Run one varied program on the C model and the RTL of a backend; check no layers.
 
     Args:
-        backend: the backend.
-        program: its number, as a report has it.
-        seed: of the check that drew it.
-        wave: where the waveform of the design is written; None for none.
+        program: number of the program in a report.
+        seed: seed of the check that drew the program.
+        wave: file for the waveform of the design; None for none.
 
     Raises:
         InputError: the backend has no section `[rtl]`, or no program can be made.
@@ -273,11 +271,10 @@ def check_only_program(
 
 
 def check_only_programs(backend: Backend, most: int, *, seed: int = 0) -> ProgramReport:
-    """Run varied programs on the C model and the RTL of a backend, and check no layer.
+    """Run varied programs on the C model and the RTL of a backend; check no layers.
 
     Args:
-        backend: the backend.
-        most: how many.
+        most: maximum number of programs.
         seed: equal seeds draw equal programs.
 
     Raises:
@@ -296,7 +293,6 @@ def _programs(
     wanted: Wanted,
     tell: Tell = lambda sentence: None,
 ) -> ProgramReport:
-    """Run varied programs of the first drawn layers."""
     first = next(Plan(session.claims, names, wanted.seed).batches())
     cases = [case for case, is_accepted in first if is_accepted]
     members = [member_of(case, n, session.claims, True) for n, case in enumerate(cases)]
@@ -310,19 +306,18 @@ def _registers(backend: Backend, device: Device, tell: Tell) -> RegisterReport |
     try:
         return check_registers(backend, device=device)
     except (BuildError, LibraryError):
-        return None  # layers need these files too, and say what is wrong with them
+        return None  # layers need these files too, and report the error
 
 
 def check_layer(
     backend: Backend, case: str, *, device: str = HOST.name, wave: WaveFile | None = None
 ) -> CheckReport:
-    """Check one case, as a report prints it.
+    """Check one case, given as text of a report.
 
     Args:
-        backend: the backend.
         case: text of the case.
-        device: name of the device that it runs on.
-        wave: where the waveform of the design is written; None for none.
+        device: name of the device.
+        wave: file for the waveform of the design; None for none.
 
     Raises:
         InputError: the text is no case of this backend.
@@ -356,7 +351,7 @@ def check_layer(
 
 
 def _note_refusal(report: CheckReport, pattern: str, refusal: str) -> None:
-    """Count a single layer that its pattern refuses as a failure."""
+    """Count the refusal of a single layer by its pattern as a failure."""
     counts = report.operators[pattern]
     what = f"the layer does not run on the accelerator: {refusal}"
     if counts.ran:
@@ -404,16 +399,16 @@ def _reduce(
     seconds: float,
     tell: Tell,
 ) -> None:
-    """Replace failures by a reduced one of each group, `MOST_GROUPS` of a pattern at most.
+    """Replace failures by one reduced failure per group, up to `MOST_GROUPS` a pattern.
 
-    Of groups with one cause, the simplest case is kept. A chain of which a single layer fails, too,
-    is a failure of that layer's pattern.
+    Groups with the same cause keep only the simplest case. If one layer of a chain fails alone, the
+    failure belongs to that layer's pattern.
 
     Args:
-        report: gets the failures and their numbers.
-        groups: of all failures.
+        report: receives the failures and their numbers.
+        groups: groups of all failures.
         reduce: group, processor time, `tell` -> failure.
-        seconds: processor time for all.
+        seconds: total processor time.
         tell: called with the progress.
     """
     for counts in report.operators.values():
@@ -442,8 +437,10 @@ def _reduce(
 
 
 def _add_what_never_ran(report: CheckReport) -> None:
-    """Add a failure for each pattern of which no layer is accepted, and for each value that a
-    constraint lists and no layer can have."""
+    """Add a failure for each pattern without any accepted layer.
+
+    Also add a failure for each value that a constraint lists and no layer can have.
+    """
     for name, cover in report.covers.items():
         if not cover.has_any:
             report.failures.append(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many cases as branches of one network, compiled to one library and run next to a reference."""
+"""Many cases as branches of one network, compiled to one library and compared with a reference."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Array = npt.NDArray[Any]
 
 
 RTL_CYCLES = 1_000_000
-"""Cycles of runs with faults of one batch on RTL, as predicted: a design runs a thousand times
-slower than a simulator in C."""
+"""Predicted cycles of a batch's runs with faults on RTL: a design runs a thousand times slower than
+a simulator in C."""
 
 
 @dataclass
@@ -45,19 +45,18 @@ class Member:
     """One case of a batch.
 
     Attributes:
-        case: the case.
-        layers: its layers.
-        number: its position in the batch.
+        layers: layers of the case.
+        number: position in the batch.
         inputs: arrays by name of the network's input.
-        accepted: whether the patterns accept its layers.
-        names: names of its operators in the network.
-        ran: whether all its operators run on the accelerator.
-        reasons: why operators stay on the CPU.
-        wanted, got: results of the reference and of the library; None if it did not run.
-        damaged: other memory that its layers have modified.
-        stopped: how the run ended in one of its layers; empty if it did not.
-        hint: what to do about that; may be empty.
-        cycles: predicted and simulated cycles of each of its layers that has both.
+        accepted: whether the patterns accept the layers.
+        names: names of the operators in the network.
+        ran: whether all operators run on the accelerator.
+        reasons: reasons of operators for staying on the CPU.
+        wanted, got: results of the reference and of the library; None if the case did not run.
+        damaged: other memory that the layers have modified.
+        stopped: ending of a run that stopped in a layer of the case; empty if none did.
+        hint: advice on `stopped`; may be empty.
+        cycles: predicted and simulated cycles of each layer with both.
     """
 
     case: Case
@@ -77,7 +76,7 @@ class Member:
 
     @property
     def title(self) -> str:
-        """Its layers and the shapes that they read, in words."""
+        """Layers and input shapes of the case, in words."""
         shapes = " and ".join(by(tensor.shape) for tensor in self.layers[0].inputs)
         return f"{' then '.join(each.pattern for each in self.case.layers)} of {shapes}"
 
@@ -88,7 +87,6 @@ class Member:
 
 
 def by(shape: Sequence[int]) -> str:
-    """Return a shape in words."""
     return "x".join(str(extent) for extent in shape) or "scalar"
 
 
@@ -99,9 +97,9 @@ class Batch:
     Attributes:
         members: the cases, in the order of the network's results.
         module: the network.
-        library: compiled for the accelerator.
+        library: the compiled library.
         backends: the accelerators.
-        folder: for files.
+        folder: folder for files.
         program: the library's program.
         runs: the runs; see `Resumption`.
     """
@@ -116,11 +114,10 @@ class Batch:
 
     @property
     def inputs(self) -> dict[str, Array]:
-        """All inputs by name."""
         return {name: array for each in self.members for name, array in each.inputs.items()}
 
     def of_rounds(self, begin: int, end: int | None = None) -> list[RoundRun]:
-        """Return the runs of rounds with numbers from `begin` to `end`, without that."""
+        """Return the runs of rounds from `begin` to `end`, exclusively."""
         return [
             run for run in self.runs if begin <= run.number and (end is None or run.number < end)
         ]
@@ -130,10 +127,11 @@ def input_array(tensor: Tensor, kind: str, seed: Sequence[int]) -> Array:
     """Return the values of an input.
 
     Args:
-        tensor: its shape, dtype, and an element that half of the values are.
-        kind: of the others: `random`, `extreme` for the least and largest integers only, `lowest`,
-            `near_zero_point`, or `near_zero`, where rounding of sums changes its direction.
-        seed: of the random numbers.
+        tensor: shape, dtype, and an element for half of the values.
+        kind: kind of the other values: `random`, `extreme` for the least and largest integers only,
+            `lowest`, `near_zero_point`, or `near_zero`, where rounding of sums changes its
+            direction.
+        seed: seed of the random numbers.
     """
     random = np.random.default_rng(list(seed))
     found = _values(tensor, kind, random)
@@ -163,13 +161,12 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
     """Return a case as a member of a batch.
 
     Args:
-        case: the case.
-        number: its position in the batch.
-        claims: by name of the pattern.
-        accepted: whether the patterns accept its layers.
+        number: position of the case in the batch.
+        claims: claims by name of the pattern.
+        accepted: whether the patterns accept the layers.
 
     Raises:
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     layers = layers_of(case, claims)
     inputs = {}
@@ -187,11 +184,11 @@ def member_of(case: Case, number: int, claims: dict[str, Claim], accepted: bool)
 def network_of(
     members: Sequence[Member], roundings: Mapping[str, str] | None = None
 ) -> tvm_api.IRModule:
-    """Return the network whose branches are the cases; fills in the names of their operators.
+    """Return the network whose branches are the cases; fill in the names of their operators.
 
     Args:
         members: the cases.
-        roundings: roundings of accelerators' own by name of the operator, in place of the model's.
+        roundings: accelerators' own roundings by operator name, in place of the model's rounding.
     """
     builder = relax.BlockBuilder()
     arrays = {name: array for each in members for name, array in each.inputs.items()}
@@ -230,10 +227,10 @@ def network_of(
 def build_batch(
     members: list[Member], backends: Sequence[Backend], folder: Path, device: Device = HOST
 ) -> Batch:
-    """Compile the cases for an accelerator; fills in where they run.
+    """Compile the cases for an accelerator; fill in where they run.
 
     Raises:
-        UmakitError: a stage refused the network, or the C compiler its library.
+        UmakitError: a stage refused the network, or the C compiler refused the library.
     """
     folder.mkdir(parents=True, exist_ok=True)
     module = network_of(members)
@@ -256,7 +253,6 @@ def run_batch(batch: Batch, timeout: float | None = None) -> None:
     """Run the library and the reference; fills in results, damaged memory and stops.
 
     Args:
-        batch: the batch.
         timeout: as of `Rounds.run`.
 
     Raises:
@@ -297,7 +293,7 @@ def run_batch(batch: Batch, timeout: float | None = None) -> None:
 
 
 def _cheap_on_rtl(rounds: list[Round], layers: Sequence[Mapping[str, Any]]) -> list[Round]:
-    """Return rounds without faults whose runs would take long on RTL."""
+    """Return the rounds without the faults that would take too long on RTL."""
     cycles = sum(int(each.get("predicted_cycles") or each["macs"] or 1) for each in layers)
     of_faults = range(FIRST_FAULT, len(rounds), ROUNDS_OF_FAULT)
     most = min(len(of_faults), RTL_CYCLES // (ROUNDS_OF_FAULT * cycles))
@@ -309,7 +305,6 @@ def _cheap_on_rtl(rounds: list[Round], layers: Sequence[Mapping[str, Any]]) -> l
 
 
 def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]]:
-    """Yield predicted and simulated cycles of a layer, if both are known."""
     predicted = layer.get("predicted_cycles")
     before, after = run.counters.get(layer["where"], {}).get("clock", (None, None))
     if predicted is not None and before is not None and after is not None:
@@ -317,7 +312,7 @@ def _cycles(layer: Mapping[str, Any], run: LayerRun) -> Iterator[tuple[int, int]
 
 
 def _want_own_roundings(batch: Batch) -> None:
-    """Replace the reference's results of cases that an accelerator rounds in a way of its own."""
+    """Replace the reference's results of cases with an accelerator's own rounding."""
     placements = batch.library.report.placements
     roundings = {row.name: row.rounding for row in placements if row.rounding}
     members = [each for each in batch.members if any(name in roundings for name in each.names)]
@@ -345,22 +340,22 @@ def _note_stop(batch: Batch, run: RoundRun) -> None:
 
 
 def member_at(batch: Batch, layer_name: str) -> Member | None:
-    """Return the case that a layer of the library belongs to."""
+    """Return the case of a layer of the library."""
     number = layer_name.removeprefix("case").partition("_")[0]
     return batch.members[int(number)] if number.isdecimal() else None
 
 
 def wrong_writes(backends: Sequence[Backend]) -> dict[str, tuple[int, int]]:
-    """Return offset and value of a write that the register map of a backend calls an error.
+    """Return offset and value of an erroneous write for each backend.
 
-    It is the write of its reset value to the first register that is read only. A backend has none
-    without a register map, or if its map does not say that such a write is an error.
+    The write stores the reset value into the first read-only register. A backend has no such write
+    without a register map, or if the map does not declare the write an error.
 
     Args:
         backends: accelerators.
 
     Raises:
-        RegisterMapError: a map cannot be read, or is not sound.
+        RegisterMapError: a map cannot be read, or is inconsistent.
     """
     found = {}
     for backend in backends:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A backend next to another one in the same network."""
+"""A backend together with another backend in the same network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umakit.testing.check.claims import claims_of
 from umakit.testing.check.report import Failure
 
 OTHERS = {"vanilla_accelerator": "conv2d", "strawberry_accelerator": "qdense"}
-"""Reference backends and one of their patterns, of which a layer runs next to the backend's."""
+"""Reference backends, with the pattern of a layer to run next to the tested backend's."""
 
 MOST_CASES = 6
 
@@ -25,13 +25,13 @@ MOST_CASES = 6
 def fails_beside_another(
     backend: Backend, cases: Sequence[Case], folder: Path, device: Device = HOST
 ) -> list[Failure]:
-    """Return what is wrong with a network of which two backends have layers.
+    """Return the failures of a network with layers of two backends.
 
     Args:
-        backend: the backend, which is asked first.
-        cases: that it accepts.
-        folder: for files.
-        device: the device that the library runs on.
+        backend: the backend under test, which has priority.
+        cases: cases that the backend accepts.
+        folder: folder for files.
+        device: device for the library.
     """
     own = {claim.name: claim for claim in claims_of(backend)}
     free = [(name, pattern) for name, pattern in OTHERS.items() if pattern not in own]

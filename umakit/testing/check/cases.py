@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case of a check: one layer or a chain of layers by their settings, and as text."""
+"""A case of a check: the settings of a layer or a chain of layers, and their text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umakit.operators.drawing import Drawing, Setting
 from umakit.text.spelling import closest_or_all
 
 THEN, FOLLOWED = " then ", " followed by "
-"""Separators of the layers of a chain, and of a case from the case that runs after it."""
+"""Separators of the layers of a chain, and of consecutive cases."""
 
 SEED = "seed"
 """The setting that weights, scales and inputs are drawn from."""
@@ -26,7 +26,7 @@ class LayerSettings:
 
     Attributes:
         pattern: name under which the backend registers the operator.
-        settings: settings that are not the operator's first ones, by name, and the seed.
+        settings: settings that differ from the operator's first ones, by name, and the seed.
     """
 
     pattern: str
@@ -34,7 +34,7 @@ class LayerSettings:
 
     @property
     def seed(self) -> int:
-        """What weights, scales and inputs are drawn from."""
+        """Seed of weights, scales and inputs."""
         return int(self.settings.get(SEED, 0))
 
     def complete(self, drawing: Drawing) -> dict[str, Setting]:
@@ -63,7 +63,7 @@ class LayerSettings:
         return first | {name: value for name, value in self.settings.items() if name != SEED}
 
     def reduced(self, drawing: Drawing) -> LayerSettings:
-        """Return the same layer without settings that are the operator's first ones."""
+        """Return the same layer without settings equal to the operator's first ones."""
         kept = {
             name: value
             for name, value in self.settings.items()
@@ -78,10 +78,10 @@ class LayerSettings:
 
 @dataclass(frozen=True)
 class Case:
-    """A layer, or a chain in which each layer reads the result of the one before.
+    """A layer, or a chain in which each layer reads the previous layer's result.
 
     Attributes:
-        layers: in execution order.
+        layers: layers in execution order.
         before: cases that run directly before this case and share no data with it.
     """
 
@@ -99,10 +99,10 @@ class Case:
 
 
 def read_case(text: str) -> Case:
-    """Return the case of a text, as reports print it.
+    """Return the case of a text, as printed in reports.
 
     Raises:
-        InputError: the text has another form.
+        InputError: the text is malformed.
     """
     *before, last = text.strip().split(FOLLOWED)
     return replace(_read(last), before=tuple(_read(each) for each in before))

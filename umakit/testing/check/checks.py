@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is checked of each batch that has run."""
+"""The checks of each batch that has run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Layer = Mapping[str, Any]
 
 
 def old_data_is_not_read(batch: Batch) -> list[Failure]:
-    """Runs with other data before them and other bytes in unused memory give the same results."""
+    """Runs after other data and with other bytes in unused memory give the same results."""
     found = []
     for run in batch.of_rounds(OTHER_DATA, FIRST_FAULT):
         for _, member, observed in _of_members(batch, run):
@@ -36,7 +36,7 @@ def old_data_is_not_read(batch: Batch) -> list[Failure]:
 
 
 def maps_its_own_buffers(batch: Batch) -> list[Failure]:
-    """Buffers that drivers give to the device are tensors of the layer, and not more."""
+    """Drivers map only tensors of the layer, and not more bytes."""
     return [
         _failure(
             member, f"the driver maps {observed.mapped[0]}",
@@ -70,7 +70,6 @@ def counters_are_consistent(batch: Batch) -> list[Failure]:
 
 
 def _hint(problem: str) -> str:
-    """Return what to do about wrong counters; empty if that is clear."""
     if "bytes written" not in problem:
         return ""
     return (
@@ -88,7 +87,7 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
         place = each.layer if each.layer >= 0 else place
         member = _member(batch, place)
         if member is None or each.is_reversed:
-            continue  # for other data in the device; the last run has told whether it works
+            continue  # the device has other data; the last run has shown whether it works
         what = _ended_wrong(batch, run) if each.layer >= 0 else _next_wrong(batch, run)
         if what:
             words = "with" if each.layer >= 0 else "in the run after one with"
@@ -97,7 +96,7 @@ def faults_are_noticed(batch: Batch) -> list[Failure]:
 
 
 def _ended_wrong(batch: Batch, run: RoundRun) -> str:
-    """Return what is wrong with a run with a fault; empty if it is all right."""
+    """Return the mistake of a run with a fault; empty if there is none."""
     if run.status is None:
         return f"{batch.program.ended(run)} in {batch.program.place(run)}"
     if run.failure:
@@ -111,7 +110,7 @@ def _ended_wrong(batch: Batch, run: RoundRun) -> str:
 
 
 def _next_wrong(batch: Batch, run: RoundRun) -> str:
-    """Return what is wrong with the run behind one with a fault; empty if it is all right."""
+    """Return the mistake of the run after a run with a fault; empty if there is none."""
     if run.status != 0:
         return f"{batch.program.ended(run)} in {batch.program.place(run)}"
     for _, member, observed in _of_members(batch, run):
@@ -136,7 +135,7 @@ def _unknown(
 def wrong_counters(
     counted: Mapping[str, tuple[int | None, int | None]], macs: int, written: int
 ) -> Iterator[str]:
-    """Yield what is wrong with the counters of a layer.
+    """Yield the mistakes of a layer's counters.
 
     Args:
         counted: values before and after the layer by name; None if unknown.
@@ -167,11 +166,11 @@ def wrong_counters(
 def wrong_events(
     events: Sequence[Event], counted: Mapping[str, tuple[int | None, int | None]]
 ) -> Iterator[str]:
-    """Yield what is wrong with the events of a layer.
+    """Yield the mistakes of a layer's events.
 
     Args:
-        events: of the layer.
-        counted: values of counters before and after it by name; None if unknown.
+        events: events of the layer.
+        counted: counter values before and after the layer by name; None if unknown.
     """
     before, after = counted["clock"]
     cycles = None if before is None or after is None else after - before
@@ -195,7 +194,6 @@ def wrong_events(
 
 
 def _of_members(batch: Batch, run: RoundRun) -> Iterator[tuple[Layer, Member, LayerRun]]:
-    """Yield the layers of a run that belong to cases."""
     for layer, observed in zip(_layers(batch), run.layers, strict=False):
         member = member_at(batch, layer["name"])
         if member is not None:
@@ -221,7 +219,7 @@ def _stopped(batch: Batch, run: RoundRun, name: str, hint: str) -> list[Failure]
 
 
 def _error_before(batch: Batch, run: RoundRun) -> str:
-    """Return what to do where a run stops that begins with an error in the device; may be empty."""
+    """Return advice on a run that stops after an error in the device; may be empty."""
     layers = _layers(batch)
     layer = layers[run.completed]["where"] if run.completed < len(layers) else ""
     if not run.round.follows_error or layer not in batch.program.wrong_writes:
@@ -238,7 +236,7 @@ def _failure(member: Member, what: str, fix: str = "") -> Failure:
 
 
 def _differing(batch: Batch, member: Member, observed: LayerRun) -> str:
-    """Return the first element of a result that is not what it was in the first run."""
+    """Return the first element of a result that differs from the first run."""
     name, offset = observed.differs[0]
     for output in batch.library.metadata["umakit"]["outputs"]:
         if output["c_name"] == name:
@@ -249,14 +247,14 @@ def _differing(batch: Batch, member: Member, observed: LayerRun) -> str:
 
 
 def _sizes(description: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes of all tensors in memory that layers write, by C name."""
+    """Return the byte sizes of all tensors in memory that layers write, by C name."""
     pools = description["memory"]["pools"]
     placed = [item for pool in pools for item in pool["tensors"]]
     return {item["c_name"]: item["size_bytes"] for item in [*description["outputs"], *placed]}
 
 
 BatchCheck = Callable[[Batch], Sequence[Failure]]
-"""Receives a batch that has run, and returns what is wrong with its members."""
+"""Takes a batch that has run, and returns the failures of its members."""
 
 NO_TEXT = ("", "the predicate returned False")
 
@@ -301,7 +299,7 @@ def runs_end_well(batch: Batch) -> list[Failure]:
 
 
 def accepted_layers_run(batch: Batch) -> list[Failure]:
-    """What the patterns accept runs on the accelerator; what stays on the CPU has a reason."""
+    """Accepted layers run on the accelerator; layers on the CPU have a reason."""
     found = []
     for each in batch.members:
         if each.ran:
@@ -333,4 +331,4 @@ BATCH_CHECKS: list[BatchCheck] = [
 """Checks of every batch, in order; the first failure of a case is reported."""
 
 LAST_CHECKS: list[BatchCheck] = [faults_are_noticed]
-"""Checks of batches in which nothing is wrong: they compare further runs with the first one."""
+"""Checks of batches without failures: they compare further runs with the first one."""

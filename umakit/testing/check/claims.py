@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend claims to compute: one claim for each registered pattern."""
+"""The claims of a backend: one claim for each registered pattern."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from umakit.testing.check.cases import Case, LayerSettings
 
 @dataclass(frozen=True)
 class Claim:
-    """A pattern that a backend registers, and how layers for it are drawn.
+    """A registered pattern of a backend, with the drawing of its layers.
 
     Attributes:
-        name: of the pattern.
-        pattern: as registered.
-        drawing: settings of its operator; None if layers of it cannot be drawn.
-        backend: that registers it.
+        name: name of the pattern.
+        pattern: the registered pattern.
+        drawing: settings of the pattern's operator; None if its layers cannot be drawn.
+        backend: backend of the pattern.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Claim:
 
     @property
     def how_to_draw(self) -> str:
-        """What to write so that layers can be drawn, with file and line."""
+        """Advice on making layers drawable, with file and line."""
         return (
             f"in {self.pattern.place}, give _register_pattern({self.name!r}, ...) the argument "
             "drawing=patterns.drawn(LAYER, SETTING=(FIRST, ANOTHER)), see docs/check.md; or give a "
@@ -49,18 +49,18 @@ class Claim:
 
     @property
     def undrawn(self) -> str:
-        """That layers cannot be drawn."""
+        """Sentence for a claim whose layers cannot be drawn."""
         return f"layers of {self.name} cannot be drawn"
 
     def layer(self, settings: LayerSettings, data: Tensor | None = None) -> Drawn:
         """Return a layer.
 
         Args:
-            settings: of the layer.
-            data: the result of the layer before it in a chain.
+            settings: settings of the layer.
+            data: result of the previous layer in a chain.
 
         Raises:
-            NotDrawable: there is no layer of these settings.
+            NotDrawable: no layer can have these settings.
         """
         assert self.drawing is not None
         if data is not None and not data.shape:
@@ -81,9 +81,9 @@ class Claim:
         return self.judged(drawn)[0]
 
     def judged(self, drawn: Drawn) -> tuple[bool | str, int]:
-        """Return `accepts` of a layer, and how many of the pattern's constraints the layer breaks.
+        """Return `accepts` of a layer, and the number of violated constraints of the pattern.
 
-        The predicate is no constraint, and a pattern of TVM has none.
+        The predicate does not count as a constraint, and a pattern of TVM has none.
 
         Raises:
             BackendError: the predicate raised an exception, or returned neither a bool nor a text.
@@ -105,7 +105,7 @@ class Claim:
 
 
 def claims_of(backend: Backend) -> list[Claim]:
-    """Return the claims of a backend, in the order in which it registers them."""
+    """Return the claims of a backend, in registration order."""
     return [Claim(each.name, each, _drawing(each), backend) for each in backend.patterns]
 
 
@@ -130,10 +130,10 @@ def _operator(pattern: Pattern) -> IntegerOperator | None:
 
 
 def layers_of(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
-    """Return the layers of a case, each of which reads the result of the one before.
+    """Return the layers of a case, each reading the previous layer's result.
 
     Raises:
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     found: list[Drawn] = []
     for settings in case.layers:
@@ -147,17 +147,17 @@ def accepts(case: Case, claims: dict[str, Claim]) -> bool:
 
     Raises:
         InputError: layers of a pattern cannot be drawn.
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     return not refusal_of(case, claims)
 
 
 def refusal_of(case: Case, claims: dict[str, Claim]) -> str:
-    """Return why a pattern refuses a layer of a case; empty if the patterns accept all.
+    """Return a pattern's reason for refusing a layer of a case; empty if all are accepted.
 
     Raises:
         InputError: layers of a pattern cannot be drawn.
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     data = None
     for settings in case.layers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that have each value of each aspect that a claim accepts, and the coverage so far."""
+"""Layers with each value of each aspect that a claim accepts, and the coverage so far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUE_TRIES = 2
 """Number of values of each further aspect that are tried in a row."""
 
 LARGER = (9, 17, 33)
-"""Rows and columns of images in which a stride or a dilation may have an effect."""
+"""Rows and columns of images that make a stride or a dilation effective."""
 
 
 @dataclass
@@ -28,7 +28,6 @@ class Covered:
     """Coverage of one aspect: layers by value.
 
     Attributes:
-        aspect: the aspect.
         ran: number of layers that ran, by value.
         refused: values that no accepted layer has, with the reason of the refusal.
     """
@@ -39,7 +38,7 @@ class Covered:
 
     @property
     def missing(self) -> list[Value]:
-        """Values that accepted layers have or may have, and with which no layer has run."""
+        """Values of accepted or possibly accepted layers that have not run."""
         return [value for value in self.accepted if not self.ran[value]]
 
     @property
@@ -49,7 +48,7 @@ class Covered:
 
     @property
     def impossible(self) -> list[Value]:
-        """Listed values of a constraint that did not run and that the predicate does not refuse."""
+        """Constraint-listed values that did not run and that the predicate does not refuse."""
         return [
             v
             for v, why in self.refused.items()
@@ -58,8 +57,10 @@ class Covered:
 
     @property
     def by_predicate(self) -> dict[Value, str]:
-        """Values that only the predicate of the backend refuses, with a reason: one that names the
-        aspect, if there is one."""
+        """Values that only the backend's predicate refuses, with a reason.
+
+        Reasons that name the aspect take precedence.
+        """
         found = {}
         for value, why in self.refused.items():
             named = [each for each in why.by_predicate if self.aspect.name in each]
@@ -68,7 +69,7 @@ class Covered:
         return found
 
     def as_json(self) -> dict[str, Any]:
-        """Return how many layers ran with each value, with stable keys."""
+        """Return the number of layers that ran with each value, with stable keys."""
         text, values = self.aspect.text, self.aspect.values
         return {
             "ran": {text(value): self.ran[value] for value in values if self.ran[value]},
@@ -87,7 +88,7 @@ class Cover:
     Attributes:
         search: search that finds the layers.
         aspects: coverage of each aspect.
-        singles: number of layers that have every value; None before they are made.
+        singles: number of layers that cover every value; None before they are made.
         pairs: pairs of kinds of values.
     """
 
@@ -119,7 +120,7 @@ class Cover:
             yield self._row_of(found, number, made)
         for number, covered in enumerate(self.aspects):
             for value in list(covered.refused):
-                # Layers that were found later may accept the value.
+                # Layers found later may accept the value.
                 found = None if value in made[number] else self.search.again(covered.aspect, value)
                 if found is not None or value in made[number]:
                     del covered.refused[value]
@@ -133,7 +134,7 @@ class Cover:
         return self.pairs.each([covered.accepted for covered in self.aspects])
 
     def _row_of(self, found: Complete, number: int, made: list[set[Value]]) -> LayerSettings:
-        """Return a layer with the value of one aspect and further new values, and note them."""
+        """Return a layer with a value of one aspect and further new values, and note them."""
         aspect = self.aspects[number].aspect
         seen = self._with_effect(found, number)
         if seen is None:
@@ -146,9 +147,10 @@ class Cover:
         return self.search.layer(row)
 
     def _with_effect(self, row: Complete, number: int) -> Complete | None:
-        """Return a layer in which the value of an aspect changes the result; None if none is found.
+        """Return a layer in which an aspect's value changes the result; None if none is found.
 
-        A dilation does nothing to a kernel of one row, and a stride nothing to one row of results.
+        For example, a dilation has no effect on a kernel of one row, and a stride has none on one
+        row of results.
         """
         aspect = self.aspects[number].aspect
         if self._counts(number, row):
@@ -164,7 +166,7 @@ class Cover:
         return None
 
     def _counts(self, number: int, row: Complete) -> bool:
-        """Whether the value of an aspect has an effect in a layer, or in none that was found."""
+        """Whether an aspect's value has an effect in a layer, or in no layer found."""
         aspect = self.aspects[number].aspect
         value = aspect.of(row)
         if aspect.name not in ("dilation", "stride") or (number, value) in self._without_effect:
@@ -182,16 +184,16 @@ class Cover:
         )
 
     def _in_turn(self) -> Iterator[tuple[int, Value]]:
-        """Yield the values of all aspects. Aspects with the most values come first."""
+        """Yield the values of all aspects; aspects with the most values come first."""
         order = sorted(range(len(self.aspects)), key=lambda n: -len(self.aspects[n].aspect.values))
         for number in order:
             for value in self.aspects[number].aspect.values:
                 yield number, value
 
     def _completed(self, row: Complete, fixed: int, made: list[set[Value]]) -> Complete:
-        """Return a layer that has as many values that no layer has had as are accepted with it.
+        """Return a layer with as many accepted new values as possible.
 
-        Where each value of an aspect is in a layer, the aspect gets any of its values.
+        Aspects whose values are all covered get any of their values.
         """
         for number in self._random.permutation(len(self.aspects)):
             aspect, refused = self.aspects[number].aspect, self.aspects[number].refused

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random layers at and around what a pattern accepts, and the largest ones.
+"""Random layers at and around the limits of a pattern, and the largest accepted layers.
 
-From a layer that the pattern accepts, each draw changes a few aspects at random, some of them
-often. The next draw starts from the changed layer if the pattern accepts it, and now and then from
-any layer that the search for values found. A refused layer lies
-just outside of the constraints. Bisection of each number, from the simplest layer and from others,
-finds the largest accepted layers.
+Each draw starts from an accepted layer and changes a few aspects at random, some aspects often. If
+the pattern accepts the changed layer, the next draw starts there. Now and then a draw starts from
+any layer of the search for values. A refused layer lies just outside the constraints. Bisection of
+each number, from the simplest layer and from others, finds the largest accepted layers.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from umakit.testing.check.search import MOST_MACS, USUAL_MACS, Complete, Search
 
 MOST_SIZE = 1 << 16
 ALWAYS_DRAWN = {"scale": 0.5, "clip": 0.5, "values": 0.5, "rounding": 0.25}
-"""Share of draws in which these settings change besides others: what is wrong in one LSB needs a
-certain combination of them, in which a walk of few changes rarely arrives."""
+"""Share of draws that also change these settings. An error in one LSB needs a certain combination
+of them, which a walk of few changes rarely reaches."""
 
 LARGE = 0.06
-"""Share of draws in which one size is as large as the pattern accepts, and other settings are as
-they are: what overflows, or is cut into tiles, often needs several of them."""
+"""Share of draws with one size at the pattern's limit and other settings unchanged. Overflows, and
+errors of tiling, often need several of them."""
 
 FEW = 3
 """Other sizes of a layer at a limit."""
 
 ONE_SIGN = {"values": "lowest", "weights": "lowest"}
-"""Settings of a layer whose products all have one sign: sums become as large as they can."""
+"""Settings of a layer whose products all have one sign: sums reach their maximum."""
 
 ANEW = 0.15
 """Share of draws that start from any layer of the search instead of the last accepted one."""
@@ -41,16 +40,16 @@ REFUSED = 0.12
 """Share of draws that the pattern refuses."""
 
 Drawn = tuple[LayerSettings, bool]
-"""A layer, and whether the pattern accepts it."""
+"""A layer, and whether the pattern accepts the layer."""
 
 
 class Walk:
     """Draws layers for one claim.
 
     Args:
-        claim: with a drawing.
+        claim: claim with a drawing.
         random: source of random numbers.
-        search: of the claim; default: a new one.
+        search: search of the claim; default: a new search.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Walk:
 
     @property
     def has_any(self) -> bool:
-        """Whether a layer was found that the pattern accepts."""
+        """Whether an accepted layer was found."""
         return self._search.first is not None
 
     def draw(self) -> Drawn:
@@ -89,8 +88,10 @@ class Walk:
             return self._search.layer(found), answer.accepted
 
     def limits(self) -> Iterator[Drawn]:
-        """Yield the largest layer that is accepted of each number, the one below it, and the
-        smallest one above it that is not."""
+        """Yield layers at the limits of each number.
+
+        These are the largest accepted layer, the layer below it, and the smallest refused layer.
+        """
         first = self._search.first
         assert first is not None
         for aspect in self._search.aspects:
@@ -120,9 +121,9 @@ class Walk:
                 yield self._search.layer(refused), False
 
     def _with_more_results(self, layer: Complete, limit: Aspect) -> Complete:
-        """Return the layer with `FEW` in each other size, where it is accepted.
+        """Return the layer with every other size raised to `FEW`, if accepted.
 
-        A single result saturates now and then, whatever its accumulator lost.
+        A single result could saturate, and hide a loss in its accumulator.
         """
         for aspect in self._sizes:
             if aspect is limit or int(aspect.of(layer)[0]) >= FEW:
@@ -134,8 +135,10 @@ class Walk:
         return layer
 
     def _limit(self, layer: Complete, aspect: Aspect, places: tuple[int, ...]) -> tuple[int, int]:
-        """Return the largest number of a layer that is accepted, by bisection, and the smallest
-        one that is not; 0 for that if none was found."""
+        """Return a layer's largest accepted number by bisection, and the smallest refused one.
+
+        The second number is 0 if none was refused.
+        """
         fits, misfit = max(int(aspect.of(layer)[place]) for place in places), 0
         while not misfit and fits < MOST_SIZE:
             if self._with(layer, aspect, places, 2 * fits) is None:
@@ -161,14 +164,14 @@ class Walk:
         return None
 
     def _large(self, layer: Complete) -> Drawn | None:
-        """Return a layer of which one size is large; None if that changes nothing."""
+        """Return a layer with one large size; None if that changes nothing."""
         if not self._sizes:
             return None
         aspect = self._sizes[int(self._random.integers(len(self._sizes)))]
         fits, _ = self._limit(layer, aspect, (0,))
         if fits == aspect.of(layer)[0]:
             return None
-        less = int(self._random.integers(3))  # sizes that divide well hide what is cut off
+        less = int(self._random.integers(3))  # sizes that divide evenly hide cut-off parts
         for size in (fits - less, fits):
             large = self._with(layer, aspect, (0,), size) if size > 0 else None
             if large is not None:
@@ -178,7 +181,6 @@ class Walk:
         return None
 
     def _has_one_sign(self, layer: Complete) -> bool:
-        """Whether the pattern also accepts the layer where all products have one sign."""
         return all(name in layer for name in ONE_SIGN) and self._search.accepts(
             {**layer, **ONE_SIGN}, MOST_MACS
         )
@@ -196,7 +198,7 @@ class Walk:
 
 
 def _numbers(aspect: Aspect) -> Iterator[tuple[int, ...]]:
-    """Yield the settings of an aspect that grow: each number alone, and two together."""
+    """Yield the settings of an aspect to enlarge: each number alone, and two together."""
     first = aspect.values[0]
     if aspect.name == "padding" or not all(isinstance(each, int) and each > 0 for each in first):
         return

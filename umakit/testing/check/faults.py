@@ -18,13 +18,13 @@ ENGINES = ("array", "DMA engine")
 EVERYWHERE = 0xFFFFFFFF
 
 OTHER_DATA, SAME_DATA = 1, 2
-"""Numbers of the rounds behind the first one without faults."""
+"""Numbers of the fault-free rounds after the first one."""
 
 FIRST_FAULT = 3
-"""Number of the first round that is there for a fault: three for each, see `planned_rounds`."""
+"""Number of the first round for a fault; each fault has three, see `planned_rounds`."""
 
 MOST_FAULTS, MOST_MACS = 30, 300_000_000
-"""Faults that are tried in a batch of many cases, and multiply-accumulates of their runs."""
+"""Number of faults tried in a batch of many cases, and multiply-accumulates of their runs."""
 
 ROUNDS_OF_FAULT = 3
 
@@ -47,7 +47,6 @@ FAULTS = (
 
 
 def text_of(fault: Fault) -> str:
-    """Return a fault in words."""
     number = f" number {fault.skip}" if fault.count == 1 else ""
     if fault.kind == BUS_ERROR:
         return f"a bus error at access{number or 'es'}"
@@ -66,17 +65,16 @@ def planned_rounds(
 ) -> list[Round]:
     """Return the rounds for a library.
 
-    The first is the one that results are compared with the reference's in, then come one with
-    other data and one with the same data, before which a wrong register access leaves an error in
-    the device, as software that had it before could. Behind them are, for each fault, a round with
-    other data, so that what a copy leaves out is not in place already, one with the fault, and one
-    without.
+    The first round's results are compared with the reference. Then follow a round with other data,
+    and a round with the same data after a wrong register access, which leaves an error in the
+    device as earlier software could. Then follow three rounds for each fault: one with other data,
+    so that an omitted copy does not find the right bytes, one with the fault, and one without.
 
     Args:
-        layers: from the library's metadata.
-        devices: names of the accelerators that are simulated.
-        cases: number of cases; all faults are tried in every layer of one case, and as many in a
-            batch of several as take little time.
+        layers: layers of the library's metadata.
+        devices: names of the simulated accelerators.
+        cases: number of cases. With one case, all faults are tried in every layer; with several, as
+            many as take little time.
     """
     rounds = [Round(1), Round(2, is_reversed=True), Round(3, follows_error=True)]
     places = [

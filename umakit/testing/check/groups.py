@@ -21,7 +21,7 @@ class Group:
     """Failures of one pattern.
 
     Attributes:
-        failures: the failures, those of single layers first.
+        failures: the failures, single layers first.
         shared: the value that the failing layers share, in words; empty if there is none.
     """
 
@@ -34,13 +34,13 @@ def groups_of(
 ) -> list[Group]:
     """Return the failures of each pattern in groups.
 
-    A chain with a layer of a pattern that fails alone is left out, because the chain's other layer
+    A chain is omitted if one of its layers' patterns fails alone, because the chain's other layer
     reads the wrong result.
 
     Args:
         failures: failures of a check.
         right: cases without a failure.
-        covers: by name of the pattern.
+        covers: coverage by name of the pattern.
     """
     alone = {each.pattern for each in failures if not _is_chain(each)}
     own: dict[str, list[Failure]] = {}
@@ -87,7 +87,7 @@ def _shared(
     wrong: Sequence[set[str]],
     right: Sequence[set[str]],
 ) -> str | None:
-    """Return the value that most failures have, and hardly a layer that is right."""
+    """Return the value common to most failures and rare in correct layers."""
     in_left, in_wrong, in_right = (Counter(itertools.chain(*each)) for each in (left, wrong, right))
     shared = [
         (count, value)
@@ -98,7 +98,7 @@ def _shared(
 
 
 def _values(cover: Cover, case: Case) -> set[str]:
-    """Return the values that the last layer of a case has, in words: of pairs, also each number."""
+    """Return the values of a case's last layer in words; for pairs, also each number."""
     drawing = cover.search.claim.drawing
     assert drawing is not None
     complete = case.layers[-1].complete(drawing)

@@ -21,14 +21,14 @@ from umakit.testing.check.report import Failure
 from umakit.testing.check.session import Session
 
 NEAR, FURTHER = 3, 12
-"""Number of preceding cases that are tried one by one before a failing case, and number of
-libraries in which the search for a preceding case continues."""
+"""Number of preceding cases tried one by one with a failing case, and number of libraries in which
+the search for a preceding case continues."""
 
 FAILING = 3
-"""Number of failures of a group among which the first that fails alone is reduced."""
+"""Number of failures of a group to try alone; the first that fails alone is reduced."""
 
 CONFIRMED = 8
-"""Number of cases of a library that are tried in libraries of their own."""
+"""Number of cases of a library to try in libraries of their own."""
 
 Tell = Callable[[str], None]
 
@@ -40,11 +40,11 @@ def reduced(
     seconds: float,
     tell: Tell,
 ) -> Failure:
-    """Return a failure of a group, with a case as simple as possible that fails by itself.
+    """Return a failure of a group, reduced to a simple case that fails alone.
 
     Args:
         group: the failures.
-        behind: case -> the cases that ran before it in its library, the nearest one last.
+        behind: case -> the cases that ran before the case in its library, nearest last.
         session: session that runs cases.
         seconds: limit of a reduction; see `shrunk`.
         tell: called with the progress.
@@ -67,7 +67,7 @@ def reduced(
 
 
 def _progress_of(tell: Tell) -> Callable[[int], None]:
-    """Return what counts layers that have run, and tells their number every two seconds."""
+    """Return a counter of layers that reports its number every two seconds."""
     tried, told = 0, time.monotonic()
 
     def note(count: int) -> None:
@@ -83,7 +83,7 @@ def _progress_of(tell: Tell) -> Callable[[int], None]:
 def _first_alone(session: Session, cases: Sequence[Case]) -> dict[str, Failure]:
     """Return the failure of the first case that also fails in a library of its own.
 
-    In a library with others, a case may fail because of the cases in front of its own `before`.
+    In a common library, a case may fail because of the cases that precede its own `before`.
     """
     together = session.failing(cases)
     for case in [each for each in cases if str(each) in together][:CONFIRMED]:
@@ -94,7 +94,7 @@ def _first_alone(session: Session, cases: Sequence[Case]) -> dict[str, Failure]:
 
 
 def fails_alone(session: Session, case: Case) -> Failure | None:
-    """Return the failure of a case in a library with only the case and the cases before it."""
+    """Return the failure of a case in a library of the case and its `before` alone."""
     batch = [(each, True) for each in (*case.before, replace(case, before=()))]
     try:
         failures = session.batch_of(batch)[1]
@@ -113,7 +113,7 @@ def _with_group(failure: Failure, group: Group) -> Failure:
 def _behind(
     failure: Failure, behind: Callable[[Case], Sequence[Case]], session: Session
 ) -> Failure:
-    """Return a failure with the fewest cases before its own behind which the case fails."""
+    """Return a failure with the fewest preceding cases that still make the case fail."""
     case = failure.case
     assert case is not None
     before = list(behind(case))
@@ -144,10 +144,10 @@ def _behind(
 
 
 def is_same_cause(left: Failure, right: Failure) -> bool:
-    """Whether two reduced failures have one cause: they fail in the same way, and one layer has all
-    values of the other.
+    """Whether two reduced failures have one cause.
 
-    Layers with other values of the same settings prove nothing: two kernels may have two bugs.
+    They do if they fail in the same way, and one layer has all values of the other layer. Layers
+    with other values of the same settings prove nothing: two kernels may have two bugs.
     """
     cases = [each.case for each in (left, right) if each.case and not each.case.before]
     if len(cases) < 2 or any(len(each.layers) > 1 for each in cases) or _kind(left) != _kind(right):
@@ -158,12 +158,12 @@ def is_same_cause(left: Failure, right: Failure) -> bool:
 
 
 def _kind(failure: Failure) -> str:
-    """Return what is wrong without the names of shapes and without numbers."""
+    """Return a failure's text without names of shapes and without numbers."""
     return re.sub(r"^.*? of [^:]*: |\[.*?\]|-?\d+", "", failure.what.partition(";")[0])
 
 
 def said_behind(failure: Failure) -> Failure:
-    """Return a failure that a case only has behind others, with a sentence that says so."""
+    """Return a failure with a sentence that the case fails only after other cases."""
     assert failure.case is not None
     first = ", ".join(case.pattern for case in failure.case.before)
     return replace(
@@ -178,39 +178,37 @@ def said_behind(failure: Failure) -> Failure:
 #
 # Delta debugging (A. Zeller, R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input",
 # 2002) by rounds: many simpler cases are branches of one library. Each round tries layers with all
-# but one setting at their simplest values, smaller settings one by one, and what failed in the
-# round
-# before together; cheap layers first, so that a failure that needs no large layer is not looked
-# for
-# among large ones.
+# but one setting at their simplest values, smaller settings one by one, and the failing changes of
+# the previous round together. Cheap layers come first, so that a failure that needs no large layer
+# is not searched among large ones.
 
 ROUNDS, CANDIDATES = 20, 60
 
 WORK = 2_000_000
-"""Multiplications and elements of cases that run together; a case with more of them runs alone."""
+"""Multiplications and elements of cases that run together; a case with more runs alone."""
 
 STOPPED = "the time ended before this was as simple as possible: more --seconds reduce it"
 
 Fails = Callable[[Sequence[Case]], "dict[str, Failure]"]
-"""(cases that the patterns accept) -> failures by the text of the case. Layers of several cases may
-use less time than that of a single one."""
+"""Function from accepted cases to failures, by the text of the case. With several cases, the time
+limit of a layer is lower than with a single case."""
 
 
 def shrunk(failure: Failure, claims: dict[str, Claim], fails: Fails, seconds: float) -> Failure:
-    """Return the failure of the simplest case that was found to fail.
+    """Return the failure of the simplest failing case found.
 
     Args:
-        failure: with a case.
-        claims: by name of the pattern.
+        failure: failure with a case.
+        claims: claims by name of the pattern.
         fails: runs cases.
-        seconds: of processor time, after which no more cases run; the failure then says that it
-            may be simpler.
+        seconds: processor time after which no more cases run; the failure then says that a simpler
+            case may exist.
     """
     best = _simplest(failure, claims, fails, seconds)
     assert best.case is not None
     is_hasty = is_of_limit(best.what) and best.case != failure.case
     if is_hasty and not fails([best.case]):
-        return failure  # the case only needs more time than those of a reduction have
+        return failure  # the case only needs more time than a reduction allows
     return best
 
 
@@ -255,7 +253,7 @@ def simpler(case: Case, claims: dict[str, Claim]) -> Iterator[Case]:
 
 
 def _nearly_first(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerSettings]:
-    """Yield the layer with all settings at their first values, and with all but one of them."""
+    """Yield the layer with all settings at their first values, and with all but one."""
     seed = {name: value for name, value in layer.settings.items() if name == SEED}
     yield replace(layer, settings=seed)
     for name, value in layer.settings.items():
@@ -275,7 +273,7 @@ def _simpler_settings(layer: LayerSettings, drawing: Drawing) -> Iterator[LayerS
 
 
 def _simpler_values(value: Setting, first: Setting) -> list[Setting]:
-    """Return the first value and, of integers, those at doubling distances from it."""
+    """Return the first value and, for integers, values at doubling distances from it."""
     if not isinstance(value, int) or not isinstance(first, int):
         return [first]
     step, distance = (1 if value > first else -1), abs(value - first)
@@ -286,7 +284,7 @@ def _simpler_values(value: Setting, first: Setting) -> list[Setting]:
 def _cheap_first(
     candidates: Sequence[Case], claims: dict[str, Claim], limit: tuple[float, ...]
 ) -> Iterator[list[Case]]:
-    """Yield simpler cases that the patterns accept, in groups that run together."""
+    """Yield simpler accepted cases in groups that run together, cheap cases first."""
     works = []
     for case in {str(case): case for case in candidates}.values():
         with contextlib.suppress(NotDrawable):
@@ -308,7 +306,6 @@ def _cheap_first(
 
 
 def _work(layers: Sequence[Drawn]) -> int:
-    """Return the multiplications and input elements of layers."""
     elements = sum(math.prod(tensor.shape) for layer in layers for tensor in layer.inputs)
     return sum(layer.macs for layer in layers) + elements
 
@@ -324,12 +321,12 @@ def _with(case: Case, position: int, layer: LayerSettings) -> Case:
 
 
 def _together(before: Case, failing: Sequence[Case]) -> list[Case]:
-    """Return cases with several of the changes at once that failed one by one."""
+    """Return cases that combine several changes which failed one by one."""
     same = [case for case in failing if _lengths(case) == _lengths(before)]
     found = []
     for count in (len(same), len(same) // 2):
         merged = before
-        for case in reversed(same[:count]):  # of two changes of a setting, the cheap one is kept
+        for case in reversed(same[:count]):  # of two changes of a setting, keep the cheap one
             merged = _merged_case(merged, before, case)
         found.append(merged)
     return found
@@ -363,16 +360,15 @@ def _every_layer(case: Case, claims: dict[str, Claim]) -> list[Drawn]:
     """Return the layers of the cases before a case, and of the case.
 
     Raises:
-        NotDrawable: there are no such layers.
+        NotDrawable: no layers can have these settings.
     """
     return [layer for each in (*case.before, case) for layer in layers_of(each, claims)]
 
 
 def _cost(case: Case, layers: Sequence[Drawn]) -> tuple[float, ...]:
-    """Return numbers that are smaller for simpler cases.
+    """Return a sort key that is smaller for simpler cases.
 
     Args:
-        case: the case.
         layers: the layers of the cases before the case, and of the case.
     """
     settings = [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What layers that an accelerator rounds in a way of its own are compared with.
+"""The reference for layers with an accelerator's own rounding.
 
 Patterns with `rounding="own:FUNCTION"` or `"float32"` replace the model's rounding. Their reference
-is umakit's CPU kernels with that rounding, in C, because LLVM has no function of a backend.
+is umakit's CPU kernels with that rounding, in C, because LLVM lacks the backend's functions.
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ Array = npt.NDArray[Any]
 
 
 def rounded(call: tvm_api.Expr, rounding: str) -> tvm_api.Expr:
-    """Return a call of an integer operator with the rounding of an accelerator's own.
+    """Return a call of an integer operator with an accelerator's own rounding.
 
     Args:
-        call: the call.
-        rounding: as offload reports name it; empty for the model's.
+        rounding: rounding as named in offload reports; empty for the model's.
     """
     if not rounding or not isinstance(call, tvm_api.Call):
         return call
@@ -48,16 +47,16 @@ def results_of_kernels(
     backends: Sequence[Backend],
     folder: Path,
 ) -> list[Array]:
-    """Return the results of a network by umakit's CPU kernels, in their order.
+    """Return the results of a network by umakit's CPU kernels, in order.
 
     Args:
         module: the network.
         inputs: arrays by name.
-        backends: whose C functions the kernels call to round.
-        folder: for files.
+        backends: backends whose C functions the kernels call to round.
+        folder: folder for files.
 
     Raises:
-        UmakitError: a stage refused the network, or the C compiler its library.
+        UmakitError: a stage refused the network, or the C compiler refused the library.
     """
     folder.mkdir(parents=True)
     model = import_model(module, name="reference")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers that have pairs of kinds of values of two aspects: a covering array.
+"""Layers that cover pairs of kinds of values of two aspects: a covering array.
 
-The array is made greedily row by row as AETG makes it (D. M. Cohen, S. R. Dalal, M. L. Fredman,
-G. C. Patton, "The AETG System", 1997). The claim is the oracle for values that can be combined.
+The array is made greedily row by row, as in AETG (D. M. Cohen, S. R. Dalal, M. L. Fredman, G. C.
+Patton, "The AETG System", 1997). The claim is the oracle for valid combinations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from umakit.testing.check.cases import LayerSettings
 from umakit.testing.check.search import Complete, Search
 
 TRIES = 6
-"""Number of layers in which the search looks for a pair of kinds."""
+"""Number of layers to search for a pair of kinds."""
 
 KIND_TRIES = 2
 """Number of kinds of each further aspect that are tried in a row."""
@@ -30,16 +30,16 @@ Kinds = dict[str, list[Value]]
 
 
 class CoveringArray:
-    """The pairs of kinds of values that layers of a claim have.
+    """The pairs of kinds of values that layers of a claim cover.
 
     Args:
         search: search that finds the layers.
         random: source of random numbers.
 
     Attributes:
-        rows: number of layers that have every pair besides; None before they are made.
-        unreached: number of pairs that no layer was found of.
-        ran: pairs that a layer had that ran on the accelerator.
+        rows: number of further layers that cover every pair; None before they are made.
+        unreached: number of pairs for which no layer was found.
+        ran: pairs covered by layers that ran on the accelerator.
     """
 
     def __init__(self, search: Search, random: np.random.Generator) -> None:
@@ -51,7 +51,7 @@ class CoveringArray:
         self.ran: set[Pair] = set()
 
     def note_made(self, row: Complete) -> None:
-        """Count the pairs of a layer that is drawn."""
+        """Count the pairs of a drawn layer."""
         self._made |= self._all_pairs(row)
 
     def note_ran(self, row: Complete) -> None:
@@ -59,10 +59,10 @@ class CoveringArray:
         self.ran |= self._all_pairs(row)
 
     def each(self, accepted: Sequence[Sequence[Value]]) -> Iterator[LayerSettings]:
-        """Yield layers until each pair of kinds is in a layer or no layer was found.
+        """Yield layers until each pair of kinds is covered, or no layer can be found for it.
 
         Args:
-            accepted: values that layers may have, by aspect.
+            accepted: possible values of layers, by aspect.
         """
         kinds = [self._kinds(number, values) for number, values in enumerate(accepted)]
         wanted = [
@@ -103,7 +103,7 @@ class CoveringArray:
         return None
 
     def _with_more_pairs(self, row: Complete, pair: Pair, kinds: Sequence[Kinds]) -> Complete:
-        """Return a layer with values of other aspects that make pairs which no layer has had."""
+        """Return a layer with values of other aspects that cover new pairs."""
         for number in self._random.permutation(len(self._aspects)):
             if number in (pair[0], pair[2]):
                 continue
@@ -129,7 +129,7 @@ class CoveringArray:
         return aspect.kind_of(aspect.of(row))
 
     def _pairs_of(self, row: Complete, number: int) -> set[Pair]:
-        """Return the pairs of a layer in which one aspect is."""
+        """Return the pairs of a layer that involve one aspect."""
         own = self._kind(number, row)
         others = ((n, self._kind(n, row)) for n in range(len(self._aspects)) if n != number)
         return {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layers of a check, which depend on the backend and a seed alone.
 
-The first layers have every value that the claims accept. The largest layers of each number follow.
+The first layers cover every value that the claims accept. The largest layers of each number follow.
 Then pairs of kinds of values and random layers alternate. Some random layers are chains of two.
 """
 
@@ -24,7 +24,7 @@ DRAWS = 1000
 """Number of layers of a check, unless values and limits need more."""
 
 BATCH, FIRST_BATCH = 100, 20
-"""Cases of a library, and of the first library, which shows general failures early."""
+"""Number of cases of a library, and of the first library, which shows general failures early."""
 
 PAIRS = 3
 """Layers with further pairs for each random layer, until no pairs are left."""
@@ -45,11 +45,11 @@ class Plan:
         claims: claims of the backend, by name.
         names: names of the claims to check.
         seed: equal seeds draw equal layers.
-        draws: number of layers; None for as many as values and limits need, or `least`.
+        draws: number of layers; None for the number needed for values and limits, or `least`.
         least: number of layers if `draws` is None.
 
     Attributes:
-        covers: coverage of each claim that can be drawn, by name.
+        covers: coverage of each drawable claim, by name.
         needed: number of layers for every value and limit; None before they are made.
     """
 
@@ -78,22 +78,20 @@ class Plan:
 
     @property
     def draws(self) -> int:
-        """Number of layers, as far as the number is known."""
         return self._given or max(self._least, self.needed or 0)
 
     def cases(self) -> Iterator[Drawn]:
-        """Yield the layers."""
         count = 0
         for drawn in itertools.chain(self._values(), self._limits()):
             count += 1
             if self._given is None or count <= self._given:
-                yield drawn  # else the loop only finds the values that no layer has
+                yield drawn  # else the loop only finds unreachable values
         self.needed = count
         if count < self.draws:
             yield from itertools.islice(self._more(), self.draws - count)
 
     def batches(self) -> Iterator[list[Drawn]]:
-        """Yield the layers in batches, each in an order in which different layers follow others."""
+        """Yield the layers in batches, ordered so that different layers follow each other."""
         cases = self.cases()
         yield list(itertools.islice(cases, FIRST_BATCH))
         while batch := list(itertools.islice(cases, BATCH)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check found: counts for each operator, and failures with the case that shows them."""
+"""The result of a check: counts for each operator, and failures with their cases."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from umakit.testing.check.cover import Cover
 
 REGISTERS = "registers"
-"""What failures of registers have instead of the name of a pattern."""
+"""Name of register failures, in place of a pattern's name."""
 
 PROGRAMS = "varied programs"
 """The same of failures of varied programs."""
 
 MISTAKE = "correct the map, or the driver"
-"""What to do if a driver breaks what its map says."""
+"""Advice for a driver that violates its map."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Something wrong.
+    """A failure of a check.
 
     Attributes:
-        pattern: name of the pattern that it is about.
-        what: what is wrong, in a sentence: layer, shape, first wrong element.
-        case: what shows it; None if it is not about a layer.
-        fix: what to do; may be empty.
-        options: of `uma check`, which show it again if it is not about a layer; may be empty.
+        pattern: name of the affected pattern.
+        what: description in a sentence: layer, shape, first wrong element.
+        case: case that fails; None if no layer is involved.
+        fix: advice; may be empty.
+        options: options of `uma check` that repeat a failure without a layer; may be empty.
     """
 
     pattern: str
@@ -45,7 +45,7 @@ class Failure:
     options: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the failure as JSON."""
         case = None if self.case is None else str(self.case)
         return {"operator": self.pattern, "what": self.what, "case": case, "fix": self.fix}
 
@@ -55,13 +55,13 @@ class Counts:
     """Numbers of cases of one claimed operator.
 
     Attributes:
-        drawn: all of them.
-        ran: that ran on the accelerator.
-        refused: that it refused.
-        failed: that failed.
-        not_run: that have no result, because others of their library stop the run or do not
+        drawn: all cases.
+        ran: cases that ran on the accelerator.
+        refused: cases that the accelerator refused.
+        failed: cases that failed.
+        not_run: cases without a result, because other cases of their library stop the run or do not
             compile.
-        does_not_fit: number of layers that are too large for the memory of the device.
+        does_not_fit: layers that are too large for the memory of the device.
     """
 
     drawn: int = 0
@@ -74,13 +74,13 @@ class Counts:
 
 @dataclass
 class PredictedCycles:
-    """How predicted cycles compare with simulated ones.
+    """A comparison of predicted with simulated cycles.
 
     Attributes:
-        layers: number of layers that have both.
-        exact: of these, those for which they are equal.
+        layers: number of layers with both.
+        exact: number of these layers with equal cycles.
         worst: case, predicted and simulated cycles of the layer with the largest relative
-            difference; None if there is no difference.
+            difference; None without a difference.
     """
 
     layers: int = 0
@@ -88,7 +88,6 @@ class PredictedCycles:
     worst: tuple[Case, int, int] | None = None
 
     def add(self, case: Case, predicted: int, simulated: int) -> None:
-        """Count a layer."""
         self.layers += 1
         if predicted == simulated:
             self.exact += 1
@@ -96,7 +95,7 @@ class PredictedCycles:
             self.worst = (case, predicted, simulated)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the comparison as JSON."""
         worst = None
         if self.worst is not None:
             case, predicted, simulated = self.worst
@@ -114,16 +113,16 @@ class CheckReport:
 
     Attributes:
         backend: name of the backend.
-        seed: what the cases were drawn from.
+        seed: seed of the cases.
         operators: counts by name of the pattern.
-        failures: in the order in which they were found.
-        seconds: processor time of the check, with compilers and simulators that it ran.
-        cycles: how predicted cycles compare with simulated ones; a difference is no failure.
-        registers: how the device's registers compare with their map; None if that was not done.
-        programs: what varied programs found; None if none were wanted.
-        covers: coverage by the name of the pattern.
-        orders: kinds of layers that have run directly behind each other.
-        unfinished: why layers of the plan have not run, in a sentence; empty if all have.
+        failures: failures in the order of discovery.
+        seconds: processor time of the check, including compilers and simulators.
+        cycles: comparison of predicted with simulated cycles; a difference is no failure.
+        registers: comparison of the device's registers with their map; None if not done.
+        programs: result of varied programs; None if none were wanted.
+        covers: coverage by name of the pattern.
+        orders: kinds of layers that have run directly after each other.
+        unfinished: reason for missing layers of the plan, in a sentence; empty if all have run.
         needed: number of layers for every value and limit; 0 if none were drawn.
     """
 
@@ -160,7 +159,7 @@ class CheckReport:
 
     @property
     def left_out(self) -> str:
-        """What was drawn and not run, and why, in a sentence; empty if everything was run."""
+        """Sentence about drawn layers that were not run, with the reason; empty if all were run."""
         counts = {name: each.not_run for name, each in self.operators.items() if each.not_run}
         if not counts:
             return ""
@@ -172,14 +171,13 @@ class CheckReport:
         )
 
     def add_registers(self, found: RegisterReport) -> None:
-        """Add what a check of the registers found, in front of other failures."""
+        """Add the result of a register check, before other failures."""
         self.registers = found
         fix = f"change the device, or {found.map}"
         self.failures[:0] = [Failure(REGISTERS, each, None, fix) for each in found.differences[:1]]
         self.failures[1:1] = [Failure(REGISTERS, each) for each in found.differences[1:]]
 
     def add_programs(self, found: ProgramReport) -> None:
-        """Add what varied programs found."""
         self.programs = found
         if found.mistake:
             self.failures.append(Failure(PROGRAMS, found.mistake, None, MISTAKE))
@@ -189,7 +187,7 @@ class CheckReport:
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the report as JSON."""
         return {
             "backend": self.backend,
             "seed": self.seed,
@@ -206,8 +204,10 @@ class CheckReport:
         }
 
     def as_junit(self) -> str:
-        """Return it as JUnit XML: a test case for the registers, for varied programs and for each
-        claimed operator."""
+        """Return the report as JUnit XML.
+
+        There is a test case for the registers, for varied programs and for each claimed operator.
+        """
         registers = [REGISTERS] if self.registers else []
         if self.programs is not None and not self.programs.not_run:
             registers.append(PROGRAMS)

@@ -23,8 +23,8 @@ RESULTS = 0
 """Number of the round that gives results."""
 
 MOST_LATE = 2
-"""Maximum number of cases of a pattern, and of runs with faults, that may exceed a limit. Each of
-them takes as long as the limit. Further ones do not run."""
+"""Maximum number of cases of a pattern, and of runs with faults, that may exceed a limit. Each
+takes as long as the limit. Further ones do not run."""
 
 
 class Resumption:
@@ -33,14 +33,13 @@ class Resumption:
     Args:
         program: the library's program.
         inputs: arrays by name of the network's input.
-        cases: for each layer the number of its case; None for a layer of no case.
-        patterns: for each case the patterns of its layers.
-        rounds: the result of `planned_rounds`. Rounds with faults run only if no case stops a round
+        cases: number of the case for each layer; None for a layer of no case.
+        patterns: patterns of the layers for each case.
+        rounds: result of `planned_rounds`. Rounds with faults run only if no case stops a round
             without faults.
 
     Attributes:
-        runs: the runs, in the order in which they ran. Several have the same number if one
-            stopped.
+        runs: the runs, in execution order. Runs share a number if one stopped.
     """
 
     def __init__(
@@ -85,7 +84,7 @@ class Resumption:
             for run in found:
                 self._note_results(run, todo)
             if not found:
-                return  # the device has none of the faults that are left
+                return  # the device has none of the remaining faults
             last = found[-1]
             if last.number >= FIRST_FAULT:
                 if not self._goes_on_behind_fault(last):
@@ -111,7 +110,6 @@ class Resumption:
         return cases, [number for number in self._rounds if number >= self._next_fault]
 
     def _note_results(self, run: RoundRun, todo: set[int]) -> None:
-        """Note the cases that have finished a round."""
         for layer in run.layers if run.number == RESULTS else ():
             self._known |= layer.outputs
         if run.number < FIRST_FAULT:
@@ -121,7 +119,7 @@ class Resumption:
     def _goes_on_without(self, run: RoundRun) -> bool:
         """Leave out the case that stopped a run; return whether the other cases can continue."""
         if run.round.follows_error:
-            # That its first layer stops says nothing about the others.
+            # A stop in the first layer says nothing about the other layers.
             self._rounds[run.number] = replace(run.round, follows_error=False)
             return True
         case = self._cases[run.completed] if run.completed < len(self._cases) else None

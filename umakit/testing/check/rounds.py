@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several runs of a library in one program, with everything observed that its layers do.
+"""Several runs of a library in one program, with all effects of its layers observed.
 
-The library is built unchanged around the hook that profiling uses. Before each layer, memory that
-nothing will read is filled with arbitrary bytes; after it, all memory but the layer's results and
-its scratch is compared with what it was. See `templates/check/rounds.c.j2`.
+The library is built unchanged around the hook of profiling. Before each layer, unused memory is
+filled with arbitrary bytes. After the layer, all memory except its results and scratch is compared
+with the earlier content. See `templates/check/rounds.c.j2`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from umakit.version import __version__
 Array = npt.NDArray[Any]
 
 GUARD = 256
-"""Bytes before and behind each memory that must keep their values."""
+"""Bytes before and after each memory that must keep their values."""
 
 ALIGNMENT = 4096
 LEAST_ALIGNMENT = 16
@@ -66,12 +66,12 @@ LIMIT_HINT = (
 )
 
 LAYER_SECONDS, RTL_FACTOR = 30.0, 4
-"""Maximum processor time of a layer in one run, and the factor of this limit on RTL, which is a
-thousand times slower than a simulator in C."""
+"""Limit of processor time in seconds for a layer in one run, and the factor of this limit on RTL,
+which is a thousand times slower than a simulator in C."""
 
 LEAST_CYCLES, MOST_TIMES = 1_000_000, 1000
-"""Cycles after which a design that does not answer is given up, and how many times what the largest
-layer is predicted to take they are at least."""
+"""Minimum number of cycles until a silent design is given up, and its minimum factor over the
+largest layer's predicted cycles."""
 
 
 @dataclass(frozen=True)
@@ -103,20 +103,20 @@ class Rounds:
         description: section `umakit` of the library's metadata.
         library: folder or tar file of the library.
         program: path of the program to build.
-        device: device that it runs on.
+        device: target device.
         flags: further flags of the C compiler.
-        designs: designs that answer in place of the simulators of their backends.
-        wrong_writes: offset and value of a register write that is an error, by backend.
+        designs: designs that replace the simulators of their backends.
+        wrong_writes: offset and value of an erroneous register write, by backend.
 
     Raises:
         BuildError: the compiler or emulator is missing, the compiler reported an error, or the
             program is too large for the device.
 
     Attributes:
-        devices: names of the accelerators that are simulated.
-        runs_rtl: whether designs answer in place of simulators.
-        wrong_writes: offset and value of a register write that is an error, by accelerator.
-        layer_limit: seconds of processor time that a layer may use, and for which it may be idle.
+        devices: names of the simulated accelerators.
+        runs_rtl: whether designs replace simulators.
+        wrong_writes: offset and value of an erroneous register write, by accelerator.
+        layer_limit: limit of a layer's processor time, and of its idle time, in seconds.
     """
 
     def __init__(
@@ -169,15 +169,15 @@ class Rounds:
         """Run rounds in one process, up to a round without faults in which a layer stops.
 
         Args:
-            inputs: arrays by name, of the network's shapes and dtypes.
-            rounds: the runs by their number, of which 0 is the one that gives results.
+            inputs: arrays by name, with the network's shapes and dtypes.
+            rounds: the runs by number; round 0 gives results.
             left_out: numbers of layers that do not run.
-            known: results of round 0 by C name, if it ran in another process.
-            timeout: seconds of processor time of a layer, and of idleness, on RTL `RTL_FACTOR`
-                times as many; at most and by default `layer_limit`.
+            known: results of round 0 by C name, if round 0 ran in another process.
+            timeout: limit of a layer's processor time, and of its idle time, in seconds; on RTL,
+                `RTL_FACTOR` times as much; at most and by default `layer_limit`.
 
         Returns:
-            What happened in each that was made; none behind one in which the program ended.
+            The observations of each run, up to the run in which the program ended.
 
         Raises:
             DeviceError: the program cannot run, or the device did not answer.
@@ -213,7 +213,6 @@ class Rounds:
         return found
 
     def _most_cycles(self) -> int:
-        """Return the cycles after which a design that does not answer is given up."""
         most = max(
             (int(each.get("predicted_cycles") or each["macs"] or 1) for each in self._layers),
             default=0,
@@ -221,25 +220,24 @@ class Rounds:
         return max(LEAST_CYCLES, MOST_TIMES * most)
 
     def place(self, run: RoundRun) -> str:
-        """Return the layer in which a run stopped."""
         if run.completed >= len(self._layers):
             return "after the last layer"
         layer = self._layers[run.completed]
         return f"layer {run.completed}, {layer['name']} ({layer['where']})"
 
     def ended(self, run: RoundRun) -> str:
-        """Return how a run stopped: a status with its meaning, or the end of the program."""
+        """Return the ending of a run: a status with its meaning, or the end of the program."""
         if run.status is None:
             return run.stopped or "the program ended"
         return stopped(self._description, run.status, run.meaning)[0]
 
     def hint(self, run: RoundRun) -> str:
-        """Return what to do about a run that stopped; may be empty."""
+        """Return advice on a run that stopped; may be empty."""
         if is_of_limit(run.stopped):
             return LIMIT_HINT
         return stop_hint(run.status or 0, run.failure or run.meaning)
 
-    # --- what the program is given --------------------------------------------------------------
+    # --- inputs of the program ------------------------------------------------------------------
 
     def _given(
         self,
@@ -352,7 +350,7 @@ class Rounds:
         self._tensor_names.append(name)
         self._used += size
 
-    # --- what it says ---------------------------------------------------------------------------
+    # --- output of the program ------------------------------------------------------------------
 
     def _read(self, data: bytes, rounds: Sequence[tuple[int, Round]]) -> list[RoundRun]:
         runs: list[RoundRun] = []
@@ -403,7 +401,7 @@ class Rounds:
             run.status = struct.unpack("=i", content)[0]
 
     def _damaged(self, memory: int, offset: int, layer: int) -> str:
-        """Return which tensor the byte belongs to, or where else it lies."""
+        """Return the tensor of a byte, or the place of a byte outside all tensors."""
         size, name = self._memories[memory].size, self._memory_names[memory]
         if offset < 0:
             return f"{-offset} bytes before {name}"
@@ -422,7 +420,7 @@ class Rounds:
 
 
 def _let_layers_be_left_out(source: Path, prefix: str) -> None:
-    """Put the call of each layer in the C of a library below a condition.
+    """Put the call of each layer in a library's C file below a condition.
 
     Args:
         source: the C file, which is changed.
@@ -437,7 +435,7 @@ def _let_layers_be_left_out(source: Path, prefix: str) -> None:
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and content of each record; the last one may be incomplete, and is left out."""
+    """Yield tag and content of each record; an incomplete last record is omitted."""
     position = 0
     while position + 8 <= len(data):
         tag, size = struct.unpack_from("=ii", data, position)

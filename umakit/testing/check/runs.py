@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run of a library is asked to do, and what was observed of it and of its layers."""
+"""The plan of a run of a library, and the observations of the run and its layers."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class Fault:
 
 @dataclass(frozen=True)
 class Round:
-    """A run.
+    """A planned run.
 
     Attributes:
-        seed: of the arbitrary bytes.
-        is_reversed: whether inputs are others: their elements in reverse order, and int8 inverted.
-        device: name of the accelerator whose fault it is about; empty for none. A device that does
-            not have that fault is left out, with all rounds that are about it.
-        layer: number of the layer before which the fault is injected; -1 for a round before or
-            after that.
-        fault: the fault.
-        follows_error: whether devices have an error when it begins, of a wrong register access.
+        seed: seed of the arbitrary bytes.
+        is_reversed: whether inputs are changed: elements in reverse order, and int8 inverted.
+        device: name of the accelerator with the fault; empty for none. If the device lacks the
+            fault, all rounds of the fault are omitted.
+        layer: number of the layer before which the fault is injected; -1 for the rounds before and
+            after the fault's.
+        follows_error: whether devices have an error from a wrong register access when the round
+            begins.
     """
 
     seed: int
@@ -48,7 +48,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that an engine of a simulated device did, in cycles since the layer's begin."""
+    """An action of a simulated device's engine, in cycles since the layer's begin."""
 
     device: str
     engine: str
@@ -60,16 +60,16 @@ class Event:
 
 @dataclass
 class LayerRun:
-    """What one layer did in one round.
+    """The effects of one layer in one round.
 
     Attributes:
-        outputs: raw bytes of its results by C name, in the first round.
-        differs: C names of results that are not those of the first round, with the first byte.
-        damaged: what it modified that is neither its result nor its scratch.
-        mapped: buffers that its driver gave to the device and that are not the layer's.
-        counters: values before and after it by device and name; None if unknown.
-        events: what engines did, in the first round.
-        dropped: events that were not kept.
+        outputs: raw bytes of the results by C name, in the first round.
+        differs: C names of results that differ from the first round, with the first byte.
+        damaged: descriptions of modified memory other than results and scratch.
+        mapped: buffers that the driver gave to the device and that are not the layer's.
+        counters: values before and after the layer by device and name; None if unknown.
+        events: events of engines, in the first round.
+        dropped: number of events that were not kept.
         injected: status of the device when the fault was injected; None if none was.
     """
 
@@ -90,13 +90,13 @@ class RoundRun:
     Attributes:
         number: position of the run's round, see `planned_rounds`.
         round: data, faults and other settings of the run.
-        layers: layers that began, in order, without those that were left out.
-        completed: number of layers that returned without a status, or were left out.
-        status: what the run returned; None if the program ended in it.
-        meaning: the library's text of the status; empty if that is 0.
-        failure: why the simulator cannot go on; empty if it can.
-        stopped: how the program ended in it; empty if it did not.
-        is_late: whether the run was ended because it exceeded a limit.
+        layers: layers that began, in order, without omitted layers.
+        completed: number of layers that returned without a status, or were omitted.
+        status: status of the run; None if the program ended in it.
+        meaning: the library's text of the status; empty for 0.
+        failure: reason of the simulator's failure; empty without one.
+        stopped: ending of the program in this run; empty if the program went on.
+        is_late: whether the run exceeded a limit.
     """
 
     number: int

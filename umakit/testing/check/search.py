@@ -18,11 +18,10 @@ USUAL_MACS, MOST_MACS = 60_000, 1_500_000
 """Maximum number of operations of a usual layer, and of a layer at a limit of size."""
 
 TRIES, MORE_TRIES = 24, 400
-"""Number of random layers in which the search looks for a value, and the number for a value that a
-constraint lists."""
+"""Number of random layers to search for a value, and for a value listed by a constraint."""
 
 FIRST_TRIES = 4000
-"""Number of random layers in which the search looks for a first accepted layer."""
+"""Number of random layers to search for a first accepted layer."""
 
 DESCENTS = 6
 """Maximum number of changes that bring a layer within the constraints."""
@@ -41,7 +40,7 @@ LIKELY_SHARE = 0.8
 constraint lists any."""
 
 BASES = 6
-"""Number of accepted layers from which a search starts, besides the first one."""
+"""Number of accepted layers to start a search from, besides the first one."""
 
 UNDRAWABLE = 1000
 """Number of broken constraints of a layer that cannot be drawn or is too large."""
@@ -55,8 +54,8 @@ class Answer:
 
     Attributes:
         drawn: the layer; None if no layer can have these settings.
-        broken: number of constraints that the layer breaks; 0 if only the predicate refuses it.
-        reason: why the layer is refused; empty if it is accepted.
+        broken: number of violated constraints; 0 if only the predicate refuses the layer.
+        reason: reason of the refusal; empty if accepted.
         by_predicate: whether the predicate of the backend refuses the layer.
     """
 
@@ -67,16 +66,15 @@ class Answer:
 
     @property
     def accepted(self) -> bool:
-        """Whether the claim accepts the layer."""
         return self.drawn is not None and not self.reason
 
 
 @dataclass
 class Refused:
-    """Reasons for which layers with a value are refused.
+    """Reasons for refusals of layers with a value.
 
     Attributes:
-        by_predicate: reasons of the backend's predicate. Those of the simplest layer come first.
+        by_predicate: reasons of the backend's predicate, the simplest layer's first.
         others: reasons of constraints.
     """
 
@@ -84,7 +82,6 @@ class Refused:
     others: list[str] = field(default_factory=list)
 
     def note(self, answer: Answer) -> None:
-        """Count an answer that refuses a layer."""
         if answer.drawn is not None:
             (self.by_predicate if answer.by_predicate else self.others).append(answer.reason)
 
@@ -106,8 +103,8 @@ class Search:
         random: source of random numbers.
 
     Attributes:
-        aspects: of the claim.
-        first: the first accepted layer that the search found; None if there is none.
+        aspects: aspects of the claim.
+        first: the first accepted layer found; None if there is none.
     """
 
     def __init__(self, claim: Claim, random: np.random.Generator) -> None:
@@ -188,7 +185,7 @@ class Search:
         return None
 
     def _beside(self, start: Complete, fixed: Aspect, refused: Refused) -> Complete | None:
-        """Return an accepted layer that differs from a layer in one other aspect of its form."""
+        """Return an accepted layer that differs in one other aspect of the layer's form."""
         for aspect in self.aspects:
             if aspect is fixed or aspect.name not in FORMS:
                 continue
@@ -200,7 +197,7 @@ class Search:
         return None
 
     def fitted(self, settings: Complete) -> Iterator[Complete]:
-        """Yield a layer and, if there is no such layer, one with a larger image or more channels.
+        """Yield a layer and, if it cannot exist, one with a larger image or more channels.
 
         A window fits into the larger image. The numbers of channels are multiples of the groups.
         """
@@ -236,10 +233,10 @@ class Search:
         """Return an accepted layer among random ones.
 
         Args:
-            start: layer that is changed.
+            start: layer to change.
             fixed: aspect that keeps its value.
             tries: number of random layers.
-            refused: gets the reasons.
+            refused: receives the reasons.
         """
         free = [each for each in self.aspects if each is not fixed]
         for number in range(tries):
@@ -255,7 +252,7 @@ class Search:
         return None
 
     def _descended(self, start: Complete, free: list[Aspect]) -> Complete | None:
-        """Return an accepted layer, found by changes that each break fewer constraints."""
+        """Return an accepted layer, found by changes that each violate fewer constraints."""
         at = start
         for _ in range(DESCENTS):
             if self.accepts(at):
@@ -275,9 +272,9 @@ class Search:
         return None
 
     def some_base(self) -> Complete:
-        """Return one of the accepted layers, at random, each form as often as the others.
+        """Return a random accepted layer, with equal chances for each form.
 
-        Most layers are found for numbers of channels and have the simplest kernel.
+        Most layers were found for numbers of channels and have the simplest kernel.
         """
         layers = self._bases
         if self._of_form:
@@ -286,7 +283,7 @@ class Search:
         return layers[int(self._random.integers(len(layers)))]
 
     def some_value(self, aspect: Aspect) -> Value:
-        """Return a random value of an aspect, mostly one that layers may have."""
+        """Return a random value of an aspect, mostly one not refused."""
         values: Sequence[Value] = aspect.values
         if self._random.random() < LIKELY_SHARE:
             refused = self._refused.get(aspect.name, set())

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The order of layers: each kind follows each other kind, and small layers follow large ones.
 
-A driver or a design may keep something of the layer before: a register that is written only when
-its value changes, sums that are not cleared, a mode. Only the order shows it.
+A driver or a design may keep state of the previous layer: a register that is written only when its
+value changes, an accumulator that is not cleared, a mode. Only the order of layers reveals such
+state.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Kind(NamedTuple):
 
     Attributes:
         pattern: pattern of the layer.
-        is_large: whether the layer has more operations than most of its pattern in a batch.
+        is_large: whether the layer has more operations than most layers of its pattern in a batch.
     """
 
     pattern: str
@@ -32,21 +33,21 @@ Step = tuple[Kind, Kind]
 
 
 class Orders:
-    """Pairs of kinds of layers of which one has run directly after the other."""
+    """Pairs of kinds of layers that have run directly after each other."""
 
     def __init__(self) -> None:
         self.done: set[Step] = set()
         self._kinds: set[Kind] = set()
 
     def note(self, cases: Sequence[Case], claims: Mapping[str, Claim]) -> None:
-        """Count the layers of a batch that ran on the accelerator, in their order."""
+        """Count the layers of a batch that ran on the accelerator, in order."""
         kinds = kinds_of(cases, claims)
         self._kinds.update(kinds)
         self.done.update(itertools.pairwise(kinds))
 
     @property
     def possible(self) -> int:
-        """Number of possible orders of two of the kinds that ran."""
+        """Number of possible ordered pairs of the kinds that ran."""
         return len(self._kinds) ** 2
 
 
@@ -67,7 +68,7 @@ def in_sequence(
 
 
 def kinds_of(cases: Sequence[Case], claims: Mapping[str, Claim]) -> list[Kind]:
-    """Return the kind of each case, that of its last layer."""
+    """Return the kind of each case: the kind of its last layer."""
     works = [layers_of(case, dict(claims))[-1].macs for case in cases]
     usual = {
         pattern: median(works[n] for n, case in enumerate(cases) if case.pattern == pattern)

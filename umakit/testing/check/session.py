@@ -32,7 +32,8 @@ ALONE = 12
 """Cases of a round of a reduction that are built, if a stage or a compiler refuses all together."""
 
 MOST_REFUSED = 3
-"""Cases of a batch that a stage or a compiler refuses alone, after which it has no more results."""
+"""Number of cases refused alone by a stage or a compiler after which a batch has no more
+results."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Found:
     """Results of cases.
 
     Attributes:
-        members: cases that have results.
+        members: cases with results.
         failures: failures of these cases and of others.
         does_not_fit: cases that alone are too large for the device.
     """
@@ -61,15 +62,14 @@ class Session:
     """Draws, builds, runs and checks batches for one backend.
 
     Args:
-        backend: the backend.
-        folder: for files.
-        device: name of the device that libraries run on.
+        folder: folder for files.
+        device: name of the device for the libraries.
 
     Attributes:
-        note: called with the number of cases of each batch that has run.
+        note: called with the number of cases of each finished batch.
 
     Raises:
-        AcceleratorConfigError: the backend's `accel.toml` cannot be used.
+        AcceleratorConfigError: `accel.toml` cannot be used.
     """
 
     def __init__(self, backend: Backend, folder: Path, device: str = HOST.name) -> None:
@@ -84,10 +84,10 @@ class Session:
     def batch_of(
         self, cases: Sequence[tuple[Case, bool]], timeout: float | None = None
     ) -> tuple[Batch, list[Failure]]:
-        """Return a batch that has run, and what is wrong with it.
+        """Return a batch that has run, and its failures.
 
         Args:
-            cases: with what the patterns say about their last layers.
+            cases: cases, and whether the patterns accept their last layers.
             timeout: as of `Rounds.run`.
         """
         members = [
@@ -110,10 +110,10 @@ class Session:
         return batch, list(failures.values())
 
     def _raise_if_of_all(self, cases: Sequence[tuple[Case, bool]]) -> None:
-        """Raise the error that layers of two patterns have one by one: none of them is to blame.
+        """Raise an error that single layers of two patterns share: no pattern is to blame.
 
         Raises:
-            UmakitError: the error, of a file of the backend that all libraries have.
+            UmakitError: the error, in a file of the backend that all libraries contain.
         """
         ones = {case.pattern: (case, accepted) for case, accepted in cases if accepted}
         if len(ones) < 2 or self._compiles:
@@ -128,10 +128,10 @@ class Session:
             raise errors[0]
 
     def failing(self, cases: Sequence[Case]) -> dict[str, Failure]:
-        """Return failures by the text of the case, of cases that the patterns accept.
+        """Return failures of accepted cases, by the text of the case.
 
-        In a library, each case runs directly after the cases of its `before`. Layers of several
-        cases may use less time than that of a single one.
+        In a library, each case runs directly after the cases of its `before`. With several cases,
+        the time limit of a layer is lower than with a single case.
         """
         wanted = [(case, replace(case, before=())) for case in cases]
         pairs = [(each, True) for case, own in wanted for each in (*case.before, own)]
@@ -152,11 +152,11 @@ class Session:
         `MOST_REFUSED` at most.
 
         Args:
-            cases: with what the patterns say about their last layers.
+            cases: cases, and whether the patterns accept their last layers.
 
         Raises:
-            UmakitError: a stage found a mistake in the backend's `accel.toml`, or in a file that
-                libraries of different layers have.
+            UmakitError: a stage found a mistake in `accel.toml`, or in a file that libraries of
+                different layers contain.
         """
         if not cases:
             return Found()

@@ -25,14 +25,12 @@ def write_wave(
 ) -> None:
     """Run a case once more, with its own data and without faults, and write the waveform.
 
-    Nothing is written of a case that does not compile, or that has no layer on the design.
+    No waveform is written of a case that does not compile, or has no layer on the design.
 
     Args:
-        backend: the backend.
-        case: the case.
-        claims: by name of the pattern.
+        claims: claims by name of the pattern.
         device: the device with designs.
-        file: where the waveform is written.
+        file: file for the waveform.
 
     Raises:
         OutputError: the file cannot be written.
@@ -62,6 +60,6 @@ def write_wave(
             written_wave(file, wave, folder) as environment,
             contextlib.suppress(DeviceError),  # the failure of the case
         ):
-            # A design that does not answer is given up where its waveform would end.
+            # Give up a silent design at the end of its waveform.
             limit = {"UMAKIT_RTL_CYCLES": str(wave.most_cycles)}
             probe.run(member.inputs, {}, RTL_FACTOR * LAYER_SECONDS, {**environment, **limit})

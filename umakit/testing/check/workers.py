@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of a check, one after the other or in several processes.
+"""Batches of a check, sequentially or in several processes.
 
-TVM works in one thread at a time, so that batches in parallel take processes. They are started
-anew, load the backend from its folder, and get and return plain data.
+TVM works in one thread at a time, so parallel batches take processes. Processes are spawned, load
+the backend from its folder, and exchange plain data.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from umakit.testing.check.report import Failure
 from umakit.testing.check.session import Session
 
 Cases = Sequence[tuple[Case, bool]]
-"""Cases with what the patterns say about their last layers."""
+"""Cases, and whether the patterns accept their last layers."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a batch found.
+    """The result of a batch.
 
     Attributes:
-        ran: each case that was compiled, and whether it ran on the accelerator.
-        not_run: each case that others of the batch kept from running.
-        does_not_fit: each case that is too large for the device.
-        failures: what is wrong.
-        cycles: case, predicted and simulated cycles of layers that have both.
+        ran: each compiled case, and whether it ran on the accelerator.
+        not_run: cases that other cases of the batch kept from running.
+        does_not_fit: cases that are too large for the device.
+        cycles: case, predicted and simulated cycles of layers with both.
         seconds: processor time of the batch, including compilers and simulators.
     """
 
@@ -68,13 +67,13 @@ def outcome_of(session: Session, cases: Cases) -> Outcome:
 
 
 class Workers:
-    """Runs batches in the order in which they are given; a context manager.
+    """Runs batches in the given order; a context manager.
 
     Args:
-        session: that runs batches of this process.
-        jobs: number of processes; 1 for this one. So it is for backends that no folder holds.
-        folder: for files of the processes; deleted by who made it.
-        device: name of the device that libraries run on.
+        session: session for batches of this process.
+        jobs: number of processes; 1 for this process, also for backends without a folder.
+        folder: folder for files of the processes; the caller deletes the folder.
+        device: name of the device for the libraries.
     """
 
     def __init__(self, session: Session, jobs: int, folder: Path, device: str) -> None:
@@ -109,7 +108,7 @@ class Workers:
             _kill(process)
 
     def outcomes(self, batches: Iterable[Cases]) -> Iterator[tuple[Cases, Outcome]]:
-        """Yield batches with what they found, in their order.
+        """Yield batches with their results, in order.
 
         Raises:
             DeviceError: a process ended.
@@ -131,11 +130,11 @@ class Workers:
 
 
 def _kill(process: BaseProcess) -> None:
-    """End a process, with compilers and simulators that it runs."""
+    """End a process, including its compilers and simulators."""
     assert process.pid is not None
     try:
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:  # it has ended, or has no group yet
+    except ProcessLookupError:  # the process has ended, or has no group yet
         process.kill()
     process.join()
 
@@ -160,7 +159,7 @@ def _begin(backend_folder: Path, folder: Path, device: str) -> None:
     global _own_session
     parent = os.getppid()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    os.setpgrp()  # interrupts of a terminal are for the process that began it, which ends this one
+    os.setpgrp()  # interrupts of a terminal are for the parent, which ends this process
     own = Path(tempfile.mkdtemp(dir=folder))
     tempfile.tempdir = str(own)
     backend: Backend = find_backend(backend_folder)
@@ -168,7 +167,7 @@ def _begin(backend_folder: Path, folder: Path, device: str) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process, with what it runs, once the one that began it has ended."""
+    """End this process and its children once its parent has ended."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os.killpg(0, signal.SIGKILL)

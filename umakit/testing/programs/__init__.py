@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Varied programs: register accesses of a driver with values changed, on a model and on its RTL.
+"""Varied programs: a driver's register accesses with changed values, on a model and its RTL.
 
-`recording` has what the driver did for drawn layers, `variation` makes programs of it,
-`replay` runs them on the pair, and `program_check` finds and reduces the first difference.
+`recording` holds the driver's accesses for drawn layers, `variation` turns them into programs,
+`replay` runs programs on model and RTL, and `program_check` finds and reduces the first difference.
 """
 
 from umakit.testing.programs.report import ProgramReport, ProgramsDifference

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program does, access by access; its lines are in `sim/programs/umakit_programs.h`."""
+"""The accesses of a program; `sim/programs/umakit_programs.h` defines their text form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Read:
-    """A read of a register: its offset in bytes, and what the model answered in the recording."""
+    """A read of a register: offset in bytes, and the model's answer in the recording."""
 
     offset: int
     value: int
@@ -26,19 +26,19 @@ class Read:
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait for the interrupt, at most so many cycles."""
+    """A wait for the interrupt, with a maximum number of cycles."""
 
     cycles: int
 
 
 @dataclass(frozen=True)
 class Map:
-    """A buffer that the device gets.
+    """A buffer that is mapped for the device.
 
     Attributes:
-        address: on the bus.
-        direction: 1 if the device reads it, 2 if it writes it, 3 for both.
-        data: its content.
+        address: bus address.
+        direction: 1 if the device reads the buffer, 2 if it writes the buffer, 3 for both.
+        data: content.
     """
 
     address: int
@@ -48,7 +48,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Unmap:
-    """The buffer at a bus address is taken away, when nothing works on it any more."""
+    """Unmaps the buffer at a bus address, once the device has finished with it."""
 
     address: int
 
@@ -58,8 +58,8 @@ class Rest:
     """Both sides come to rest.
 
     Attributes:
-        offset: of the register that the driver polls, in bytes; None if it polls none.
-        mask, value: bits of it, and their value when there is no more work.
+        offset: offset in bytes of the register that the driver polls; None without polling.
+        mask, value: bits of the register, and their value at rest.
     """
 
     offset: int | None = None

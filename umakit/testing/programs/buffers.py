@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver's buffers are for, as its registers and the map say."""
+"""The uses of a driver's buffers, from its registers and the map."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from umakit.testing.programs.ranges import Contents, Ranges
 
 @dataclass(frozen=True)
 class Use:
-    """What a buffer is for.
+    """The use of a buffer.
 
     Attributes:
-        contents: what its elements are, if all registers that point into it agree; else None.
+        contents: type of the elements, if all registers that point into the buffer agree; else
+            None.
         phase: byte at which an element begins.
-        job: byte at which the words of a job begin; None if there are none.
-        is_mixed: whether registers that point into it do not agree on its elements.
+        job: byte at which the words of a job begin; None without a job.
+        is_mixed: whether registers that point into the buffer disagree on its elements.
     """
 
     contents: Contents | None = None
@@ -28,12 +29,12 @@ class Use:
 
 
 def uses_of(base: Sequence[Access], ranges: Ranges, starts: frozenset[int]) -> dict[int, Use]:
-    """Return what buffers are for, by the position at which they are mapped.
+    """Return the uses of buffers, by the position of their mapping.
 
     Args:
         base: accesses of a layer.
-        ranges: what the map says.
-        starts: offsets of registers whose writes begin work.
+        ranges: ranges of the map.
+        starts: offsets of registers whose writes start work.
     """
     found: dict[int, Use] = {}
     for position, access in enumerate(base):
@@ -72,7 +73,7 @@ def _mapped(accesses: Sequence[Access]) -> Iterator[tuple[int, Map]]:
 
 
 def _buffer_at(buffers: Mapping[int, Map], address: int) -> int | None:
-    """Return the position of the buffer that has an address; None if none has."""
+    """Return the position of the buffer that contains an address; None without one."""
     for position, each in buffers.items():
         if each.address <= address < each.address + len(each.data):
             return position
@@ -80,7 +81,7 @@ def _buffer_at(buffers: Mapping[int, Map], address: int) -> int | None:
 
 
 def buffer_with(accesses: Sequence[Access], address: int) -> int | None:
-    """Return the position at which the last buffer with a bus address is mapped, if one is."""
+    """Return the position of the last mapped buffer with a bus address; None without one."""
     for position in range(len(accesses) - 1, -1, -1):
         each = accesses[position]
         if isinstance(each, Map) and each.address <= address < each.address + len(each.data):
@@ -94,9 +95,9 @@ def pointers_to(
     """Return offsets of registers that point into a buffer while it is mapped.
 
     Args:
-        accesses: of a program.
-        position: at which the buffer is mapped.
-        starts: offsets of registers whose writes begin work.
+        accesses: accesses of a program.
+        position: position of the buffer's mapping.
+        starts: offsets of registers whose writes start work.
     """
     buffer = accesses[position]
     assert isinstance(buffer, Map)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A library of drawn layers, whose driver's register accesses are recorded on the model."""
+"""A library of drawn layers, with the driver's register accesses recorded on the model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = sim.source_directory() / "programs"
 
 RECORDING = "recording.txt"
 SECONDS = 120.0
-"""After which the recording is ended."""
+"""Time limit of the recording."""
 
 
 def build_programs(
@@ -43,10 +43,10 @@ def build_programs(
 
     Args:
         backend: the backend, which has a model and a design.
-        network: of which it takes layers.
+        network: network with layers for the backend.
         inputs: arrays by name.
-        folder: for files.
-        is_traced: whether it can write waveforms.
+        folder: folder for files.
+        is_traced: whether the program can write waveforms.
 
     Returns:
         The program, and the recording.
@@ -61,8 +61,8 @@ def build_programs(
     )
     name = backend.target_name
 
-    # A simulator of the team's has a table with the backend's name. Without one, the object of the
-    # design is that of other programs.
+    # A team's simulator has a table with the backend's name. Without one, the design has the same
+    # object as in other programs.
     table = f"{name}_rtl" if simulators_of(library.path) else name
 
     def generated(into: Path, interface: str) -> list[Path]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a layer's accesses, each of which can be left out."""
+"""Changes of a layer's accesses; each change can be omitted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umakit.testing.programs.accesses import Access, Map, Write
 
 @dataclass(frozen=True)
 class SetValue:
-    """The write at a position of the recording gets another value."""
+    """Replaces the value of the write at a position."""
 
     position: int
     value: int
@@ -19,7 +19,7 @@ class SetValue:
 
 @dataclass(frozen=True)
 class SetContent:
-    """The buffer that is mapped at a position gets another content."""
+    """Replaces the content of the buffer mapped at a position."""
 
     position: int
     data: bytes
@@ -28,7 +28,7 @@ class SetContent:
 
 @dataclass(frozen=True)
 class Insert:
-    """Accesses that are made behind the one at a position."""
+    """Inserts accesses after a position."""
 
     position: int
     accesses: tuple[Access, ...]
@@ -36,14 +36,14 @@ class Insert:
 
 @dataclass(frozen=True)
 class Drop:
-    """Accesses that are left out, at these positions."""
+    """Omits the accesses at positions."""
 
     positions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Swap:
-    """The accesses at a position and at a later one change places."""
+    """Exchanges the accesses at two positions, the earlier one first."""
 
     position: int
     other: int
@@ -51,7 +51,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Repeat:
-    """Accesses at positions from `first` on, up to `last`, are made again behind `last`."""
+    """Repeats the accesses from `first` to `last` after `last`."""
 
     first: int
     last: int
@@ -61,7 +61,7 @@ Change = SetValue | SetContent | Insert | Drop | Swap | Repeat
 
 
 def changed(accesses: Sequence[Access], changes: Sequence[Change]) -> list[Access]:
-    """Return accesses with changes; positions are those of `accesses`."""
+    """Return accesses with changes; positions refer to `accesses`."""
     now: list[list[Access]] = [[each] for each in accesses]
     for change in changes:
         if isinstance(change, SetValue):

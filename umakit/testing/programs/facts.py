@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of a backend's registers, for programs that are made of its driver's accesses."""
+"""Facts about a backend's registers, for programs made of its driver's accesses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from umakit.testing.registers.roles import doorbells_of, idle_register, volatile
 
 @dataclass(frozen=True)
 class LayerFacts:
-    """What is known of a recorded layer.
+    """Facts about a recorded layer.
 
     Attributes:
-        uses: what buffers are for, by the position at which they are mapped.
-        states: what registers hold at each start, by name.
-        faults: names and broken limits at each start, of what is not written yet.
+        uses: uses of buffers, by the position of their mapping.
+        states: register values at each start, by name.
+        faults: names and violated limits of registers not yet written, at each start.
     """
 
     uses: Mapping[int, Use]
@@ -33,20 +33,20 @@ class LayerFacts:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of registers; offsets are in bytes.
+    """Facts about registers; offsets are in bytes.
 
     Attributes:
-        registers: those of the map by offset; empty without a map.
-        starts: offsets of registers whose writes begin work; empty if that is unknown.
-        idle: offset of a register whose reading only takes time; None if there is none.
-        error: offset and mask of what is not 0 after an error; None if unknown.
-        kept: bits that nothing but a write changes, by offset.
+        registers: registers of the map by offset; empty without a map.
+        starts: offsets of registers whose writes start work; empty if unknown.
+        idle: offset of a register that can be read without effect; None if there is none.
+        error: offset and mask of the bits that are not 0 after an error; None if unknown.
+        kept: bits that only a write changes, by offset.
         shown: bits that are compared whenever a device is at rest, by offset.
         uncompared: offsets of registers that change by themselves.
-        busy: offset and mask of the bits that are not 0 while there is work; None if unknown.
-        counts_work: whether the model's counter of busy cycles grows while there is work.
-        may_be_busy: whether the map says what accesses do while an engine works.
-        ranges: which numbers drivers send.
+        busy: offset and mask of the bits that are not 0 during work; None if unknown.
+        counts_work: whether the model's counter of busy cycles grows during work.
+        may_be_busy: whether the map defines accesses while an engine works.
+        ranges: ranges of the numbers that drivers send.
         layers: facts of each recorded layer.
     """
 
@@ -64,11 +64,10 @@ class Facts:
     counts_work: bool = False
 
     def layer(self, number: int) -> LayerFacts:
-        """Return what is known of a recorded layer."""
         return self.layers[number] if number < len(self.layers) else LayerFacts({}, (), ())
 
     def faults(self, accesses: Sequence[Access]) -> tuple[frozenset[str], ...]:
-        """Return the places and limits that a program breaks, at each of its starts."""
+        """Return the names and limits that a program violates, at each of its starts."""
         return tuple(
             frozenset(
                 f"{what.partition(' ')[0]} {limit}"
@@ -84,10 +83,10 @@ class Facts:
 
 
 def facts_of(backend: Backend, recording: Recording) -> Facts:
-    """Return what the register map and the recording say.
+    """Return the facts from the register map and the recording.
 
     Raises:
-        RegisterMapError: the map is not sound.
+        RegisterMapError: the map is inconsistent.
     """
     found = map_of(backend)
     uncompared = frozenset(volatile_of(backend))
@@ -133,7 +132,7 @@ def _bits(registers: RegisterMap, name: str) -> tuple[int, int] | None:
 
 
 def layer_facts(accesses: Sequence[Access], facts: Facts) -> LayerFacts:
-    """Return what is known of a layer's accesses, for programs that keep to limits."""
+    """Return the facts about a layer's accesses, for programs within the limits."""
     ranges = facts.ranges
     if ranges.is_error:
         return LayerFacts({}, (), ())
@@ -144,14 +143,14 @@ def layer_facts(accesses: Sequence[Access], facts: Facts) -> LayerFacts:
 
 
 def contradiction(recording: Recording, facts: Facts, where: str) -> str:
-    """Return where a driver breaks what its map says, in a sentence; empty if it never does.
+    """Return a driver's violation of its map as a sentence; empty without one.
 
-    Where the map says that such a command is an error, the device says it itself.
+    If the map declares such commands an error, the device reports the violation itself.
 
     Args:
-        recording: what the driver did.
-        facts: what the map says.
-        where: the map, for the sentence.
+        recording: accesses of the driver.
+        facts: facts of the map.
+        where: name of the map, for the sentence.
     """
     for accesses in () if facts.ranges.is_error else recording.layers:
         for state in facts.ranges.states(accesses, facts.starts):

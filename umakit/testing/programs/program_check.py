@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Varied programs until the time is over, and each kind of difference with few changes."""
+"""Runs varied programs until a time limit, and reduces each kind of difference."""
 
 from __future__ import annotations
 
@@ -36,28 +36,28 @@ BATCH = 25
 """Programs that are sent at once."""
 
 MOST_REDUCTIONS = 200
-"""Programs that are run to reduce one that differs."""
+"""Number of programs run to reduce a differing one."""
 
 REDUCTION_SECONDS = 8.0
 """Limit of processor time for the reduction of the first program of a kind."""
 
 MOST_KINDS = 20
-"""Kinds of differences, after which no further program is run."""
+"""Number of kinds of differences after which no further program is run."""
 
 Kind = tuple[str, str, str]
-"""Kind, place and who refuses it."""
+"""Kind, place, and refusing side."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which programs to run.
+    """The selection of programs to run.
 
     Attributes:
         seed: equal seeds draw equal programs of equal networks.
-        seconds: of processor time of programs, after which no further one is run.
+        seconds: processor time of programs, after which no further program runs.
         most: maximum number of programs.
-        only: number of the one program to run; None: from 0 on.
-        wave: where the waveform of the one program is written; None for none.
+        only: number of the single program to run; None: from 0 on.
+        wave: file for the waveform of the single program; None for none.
     """
 
     seed: int = 0
@@ -79,10 +79,10 @@ def check_programs(
 
     Args:
         backend: the backend, with a section `[rtl]`.
-        network: whose layers' accesses are recorded: small ones that the backend takes.
+        network: network of small layers for the backend, whose accesses are recorded.
         inputs: arrays by name.
-        folder: an empty one, for files.
-        wanted: which programs to run.
+        folder: an empty folder for files.
+        wanted: selection of programs.
         tell: called with each stage.
 
     Raises:
@@ -125,7 +125,7 @@ def check_programs(
 def _write_wave(
     file: WaveFile, wave: Wave, program: Path, facts: Facts, folder: Path, last: Program
 ) -> None:
-    """Run a varied program once more with a waveform, unless it is one that is not compared."""
+    """Run a varied program once more with a waveform, unless the program is not compared."""
     with written_wave(file, wave, folder) as environment:
         with Replay(program, facts, folder, environment) as replay:
             outcome = replay.run([last])[0].outcome
@@ -138,14 +138,14 @@ class _Search:
     """Runs programs, and collects kinds of differences.
 
     Args:
-        replay: runs them.
-        facts: what is known of registers.
-        recording: what they are made of.
-        wanted: which ones.
-        report: what is found is added to.
+        replay: runs the programs.
+        facts: facts about registers.
+        recording: source of the programs' accesses.
+        wanted: selection of programs.
+        report: receives the results.
 
     Attributes:
-        last: the last program, as it was reduced; None if none was run.
+        last: the last program, reduced; None if none was run.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class _Search:
         self._report.differences.append(found)
 
     def reduced(self, program: Program, answer: Answer) -> tuple[Program, Answer]:
-        """Return a program that differs in the same way, with as few changes as are needed."""
+        """Return a program that differs in the same way, with as few changes as possible."""
         kind = self._kind(program, answer)
         left, until = MOST_REDUCTIONS, self._replay.seconds + REDUCTION_SECONDS
         position = 0
@@ -248,16 +248,16 @@ MOST_NAMES = 3
 def verdict(
     answer: Answer, program: Program, facts: Facts, recording: Recording
 ) -> tuple[bool, str]:
-    """Return whether a difference is a failure, and what to do.
+    """Return whether a difference is a failure, and advice.
 
-    That one side refuses what the other accepts is no failure if a register is changed of which
-    the map does not say what drivers send: layers show whether a driver's own are refused.
+    A refusal by only one side is no failure if a changed register has no documented range: layers
+    show whether the driver's own values are refused.
 
     Args:
-        answer: what became of the program.
-        program: as it was reduced.
-        facts: what is known of registers.
-        recording: what the driver does.
+        answer: result of the program.
+        program: the reduced program.
+        facts: facts about registers.
+        recording: accesses of the driver.
     """
     unknown = [each for each in _touched(program, facts) if each not in facts.ranges.known]
     if facts.ranges.is_error:
@@ -282,7 +282,6 @@ def verdict(
 
 
 def _written(values: tuple[int, ...]) -> str:
-    """Return what the driver writes to a register, for behind its name."""
     if not values:
         return ", which it does not write here"
     least, highest = min(values), max(values)
@@ -290,7 +289,7 @@ def _written(values: tuple[int, ...]) -> str:
 
 
 def _touched(program: Program, facts: Facts) -> list[int]:
-    """Return offsets of registers whose values, or what they point to, are not the driver's."""
+    """Return offsets of registers whose values, or the buffers behind them, were changed."""
     found = dict.fromkeys(
         offset for change in program.changes for offset in _offsets(change, program.base, facts)
     )
@@ -351,7 +350,7 @@ def change_text(change: Change, accesses: Sequence[Access], facts: Facts) -> str
 
 
 def buffer_text(accesses: Sequence[Access], position: int, facts: Facts) -> str:
-    """Return what a buffer is, by the registers that point to it."""
+    """Return a name for a buffer, from the registers that point to it."""
     buffer = accesses[position]
     assert isinstance(buffer, Map)
     names = [facts.name(each) for each in pointers_to(accesses, position, facts.starts)]
@@ -363,7 +362,7 @@ def buffer_text(accesses: Sequence[Access], position: int, facts: Facts) -> str:
 
 
 def access_text(accesses: Sequence[Access], position: int, facts: Facts) -> str:
-    """Return what an access is."""
+    """Return a description of an access."""
     access = accesses[position]
     if isinstance(access, Write):
         return f"the write of 0x{access.value:x} to {facts.name(access.offset)}"
@@ -383,7 +382,7 @@ def access_text(accesses: Sequence[Access], position: int, facts: Facts) -> str:
 
 
 def place_of(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
-    """Return where a difference is seen: a register, the pointers to a buffer, or nothing."""
+    """Return the place of a difference: a register, the pointers to a buffer, or nothing."""
     if answer.kind == "memory":
         mapped = buffer_with(accesses[: answer.access], answer.address)
         if mapped is None:
@@ -396,7 +395,6 @@ def place_of(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
 
 
 def difference_text(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
-    """Return a difference in words."""
     at = f"after all {len(accesses):,} accesses"
     if answer.access < len(accesses):
         what = access_text(accesses, answer.access, facts)
@@ -418,7 +416,6 @@ def difference_text(answer: Answer, accesses: Sequence[Access], facts: Facts) ->
 
 
 def _byte_text(answer: Answer, accesses: Sequence[Access], facts: Facts) -> str:
-    """Return which byte differs."""
     mapped = buffer_with(accesses[: answer.access], answer.address)
     if mapped is None:
         return f"the byte at bus address 0x{answer.address:08x}"

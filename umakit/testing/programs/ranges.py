@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which numbers drivers send, as the register map says: what varied programs keep to."""
+"""Ranges of the numbers that drivers send, from the register map, as limits of varied programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NumberOf = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Place:
-    """A word or a field of it, with limits.
+    """A word or a field with limits.
 
     Attributes:
         name: `REGISTER` or `REGISTER.FIELD`.
         word: name of the word.
-        mask: its bits.
-        limits: of its number.
+        mask: bits of the field.
+        limits: limits of the number.
     """
 
     name: str
@@ -35,12 +35,10 @@ class Place:
 
     @property
     def shift(self) -> int:
-        """Its lowest bit."""
         return (self.mask & -self.mask).bit_length() - 1
 
     @property
     def ends(self) -> tuple[int, int]:
-        """The least and the largest number."""
         bits = self.mask >> self.shift
         is_signed = self.limits.is_signed
         least, highest = (-(bits // 2) - 1, bits // 2) if is_signed else (0, bits)
@@ -61,7 +59,7 @@ class Place:
         return (word & ~self.mask) | ((number << self.shift) & self.mask)
 
     def fault(self, number: int, number_of: NumberOf) -> str:
-        """Return which limit a number breaks, as the key of the map; empty if none."""
+        """Return the violated limit of a number, as the key of the map; empty if none."""
         least, highest = self.ends
         if not least <= number <= highest:
             return f"least = {least}" if number < least else f"highest = {highest}"
@@ -75,7 +73,7 @@ class Place:
         return "" if above is None or number <= above else f'not_above = "{self.limits.not_above}"'
 
     def drawn(self, draw: random.Random, number_of: NumberOf) -> int:
-        """Return a number within the limits of its own."""
+        """Return a random number within the place's own limits."""
         least, highest = self.ends
         others = [value_of(each, number_of) for each in self.limits.one_of]
         chosen = [each for each in others if each is not None and least <= each <= highest]
@@ -90,11 +88,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a register points to.
+    """The elements that a register points to.
 
     Attributes:
         kind: type of the elements.
-        least, highest: limits of them.
+        least, highest: limits of the elements.
     """
 
     kind: Elements
@@ -103,11 +101,10 @@ class Contents:
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
         return int(self.kind.strip("uint")) // 8
 
     def kept(self, draw: random.Random, data: bytes, phase: int) -> bytes:
-        """Return data whose elements, from byte `phase` on, are within the limits."""
+        """Return data with the elements, from byte `phase` on, moved into the limits."""
         form = {1: "b", 2: "h", 4: "i"}[self.size]
         form = form.upper() if self.kind.startswith("u") else form
         count = (len(data) - phase) // self.size
@@ -121,20 +118,20 @@ class Contents:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What a register map says about numbers that drivers send.
+    """The ranges of a register map for numbers that drivers send.
 
     Attributes:
-        places: what has limits, by offset of its register.
-        contents: what registers and words of a job point to, by their name.
-        known: offsets of registers of which the map says which numbers they get.
+        places: places with limits, by offset of their register.
+        contents: elements behind pointers in registers and words of a job, by name.
+        known: offsets of registers with documented ranges.
         names: names of registers by offset.
-        numbers: values that registers have before they are written, by name.
-        fixed: names of registers that are read only.
+        numbers: values of registers before they are written, by name.
+        fixed: names of read-only registers.
         fields: bits of fields by their name, `REGISTER.FIELD`.
-        is_error: whether the map says that numbers beyond the limits are an error.
+        is_error: whether the map declares numbers beyond the limits an error.
         descriptor: offset of the register with the address of a job's words; None without one.
         words: names of these words.
-        job: what of them has limits.
+        job: places with limits in these words.
     """
 
     places: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)
@@ -155,12 +152,12 @@ class Ranges:
         return bool(self.places or self.contents or self.job)
 
     def within(self, draw: random.Random, offset: int, value: int, state: Mapping[str, int]) -> int:
-        """Return a value for a register, each number of which is within limits of its own.
+        """Return a value for a register, with each number within its own limits.
 
         Args:
-            draw: where numbers are drawn from that replace others.
-            offset: of the register.
-            value: wanted.
+            draw: source of replacement numbers.
+            offset: offset of the register.
+            value: wanted value.
             state: values of registers and words by name.
         """
         for place in self.places.get(offset, ()):
@@ -171,11 +168,11 @@ class Ranges:
         return value
 
     def drawn(self, draw: random.Random, place: Place, state: Mapping[str, int]) -> int:
-        """Return a number for a place, within limits of its own."""
+        """Return a random number for a place, within the place's own limits."""
         return place.drawn(draw, self._number_of(state))
 
     def at_an_end(self, draw: random.Random, offset: int, value: int) -> int:
-        """Return a value with one number at an end of its limits; as it is without limits."""
+        """Return a value with one number at an end of its limits; unchanged without limits."""
         places = self.places.get(offset, ())
         if not places:
             return value
@@ -193,11 +190,11 @@ class Ranges:
         return number
 
     def states(self, accesses: Sequence[Access], starts: frozenset[int]) -> list[dict[str, int]]:
-        """Return what registers and words that were written hold at each start of work.
+        """Return the values of written registers and words at each start of work.
 
         Args:
-            accesses: those of a program.
-            starts: offsets of registers whose writes begin work.
+            accesses: accesses of a program.
+            starts: offsets of registers whose writes start work.
         """
         state: dict[str, int] = {}
         buffers: dict[int, bytes] = {}
@@ -214,7 +211,7 @@ class Ranges:
         return found
 
     def _job(self, state: Mapping[str, int], buffers: Mapping[int, bytes]) -> dict[str, int]:
-        """Return the words of the job in memory whose address a register has."""
+        """Return the words of the job in memory that the descriptor register points to."""
         if self.descriptor is None:
             return {}
         address = state.get(self.names[self.descriptor], 0)
@@ -226,12 +223,12 @@ class Ranges:
         return {}
 
     def faults(self, state: Mapping[str, int], *, only_written: bool) -> Iterator[tuple[str, str]]:
-        """Yield names and broken limits of what registers and words hold.
+        """Yield names and violated limits of registers and words.
 
         Args:
-            state: values by name, of those that were written.
-            only_written: whether limits of what was not written, or that depend on it, are left
-                out.
+            state: written values by name.
+            only_written: whether to skip limits of unwritten values, and limits that depend on
+                them.
         """
         number_of = self._number_of(state)
         if not only_written:
@@ -251,13 +248,13 @@ def ranges_of(
     configured: Mapping[str, int],
     written: Mapping[int, Sequence[int]],
 ) -> Ranges:
-    """Return what a map says about numbers that drivers send.
+    """Return the ranges that a map defines for drivers.
 
     Args:
         registers: the map.
-        configured: values of registers that are the device's own, by name.
-        written: what the driver writes to each register, by its offset: named values of a register
-            are all that it gets if it gets no other.
+        configured: device-specific values of registers, by name.
+        written: values that the driver writes to each register, by offset. If all are named values
+            of the register, the register gets only named values.
     """
     places = {}
     known = set()
@@ -292,7 +289,7 @@ def ranges_of(
 
 
 def _numbered(word: Word) -> Iterator[Place]:
-    """Yield all that an expression can name."""
+    """Yield all places that an expression can name."""
     if not word.elements:
         yield Place(word.name, word.name, ALL_BITS, word)
     for each in word.field:
@@ -301,7 +298,7 @@ def _numbered(word: Word) -> Iterator[Place]:
 
 
 def _places(word: Word, written: Sequence[int]) -> Iterator[Place]:
-    """Yield what of a word has limits."""
+    """Yield the places of a word that have limits."""
     if word.elements:
         return
     if word.field:
@@ -315,7 +312,6 @@ def _places(word: Word, written: Sequence[int]) -> Iterator[Place]:
 
 
 def _signed(bits: BitField) -> Limits:
-    """Return the limits of a field in two's complement that has none below 0."""
     least = -(1 << (bits.width - 1)) if bits.least is None else bits.least
     return Limits(**{key: getattr(bits, key) for key in Limits.model_fields if key != "least"},
                   least=least)  # fmt: skip

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver did for some layers, as the recording device wrote it."""
+"""The driver's accesses for some layers, as written by the recording device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from umakit.testing.programs.accesses import Access, Map, Read, Rest, Unmap, Wait, Write
 
 MOST_ACCESSES, MOST_BYTES = 600, 1 << 14
-"""Accesses of a layer of which programs are made, and bytes of its buffers: longer ones are not."""
+"""Maximum number of a layer's accesses, and bytes of its buffers, for making programs."""
 
 MOST_CYCLES = 1_000_000
 """The same for cycles of the model's clock."""
@@ -21,12 +21,11 @@ class Recording:
     """Register accesses of layers.
 
     Attributes:
-        layers: accesses of each layer that the device took part in, equal ones once.
-        values: what was written to each register, by its offset.
+        layers: accesses of each layer on the device, without duplicate layers.
+        values: values written to each register, by offset.
         read: offsets of registers that the driver reads.
-        cycles: cycles of the model's clock that each layer takes; 0 if it has none.
-        counts_work: whether the model's counter of busy cycles was seen to grow whenever the driver
-            waited.
+        cycles: cycles of the model's clock for each layer; 0 without a clock.
+        counts_work: whether the model's counter of busy cycles grew whenever the driver waited.
     """
 
     layers: tuple[tuple[Access, ...], ...]
@@ -37,12 +36,11 @@ class Recording:
 
 
 def read_recording(text: str) -> Recording:
-    """Return the recording of a text, in the form that `sim/programs/umakit_programs.h` has.
+    """Return the recording in a text, in the form of `sim/programs/umakit_programs.h`.
 
-    What the driver did before it mapped its first buffer belongs to each layer: it brings the
-    device out of its state after power-on. Of reads of one register in a row the last one is kept,
-    behind a rest, because a driver that polls reads until there is nothing to do. A layer that has
-    not ended is left out.
+    Accesses before the first mapped buffer belong to each layer: they bring the device out of its
+    power-on state. Of consecutive reads of one register, only the last is kept, after a rest,
+    because a polling driver reads until the device is at rest. An unfinished layer is omitted.
     """
     layers: list[list[Access]] = [[]]
     cycles: list[int] = []
@@ -55,7 +53,7 @@ def read_recording(text: str) -> Recording:
             counts.add(is_live)
         elif line:
             layers[-1].append(_access(line))
-    layers.pop()  # it has not ended
+    layers.pop()  # the layer is unfinished
     initial: list[Access] = []
     for access in (each for layer in layers for each in layer):
         if isinstance(access, Map):

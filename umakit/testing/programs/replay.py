@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that runs varied programs on a model and on its RTL, and what it answers."""
+"""The program that runs varied programs on a model and on its RTL, and its answers."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a program.
+    """The result of a program.
 
     Attributes:
-        outcome: `ok`; `error`, which both sides say; `time`, `long`, `beyond` and `model` of what
-            is not compared; `differs`.
-        cycles: of the RTL, 0 if it did not run.
-        access: number of the access at which a difference was seen.
+        outcome: `ok`; `error`, reported by both sides; `time`, `long`, `beyond` and `model` for
+            programs that are not compared; `differs`.
+        cycles: cycles of the RTL, 0 if the RTL did not run.
+        access: number of the access that showed a difference.
         kind: register, error, memory, interrupt or failure.
-        refused: `model`, `rtl` or `both` if it differs because they refuse it, else empty.
+        refused: `model`, `rtl` or `both` if the difference is a refusal, else empty.
         address: offset of a register, or bus address.
-        expected, found: on the model and on the RTL.
-        sentence: of a simulator that failed; of a register, the bus error in which the read of the
-            RTL ended, if it did.
+        expected, found: values on the model and on the RTL.
+        sentence: sentence of a simulator that failed; for a register, the bus error of the RTL's
+            read, if any.
     """
 
     outcome: str
@@ -63,7 +63,7 @@ class Answer:
 
 
 def text_of_setting(facts: Facts) -> str:
-    """Return the lines of what holds for all programs."""
+    """Return the lines with settings common to all programs."""
     lines = [f"d {offset:x}" for offset in sorted(facts.starts)]
     if facts.busy is not None:
         lines.append(f"y {facts.busy[0]:x} {facts.busy[1]:x}")
@@ -81,7 +81,6 @@ def text_of_setting(facts: Facts) -> str:
 
 
 def text_of_program(program: Program, number: int, facts: Facts) -> str:
-    """Return the lines of a program."""
     lines = [f"p {number} {program.pauses:x} {program.cycles:x}"]
     lines += [_line(each, facts) for each in program.accesses()]
     return "\n".join([*lines, "e", ""])
@@ -109,10 +108,10 @@ class Replay:
     """Runs programs; a context manager.
 
     Args:
-        program: what `building.build_programs` built.
-        facts: what is known of registers.
-        folder: for files.
-        environment: variables of its process, besides those of this one.
+        program: program of `building.build_programs`.
+        facts: facts about registers.
+        folder: folder for files.
+        environment: further environment variables of the process.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Replay:
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
         self._stack = contextlib.ExitStack()
-        self._ended = 0.0  # processor time of processes that have ended
+        self._ended = 0.0  # processor time of ended processes
 
     def __enter__(self) -> Replay:
         return self
@@ -141,17 +140,16 @@ class Replay:
         return self._ended + (usage_of(process.pid).seconds if process is not None else 0.0)
 
     def run(self, programs: Sequence[Program], seconds: float = math.inf) -> list[Answer]:
-        """Run programs; return what became of each.
+        """Run programs; return the result of each.
 
-        A program that takes too much processor time, see `sim/programs/umakit_programs_replay.c`,
-        or waits for ever is not compared.
+        A program that exceeds its processor time, see `sim/programs/umakit_programs_replay.c`, or
+        waits for ever is not compared.
 
         Args:
-            programs: the programs.
-            seconds: value of `seconds` at which no further one is waited for.
+            seconds: value of `self.seconds` at which the run stops waiting.
 
         Raises:
-            BuildError: the program that runs them cannot start.
+            BuildError: the replaying program cannot start.
         """
         answers: list[Answer] = []
         while len(answers) < len(programs) and self.seconds < seconds:
@@ -160,8 +158,10 @@ class Replay:
         return answers
 
     def _some(self, programs: Sequence[Program], end: float) -> list[Answer]:
-        """Run programs up to one that ends the process, or to the end of the time; none if an
-        earlier one had ended the process."""
+        """Run programs until one ends the process, or until the time limit.
+
+        Return no answers if an earlier program had ended the process.
+        """
         before = self._process
         process = self._started()
         assert process.stdout is not None
@@ -185,7 +185,7 @@ class Replay:
         self._end()
         writing.join()
         if is_over or (code == 0 and not answers and process is before):
-            return answers  # it was still there a moment ago
+            return answers  # the process was alive a moment ago
         if code in (-signal.SIGKILL, -signal.SIGVTALRM):
             answers.append(Answer("long"))
         elif code < 0 or not answers:

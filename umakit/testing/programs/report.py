@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What varied programs found."""
+"""The results of varied programs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ SKIPPED = {
 
 @dataclass(frozen=True)
 class ProgramsDifference:
-    """Programs that differ in the same way, of which the first one is reduced.
+    """Programs that differ in the same way; the first one is reduced.
 
     Attributes:
-        program: number of the first one, which `--program` repeats.
+        program: number of the first program, which `--program` repeats.
         what: a sentence with access, register or byte of a buffer, and both values.
-        changes: what is changed in the driver's accesses, in words; none that is not needed.
+        changes: necessary changes to the driver's accesses, in words.
         kind: register, error, memory, interrupt or failure.
-        place: the register, or those that point to the buffer; empty if there is none.
-        refused: `model`, `rtl` or `both` if it is only that they refuse it, else empty.
-        is_failure: whether one of the two is wrong for what a driver sends.
-        fix: what to do.
-        programs: how many differ in this way.
-        seed: of the check.
+        place: the register, or the registers that point to the buffer; empty if there is none.
+        refused: `model`, `rtl` or `both` if the only difference is a refusal, else empty.
+        is_failure: whether model or RTL is wrong for accesses that a driver sends.
+        fix: advice.
+        programs: number of programs that differ in this way.
+        seed: seed of the check.
     """
 
     program: int
@@ -49,7 +49,7 @@ class ProgramsDifference:
 
     @property
     def sentence(self) -> str:
-        """What differs, and in what the program is not the driver's."""
+        """Sentence about the difference, and the changes to the driver's accesses."""
         changes = "; ".join(self.changes) or "none: these are the driver's own accesses"
         more = f" ({self.programs:,} programs)" if self.programs > 1 else ""
         return f"{self.what}. Changes: {changes}{more}"
@@ -61,7 +61,7 @@ class ProgramsDifference:
         return f"{seed}--program {self.program}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the difference as JSON."""
         return {
             "program": self.program,
             "seed": self.seed,
@@ -78,18 +78,18 @@ class ProgramsDifference:
 
 @dataclass
 class ProgramReport:
-    """What varied programs found.
+    """The results of varied programs.
 
     Attributes:
-        not_run: why there are none; empty if there are.
-        mistake: where the driver breaks what its register map says, so that there are none.
-        layers: number of recorded layers that they are made of.
-        wanted: how many would have been run in more time; None if the time decides alone.
-        outcomes: how many ended in which way; see `replay.Answer`.
-        cycles: of the RTL, of all together.
-        jobs: cycles of the model's clock that each recorded layer takes.
-        seconds: time that it took, with the building.
-        differences: the first one of each kind.
+        not_run: reason for having no programs; empty if there are some.
+        mistake: the driver's violation of its register map, which prevents programs.
+        layers: number of recorded layers behind the programs.
+        wanted: number of programs without the time limit; None if the time decides alone.
+        outcomes: number of programs by outcome; see `replay.Answer`.
+        cycles: total cycles of the RTL.
+        jobs: cycles of the model's clock for each recorded layer.
+        seconds: elapsed time, including building.
+        differences: the first difference of each kind.
     """
 
     not_run: str = ""
@@ -104,22 +104,22 @@ class ProgramReport:
 
     @property
     def failures(self) -> list[ProgramsDifference]:
-        """Differences in which one of the two is wrong."""
+        """Differences in which model or RTL is wrong."""
         return [each for each in self.differences if each.is_failure]
 
     @property
     def remarks(self) -> list[ProgramsDifference]:
-        """Differences of what may never be sent."""
+        """Differences for accesses that a driver may never send."""
         return [each for each in self.differences if not each.is_failure]
 
     @property
     def run(self) -> int:
-        """How many were run."""
+        """Number of programs run."""
         return self.outcomes.total()
 
     @property
     def summary(self) -> str:
-        """What was compared, in a line."""
+        """Summary of the comparison in a line."""
         if self.not_run:
             return f"varied programs: none, because {self.not_run}"
         compared = sum(self.outcomes[each] for each in ("ok", "error", "differs"))
@@ -135,7 +135,7 @@ class ProgramReport:
         return text
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the report as JSON."""
         return {
             "not_run": self.not_run or None,
             "layers": self.layers,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of values and of contents of buffers, within what drivers send."""
+"""Changes of values and of contents of buffers, within the driver's ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from umakit.testing.programs.recording import Recording
 from umakit.testing.programs.values import FILLS, TOGETHER, drawn_value, moved_address
 
 AT_AN_END = 0.08
-"""Share of numbers that are at an end of their limits."""
+"""Share of numbers at an end of their limits."""
 
 GROUP = 16
 """Bytes between registers that are changed together, in both directions."""
@@ -43,7 +43,7 @@ class ValueDrawing:
             for position, each in enumerate(base)
             if isinstance(each, Write) and each.offset in facts.starts
         ]
-        # Without a map, the write before each wait is what begins work.
+        # Without a map, the write before each wait is assumed to start work.
         self._starts = starts or [
             max((p for p in range(end) if isinstance(base[p], Write)), default=-1)
             for end, each in enumerate(base)
@@ -57,7 +57,6 @@ class ValueDrawing:
         self._maps = [p for p, each in enumerate(base) if isinstance(each, Map)]
 
     def _points(self, offset: int) -> bool:
-        """Whether a register gets bus addresses."""
         ranges = self._facts.ranges
         written = [each for each in self._operands if self._write_at(each).offset == offset]
         return ranges.names.get(offset) in ranges.contents or any(
@@ -67,7 +66,7 @@ class ValueDrawing:
     # ---- Limits ----
 
     def _within_limits(self, changes: Sequence[Change]) -> list[Change]:
-        """Return changes without those with which a start breaks limits that the driver keeps."""
+        """Return changes without those that violate limits which the driver keeps at a start."""
         if not (self._is_limited and self._facts.ranges.has_limits and self._facts.starts):
             return list(changes)
         kept: list[Change] = []
@@ -82,7 +81,7 @@ class ValueDrawing:
         return kept
 
     def _limited(self, position: int, offset: int, value: int) -> int:
-        """Return a value for a register, within its limits; sometimes at an end of them."""
+        """Return a value for a register within its limits; sometimes at an end of them."""
         ranges = self._facts.ranges
         if self._draw.random() < AT_AN_END:
             value = ranges.at_an_end(self._draw, offset, value)
@@ -101,7 +100,6 @@ class ValueDrawing:
         return found
 
     def _buffer_of(self, position: int) -> Map | None:
-        """Return the buffer in which the value of a write is a bus address."""
         value = self._write_at(position).value
         mapped: dict[int, Map] = {}
         for access in self._base[:position]:
@@ -128,7 +126,7 @@ class ValueDrawing:
         return self._limited(position, write.offset, value)
 
     def _moved(self, write: Write, buffer: Map) -> int:
-        """Return another address in a buffer: of an element, if the map has limits of numbers."""
+        """Return another address in a buffer: of an element, if the map limits numbers."""
         size = len(buffer.data)
         value = moved_address(self._draw, write.value, buffer.address, size)
         if not self._is_limited:
@@ -150,7 +148,7 @@ class ValueDrawing:
         return [SetValue(position, self._value_at(position))]
 
     def _group(self) -> list[Change]:
-        """Small values in registers that lie near each other, for one command."""
+        """Small values in neighbouring registers, for one command."""
         if not self._operands:
             return []
         anchor = self._draw.choice(self._operands)
@@ -179,7 +177,7 @@ class ValueDrawing:
         return found
 
     def _mode(self) -> list[Change]:
-        """Another one of the values that the map names for a register."""
+        """Another named value of a register in the map."""
         modes: dict[int, list[int]] = {}
         for position in self._operands:
             offset = self._write_at(position).offset
@@ -195,7 +193,7 @@ class ValueDrawing:
         return [SetValue(position, self._draw.choice(values))] if values else []
 
     def _borrowed(self) -> list[Change]:
-        """Values of another command, so that one works where the other does, a few bytes away."""
+        """Values of another command, so that both work on the same places, a few bytes apart."""
         if len(self._starts) < 2:
             return []
         one, other = self._draw.sample(self._starts, 2)
@@ -214,7 +212,6 @@ class ValueDrawing:
         return found
 
     def _operands_of(self, start: int) -> list[int]:
-        """Return positions of writes between the start before one and this one."""
         first = max((each for each in self._starts if each < start), default=-1)
         return [each for each in self._operands if first < each < start]
 
@@ -235,7 +232,7 @@ class ValueDrawing:
         return self._filled(position, self._draw.choice(list(FILLS)))
 
     def _fills(self) -> list[Change]:
-        """Contents of most buffers, which together lead to the ends of what an engine computes."""
+        """Contents of most buffers, which together reach the ends of an engine's range."""
         chosen = [each for each in self._maps if self._draw.random() < 0.8]
         return [
             change for each in chosen for change in self._filled(each, self._draw.choice(TOGETHER))
@@ -258,7 +255,7 @@ class ValueDrawing:
         return [SetContent(position, kept, name)]
 
     def _job_changed(self, position: int, buffer: Map, begin: int) -> SetContent:
-        """Another number in the words of a job, of which addresses stay."""
+        """Another number in the words of a job; addresses stay."""
         places = self._facts.ranges.job
         data = bytearray(buffer.data)
         if not places:

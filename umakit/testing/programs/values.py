@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values near those that a driver writes, and contents of buffers."""
+"""Values near a driver's values, and contents of buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umakit.machine.registers.register_map import Register
 from umakit.testing.programs.accesses import ALL_BITS
 
 NEAR = (1, -1, 1, -1, 2, -2, 3, 4, -4, 7, 8, -8)
-"""What is added to a value for a neighbour."""
+"""Offsets of neighbours of a value."""
 
 FEW = 6
 """Least number that small values stay below."""
@@ -28,10 +28,10 @@ def drawn_value(
     """Return another value for a register.
 
     Args:
-        draw: where it is drawn from.
-        register: of the map; None without one.
-        value: what the driver writes.
-        others: values that the driver writes to this register elsewhere, or to others near it.
+        draw: source of random numbers.
+        register: register of the map; None without one.
+        value: the driver's value.
+        others: values that the driver writes to this register elsewhere, or to registers near it.
     """
     if register is not None and register.field and draw.random() < 0.7:
         field = draw.choice(register.field)
@@ -49,7 +49,6 @@ def drawn_value(
 
 
 def _number(draw: random.Random, width: int, value: int, others: Sequence[int]) -> int:
-    """Return a number of some bits."""
     kind = draw.random()
     if kind < 0.35:
         value += draw.choice(NEAR)
@@ -120,5 +119,5 @@ FILLS: dict[str, Fill] = {
 """Contents of buffers by name."""
 
 TOGETHER = ("bytes 0", "bytes from 0 to 31", "words with one bit", "words near 2^31")
-"""Those that several buffers get at once: sums and products at the ends of what an engine holds
+"""Contents that several buffers get at once: sums and products at the ends of an engine's range
 need more than one extreme operand."""

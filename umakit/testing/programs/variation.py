@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs: accesses of a recorded layer with changes that a seed decides."""
+"""Programs: accesses of a recorded layer with seeded random changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BEHIND = (0, 0, 16, 256, 4096)
 """Bytes that buffers of a program are larger than the driver's."""
 
 MODES = 0.3
-"""Share of programs in which a mode is changed besides, so that it is tried with other changes."""
+"""Share of programs that also change a mode, to combine modes with other changes."""
 
 BOTH = 3
 """`UMAKIT_BIDIRECTIONAL` of `umakit/device.h`."""
@@ -44,13 +44,13 @@ class Program:
     """A program.
 
     Attributes:
-        seed: it is drawn from.
+        seed: seed of the program.
         layer: number of the recorded layer.
         base: the layer's accesses, in buffers of this program.
-        changes: what is changed.
+        changes: changes of the accesses.
         rests: whether each wait is followed by a rest.
         pauses: seed of pauses of the memory bus; 0 for none.
-        cycles: cycles of the model's clock that the layer takes; 0 if unknown.
+        cycles: cycles of the model's clock for the layer; 0 if unknown.
     """
 
     seed: str
@@ -62,7 +62,7 @@ class Program:
     cycles: int = 0
 
     def accesses(self) -> list[Access]:
-        """Return what is done, with rests."""
+        """Return the accesses of the program, with rests."""
         found: list[Access] = []
         for access in changed(self.base, self.changes):
             found.append(access)
@@ -76,7 +76,7 @@ class Program:
 
 
 def drawn_program(recording: Recording, facts: Facts, seed: str) -> Program:
-    """Return the program of a seed; equal ones give equal programs of equal recordings."""
+    """Return the program of a seed; equal seeds give equal programs of equal recordings."""
     draw = random.Random(seed)
     layer = draw.randrange(len(recording.layers))
     behind = draw.choice(BEHIND)
@@ -95,25 +95,23 @@ def drawn_program(recording: Recording, facts: Facts, seed: str) -> Program:
 
 
 def _roomy(draw: random.Random, buffer: Map, behind: int) -> Map:
-    """Return a buffer with bytes behind it, up to the end of a word of the bus.
+    """Return a buffer with bytes after its end, up to the end of a word of the bus.
 
-    A design on a bus does not know that only bytes of a word are missing that it does not need, nor
-    whether an access is refused because of its direction.
+    A design on a bus cannot know that only unneeded bytes of a word are missing, nor that an access
+    is refused because of its direction.
     """
     more = behind + -(len(buffer.data) + behind) % WIDEST
     return replace(buffer, direction=BOTH, data=buffer.data + draw.randbytes(more))
 
 
 def _typed(draw: random.Random, access: Access, use: Use | None) -> Access:
-    """Return an access; a buffer that is mapped has elements within their limits."""
+    """Return an access; the elements of a mapped buffer are moved into their limits."""
     if use is None or use.contents is None or not isinstance(access, Map):
         return access
     return replace(access, data=use.contents.kept(draw, access.data, use.phase))
 
 
 class _Drawing(ValueDrawing):
-    """Draws changes of a layer's accesses."""
-
     def changes(self) -> list[Change]:
         kinds = [self._value, self._group, self._fill, self._fills, self._borrowed]
         weights = [5, 5, 3, 4, 3]
@@ -135,7 +133,7 @@ class _Drawing(ValueDrawing):
     # ---- Order ----
 
     def _busy_write(self) -> list[Change]:
-        """Writes directly behind a start: what a driver would write for the next one, and more."""
+        """Writes directly after a start: the driver's writes for the next start, and more."""
         start = self._draw.choice(self._starts)
         found: list[Access] = []
         for _ in range(self._draw.choice((1, 1, 1, 2, 3))):
@@ -167,7 +165,7 @@ class _Drawing(ValueDrawing):
         return [Drop(tuple(waits))] if waits else []
 
     def _twice(self) -> list[Change]:
-        """A start again, at once or when it has ended with the same values."""
+        """A repeated start, at once or with the same values after the end of work."""
         start = self._draw.choice(self._starts)
         if self._draw.random() < 0.5:
             return [Insert(start, (self._base[start],))]
@@ -177,7 +175,7 @@ class _Drawing(ValueDrawing):
         return [Repeat(first, wait)] if wait is not None else []
 
     def _start(self) -> list[Change]:
-        """Another command than the driver gives."""
+        """Another command than the driver's."""
         position = self._draw.choice(self._starts)
         write = self._write_at(position)
         register = self._facts.registers.get(write.offset)
@@ -187,7 +185,7 @@ class _Drawing(ValueDrawing):
         return [SetValue(position, value)]
 
     def _order(self) -> list[Change]:
-        # Another write in place of a start is one while an engine works.
+        # Another write in place of a start would happen while an engine works.
         writes = self._writes if self._facts.may_be_busy else self._operands
         if len(writes) < 2:
             return []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a device answers as its register map says: reset values, writable bits, holes.
+"""Checks that a device follows its register map: reset values, writable bits, holes.
 
-`comparison.compare` finds the differences of any `accesses.Registers`; `register_check` has the
-device of a backend, which `session` builds and talks to.
+`comparison.compare` finds the differences of any `accesses.Registers`. `register_check` builds and
+drives the device of a backend.
 """
 
 from umakit.testing.registers.accesses import Access, Registers

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accesses to registers: what a device is asked."""
+"""Accesses to registers of a device."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Access(NamedTuple):
     """A read or a write of a register.
 
     Attributes:
-        offset: in bytes from the first register, a multiple of 4.
-        value: what is written, below 2^32; None: a read.
+        offset: offset in bytes from the first register, a multiple of 4.
+        value: value to write, below 2^32; None for a read.
     """
 
     offset: int
@@ -20,7 +20,7 @@ class Access(NamedTuple):
 
 
 class BusError(int):
-    """Value of a read that ended in a bus error. On a board, the driver gets all ones.
+    """Value of a read that ended in a bus error. On a board, the driver reads all ones.
 
     Attributes:
         response: name of the error, such as `SLVERR`.
@@ -29,7 +29,6 @@ class BusError(int):
     response: str
 
     def __new__(cls, value: int, response: str) -> BusError:
-        """Return a read value with the error."""
         found = super().__new__(cls, value)
         found.response = response
         return found
@@ -39,11 +38,11 @@ class Registers(Protocol):
     """Registers of a device."""
 
     def run(self, accesses: Sequence[Access]) -> list[int]:
-        """Make accesses in their order; return what the reads give.
+        """Make accesses in order; return the values of the reads.
 
         Raises:
             DeviceError: the device failed.
         """
 
     def reset(self) -> bool:
-        """Bring the device into its state after power-on; return whether it can be."""
+        """Bring the device into its power-on state; return whether it supports that."""

@@ -22,27 +22,27 @@ PATTERNS = (
     *(1 << bit for bit in range(32)),
     *(ONES ^ (1 << bit) for bit in range(32)),
 )
-"""What is written to a register that keeps it: all bits, alternating ones, a walking 1 and a
-walking 0."""
+"""Values written to a storing register: all bits, alternating bits, a walking 1 and a walking 0."""
 
 PAIR = (0xA5A5A5A5, 0x5A5A5A5A)
-"""Written before all others are read: one of them differs from whatever another one holds."""
+"""Values written before all others are read: one of them differs from any other register's
+value."""
 
 RESETS = 8
-"""Number of resets. What a reset leaves out has another value before each of them on RTL."""
+"""Number of resets. On RTL, an omitted register has another value before each reset."""
 
 MOST_SENTENCES = 20
 
 
 @dataclass
 class Comparison:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
-        differences: a sentence each: register, bits, what is expected and what is read.
-        registers: how many registers there are.
+        differences: a sentence each: register, bits, expected and read values.
+        registers: number of registers.
         left_out: names of registers that change by themselves.
-        unknown: what the map does not say about accesses that a driver should not make.
+        unknown: accesses forbidden to drivers whose effect the map does not define.
     """
 
     registers: int
@@ -54,15 +54,15 @@ class Comparison:
 def compare(
     device: Registers, registers: RegisterMap, configured: Mapping[str, int] = MappingProxyType({})
 ) -> Comparison:
-    """Compare a device in its state after power-on with its register map.
+    """Compare a device in its power-on state with its register map.
 
-    No command is given but that which clears errors, and, at the end, a reset. A device that fails
-    is a difference.
+    The only commands given are the one that clears errors and, at the end, a reset. A device that
+    fails is a difference.
 
     Args:
-        device: its registers.
+        device: registers of the device.
         registers: the map.
-        configured: values of registers that are the device's own, as far as they are known.
+        configured: known device-specific values of registers.
     """
     work = _Work(device, registers, configured)
     found = work.found
@@ -89,7 +89,7 @@ def compare(
 
 
 class _Work:
-    """The steps of a comparison; each leaves the registers as they are after power-on."""
+    """The steps of a comparison; each step restores the power-on state of the registers."""
 
     def __init__(
         self, device: Registers, registers: RegisterMap, configured: Mapping[str, int]
@@ -106,7 +106,7 @@ class _Work:
     # ---- Steps ----
 
     def after_power_on(self) -> None:
-        """Values after power-on; reading them again changes nothing."""
+        """Check values after power-on, and that reading changes nothing."""
         self._at_first = self._initial = self._all()
         self._compare_resets(self._initial, "after power-on")
         self._compare_idle("after power-on")
@@ -119,7 +119,7 @@ class _Work:
                 self._say(register.name, f"{said}; if it runs, the map needs volatile = true")
 
     def stored(self) -> None:
-        """A register keeps what is written to its writable bits, and no other one changes."""
+        """Check that writable bits keep written values, and that no other register changes."""
         for register in self._keeping():
             allowed = self._allowed(register)
             self._patterns(register, allowed)
@@ -131,7 +131,7 @@ class _Work:
             self._restore(register)
 
     def all_at_once(self) -> None:
-        """Registers keep their values while others are written, in both orders."""
+        """Check that registers keep their values while others are written, in both orders."""
         storing = [each for each in self._keeping() if each.write == "store"]
         for order in (storing, storing[::-1]):
             written = {}
@@ -151,7 +151,7 @@ class _Work:
             self._restore(register)
 
     def reserved(self) -> None:
-        """Ones in bits that a write does not change are answered as the map says."""
+        """Check the answers to ones written to bits that a write does not change."""
         answer = self._map.access.reserved
         keeping = self._keeping()
         for register in self._map.registers:
@@ -160,7 +160,7 @@ class _Work:
             if not answer or not bits or register.access == "ro":
                 continue
             if is_kept and answer == "ignored":
-                continue  # `stored` has written them
+                continue  # already written by `stored`
             values = [1 << bit for bit in range(32) if bits >> bit & 1]
             for value in [*values, ONES] if is_kept else values:
                 self._write(register.offset, value)
@@ -169,7 +169,7 @@ class _Work:
                 self._others_unchanged(what, register.name)
 
     def wrong_accesses(self) -> None:
-        """Writes of what is read only, and reads of what is write only."""
+        """Check writes to read-only registers, and reads of write-only registers."""
         answer = self._map.access.wrong
         for register in self._map.registers:
             if not answer or register.access == "rw":
@@ -186,7 +186,6 @@ class _Work:
                 self._others_unchanged(what, register.name)
 
     def holes(self) -> None:
-        """Offsets without a register."""
         answer = self._map.access.holes
         offsets = {each.offset for each in self._map.registers}
         for offset in range(0, self._map.size_of_holes, 4):
@@ -202,7 +201,7 @@ class _Work:
             self._others_unchanged(what, name)
 
     def after_reset(self) -> None:
-        """Each reset brings all registers back, whatever they hold, and no job is under way."""
+        """Check that each reset restores all registers from any state, without a job under way."""
         for _ in range(RESETS):
             for register in self._keeping():
                 self._write(register.offset, self._initial[register.offset] ^ self._mask(register))
@@ -211,10 +210,9 @@ class _Work:
             self._compare_resets(self._all(), "after a reset")
             self._compare_idle("after a reset")
 
-    # ---- What a register is ----
+    # ---- Properties of a register ----
 
     def _keeping(self) -> list[Register]:
-        """Registers that may be written with anything."""
         return [
             each
             for each in self._map.registers
@@ -225,7 +223,7 @@ class _Work:
         ]
 
     def _mask(self, register: Register) -> int:
-        """The writable bits, without fields that this device does not have."""
+        """The writable bits, without fields that this device lacks."""
         mask = register.writable_mask
         for each in register.field:
             if each.present:
@@ -235,11 +233,9 @@ class _Work:
         return mask
 
     def _allowed(self, register: Register) -> int:
-        """The bits that may be written."""
         return ONES if self._map.access.reserved == "ignored" else self._mask(register)
 
     def _after_write(self, register: Register, before: int, value: int) -> int:
-        """What a register holds after a write."""
         mask = self._mask(register)
         if register.write == "one_to_clear":
             return before & ~(value & mask)
@@ -251,7 +247,6 @@ class _Work:
         self._device.run([Access(offset, value)])
 
     def _all(self) -> dict[int, int]:
-        """Read all registers that do not change by themselves."""
         offsets = list(self._by_offset)
         values = self._device.run([Access(offset) for offset in offsets])
         return dict(zip(offsets, values, strict=True))
@@ -262,13 +257,12 @@ class _Work:
             self._write(register.offset, value)
 
     def _restore_all(self) -> None:
-        """Bring the registers back, of a device that may not have answered as it should."""
+        """Restore the registers of a device that may have answered wrongly."""
         self._clear()
         for register in self._keeping():
             self._restore(register)
 
     def _clear(self) -> None:
-        """Clear errors, if the map says how."""
         if self._map.clear:
             register, part = self._map.place(self._map.clear)
             self._write(register.offset, 1 << (part.lowest_bit if part else 0))
@@ -277,7 +271,7 @@ class _Work:
         return self._bits_of(self._map.error) != 0
 
     def _bits_of(self, text: str) -> int:
-        """Read a register or a field, such as `STATUS.ERROR`; the bits stay where they are."""
+        """Read a register or a field, such as `STATUS.ERROR`, without shifting the bits."""
         register, part = self._map.place(text)
         (value,) = self._device.run([Access(register.offset)])
         return value & (part.mask if part else ONES)
@@ -297,19 +291,19 @@ class _Work:
                            f"{number(value)}")  # fmt: skip
             before = expected if register.write == "store" else read
         if register.write == "one_to_clear":
-            self._initial[offset] = before  # what was set after power-on is cleared now
+            self._initial[offset] = before  # cleared now, though set after power-on
         if wrong:
             kept = "" if wrong & self._mask(register) else ", which a write does not change,"
             bits = bits_text(register, wrong)
             self._say(register.name, f"{place(register)}, {bits}{kept}: {example}")
 
     def _others_unchanged(self, what: str, about: str, offset: int | None = None) -> None:
-        """Compare all registers but one with their values after power-on.
+        """Compare all registers but one with their power-on values.
 
         Args:
-            what: the access that was made.
-            about: the register, or place, of that access.
-            offset: of the one that is left out.
+            what: the preceding access.
+            about: register, or place, of that access.
+            offset: offset of the register to leave out.
         """
         changed = False
         for other, value in self._all().items():
@@ -320,10 +314,10 @@ class _Work:
                 self._say(f"{about} changes {register.name}", f"{what} changes {said}")
         if changed:
             self._restore_all()
-            self._initial = self._all()  # what cannot be restored is said once
+            self._initial = self._all()  # report a lasting change only once
 
     def _answered(self, what: str, about: str, answer: Answer) -> None:
-        """See whether an access that a driver should not make is an error, and clear it."""
+        """Check whether an access forbidden to drivers sets an error, and clear the error."""
         if answer != "error":
             return
         at = self._map.error
@@ -337,18 +331,18 @@ class _Work:
             )
 
     def _read_answered(self, offset: int, what: str, about: str, answer: Answer) -> None:
-        """Read where a driver should not, and compare what the read gives."""
+        """Make a read that is forbidden to drivers, and compare its value."""
         (value,) = self._device.run([Access(offset)])
         if answer != "ignored" and value != 0:
             self._say(f"{about} gives", f"{what} gives {number(value)} instead of 0")
         self._answered(what, about, answer)
 
     def _compare_resets(self, values: Mapping[int, int], when: str) -> None:
-        """Compare values with the map's, and with those of the device that are known."""
+        """Compare values with the map's, and with known device-specific values."""
         for offset, value in values.items():
             register = self._by_offset[offset]
             expected = register.reset
-            if register.configured:  # what is not known stays as it was after power-on
+            if register.configured:  # an unknown value must stay as after power-on
                 expected = self._configured.get(register.name, self._at_first[offset])
             if value != expected:
                 where = (
@@ -360,7 +354,7 @@ class _Work:
                 self._say(f"value of {register.name}", said)
 
     def _compare_idle(self, when: str) -> None:
-        """See that a device to which no job was given is not busy and has no error."""
+        """Check that a device without a job is neither busy nor in error."""
         job = self._map.job
         if job is None:
             return
@@ -375,14 +369,13 @@ class _Work:
                 )
 
     def _say(self, about: str, sentence: str) -> None:
-        """Keep the first sentence about something."""
         if about not in self._said and len(self.found.differences) < MOST_SENTENCES:
             self._said.add(about)
             self.found.differences.append(sentence)
 
 
 def _command_registers(registers: RegisterMap) -> set[str]:
-    """Return names of registers that do more than keep what is written to them."""
+    """Return names of registers that do more than store written values."""
     job = registers.job
     texts: Iterable[str] = (registers.error, registers.clear)
     if job is not None:
@@ -403,7 +396,7 @@ def place(register: Register) -> str:
 
 
 def bits_text(register: Register, bits: int) -> str:
-    """Return a set of bits as text, with the names of the fields that have some of them."""
+    """Return a set of bits as text, with the names of affected fields."""
     fields = [each.name for each in register.field if each.mask & bits]
     if bits == 0xFFFFFFFF:
         return "all bits"
@@ -413,7 +406,7 @@ def bits_text(register: Register, bits: int) -> str:
 
 
 def difference(register: Register, what: str, expected: int, found: int) -> str:
-    """Return a clause that says which bits of a register differ, from what, and to what."""
+    """Return a clause about the differing bits of a register, with expected and found values."""
     if isinstance(found, BusError):
         what = f" {what}" if what else ""
         return f"{place(register)}:{what} {number(found)} instead of {number(expected)}"

@@ -33,20 +33,20 @@ from umakit.testing.registers.comparison import compare
 from umakit.text.rendering import render
 
 SECONDS = 600.0
-"""After which a device is not asked any more."""
+"""Time limit of a register check."""
 
 
 @dataclass
 class RegisterReport:
-    """What a check of registers found.
+    """The result of a check of registers.
 
     Attributes:
-        map: its path, or its name and whose it is.
-        registers: how many it has.
-        accesses: how many were made.
+        map: path of the map, or its name and owner.
+        registers: number of registers in the map.
+        accesses: number of accesses.
         differences: a sentence each.
         left_out: names of registers that change by themselves, which were not compared.
-        unknown: keys of `[access]` that the map does not have: these accesses were not made.
+        unknown: keys of `[access]` that the map lacks: these accesses were not made.
     """
 
     map: str
@@ -58,7 +58,7 @@ class RegisterReport:
 
     @property
     def summary(self) -> str:
-        """What was compared, in a line."""
+        """Summary of the comparison in a line."""
         compared = self.registers - len(self.left_out)
         text = f"registers: {compared} of {self.registers} compared with {self.map}"
         count = len(self.differences)
@@ -68,17 +68,17 @@ class RegisterReport:
         return text
 
     def as_json(self) -> dict[str, Any]:
-        """Return it with stable keys."""
+        """Return the report as JSON."""
         return dict(vars(self))
 
 
 def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
-    """Return the register map of a backend's simulated device, and its name; None if it has none.
+    """Return the register map of a backend's simulated device, and its name; None without one.
 
-    It is `registers.toml` in the backend's folder, or that of umakit's simulator that answers.
+    The map is `registers.toml` in the backend's folder, or the map of umakit's simulator.
 
     Raises:
-        RegisterMapError: the map cannot be read, or is not sound.
+        RegisterMapError: the map cannot be read, or is inconsistent.
         AcceleratorConfigError: `accel.toml` cannot be used.
     """
     path, kind = backend.folder / MAP_FILE, kit_simulator(backend)
@@ -98,7 +98,7 @@ def map_of(backend: Backend) -> tuple[RegisterMap, str] | None:
 
 @functools.lru_cache(maxsize=8)
 def _read(path: Path, name: str, changed_at: int) -> RegisterMap:
-    """Return the map of a file, which is read once for each time at which it was changed."""
+    """Return the map in a file, read once for each modification time."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -112,10 +112,10 @@ def _read(path: Path, name: str, changed_at: int) -> RegisterMap:
 def configured_values(
     registers: RegisterMap, configuration: AcceleratorConfig, where: str
 ) -> dict[str, int]:
-    """Return the values that `accel.toml` has of a device's own registers, by register.
+    """Return the device-specific register values from `accel.toml`, by register.
 
     Raises:
-        RegisterMapError: there is no such number in `accel.toml`.
+        RegisterMapError: `accel.toml` lacks the number.
     """
     found = {}
     for register in registers.registers:
@@ -132,7 +132,6 @@ def configured_values(
 
 
 def _figure(configuration: AcceleratorConfig, path: str) -> int | None:
-    """Return a number of a configuration; None if there is none."""
     section, *keys = path.split(".")
     value: object = getattr(configuration, section, None)
     if section == "scratchpad":
@@ -151,15 +150,14 @@ def check_registers(
     """Compare the registers of a backend's simulated device with their map.
 
     Args:
-        backend: the backend.
-        seconds: after which its program is ended.
+        seconds: time limit of the program in seconds.
         device: this machine, with the simulator or the design of the backend.
 
     Returns:
-        What was found; None if the backend has no simulated device, or no register map.
+        The differences; None if the backend has no simulated device, or no register map.
 
     Raises:
-        RegisterMapError: the map is not sound.
+        RegisterMapError: the map is inconsistent.
         BuildError: a file of the simulator does not compile.
         LibraryError: a file is missing, or cannot be read.
         AcceleratorConfigError: `accel.toml` cannot be used.
@@ -183,23 +181,23 @@ def check_registers(
 PROGRAM = "umakit_check_registers"
 
 MOST_ACCESSES = 400
-"""Accesses that are sent at once; their answers fit the buffer of a pipe."""
+"""Number of accesses sent at once; their answers fit the buffer of a pipe."""
 
 OK, UNSUPPORTED = 0, 16
 """Two of `enum umakit_status`."""
 
 
 class Session:
-    """Registers of the device that a program has.
+    """Registers of the device in a program.
 
     Args:
-        program: the program, built of `check/registers.c.j2`.
+        program: the program, built from `check/registers.c.j2`.
         watch: watch of the process.
-        name: of the backend, for messages.
-        written: file with what the simulator prints.
+        name: name of the backend, for messages.
+        written: file with the simulator's printed output.
 
     Attributes:
-        accesses: how many there were.
+        accesses: number of accesses so far.
     """
 
     def __init__(
@@ -210,7 +208,7 @@ class Session:
         self.accesses = 0
 
     def run(self, accesses: Sequence[Access]) -> list[int]:
-        """Make accesses in their order; return what the reads give.
+        """Make accesses in order; return the values of the reads.
 
         Raises:
             DeviceError: the simulator failed.
@@ -224,7 +222,7 @@ class Session:
         ]
 
     def reset(self) -> bool:
-        """Bring the device into its state after power-on; return whether it can be.
+        """Bring the device into its power-on state; return whether it supports that.
 
         Raises:
             DeviceError: the simulator failed.
@@ -253,7 +251,7 @@ class Session:
         return answers
 
     def _failure(self, sentence: str) -> UmakitError:
-        """Return why there is no answer: the simulator's sentence, or how the program ended."""
+        """Return the reason of a missing answer: the simulator's sentence, or the program's end."""
         if sentence:
             return stop_error(f"the simulator of {self._name} failed: {sentence}")
         code = self._program.wait()
@@ -283,9 +281,8 @@ def opened(
     """Build a program around the simulated device of a backend, and start it.
 
     Args:
-        backend: the backend.
         folder: an empty folder, for files.
-        seconds: of processor time after which the program is ended.
+        seconds: limit of the program's processor time in seconds.
         device: this machine, with the simulator or the design of the backend.
 
     Raises:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What registers of a backend are for when its model and its RTL are compared, as its map says."""
+"""Roles of a backend's registers in a comparison of model and RTL, from its map."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ def _registers(backend: Backend) -> list[Register]:
 
 
 def volatile_of(backend: Backend) -> list[int]:
-    """Return offsets of registers that count or measure, which differ in time, not in results."""
+    """Return offsets of registers that count or measure, and so differ in time."""
     section = backend.configuration.rtl
     offsets = set(section.registers.volatile) if section is not None else set()
     return sorted(offsets | {each.offset for each in _registers(backend) if each.volatile})
 
 
 def doorbells_of(backend: Backend) -> list[int]:
-    """Return offsets of registers whose writes begin commands, as far as the map says."""
+    """Return offsets of registers whose writes start commands, as far as the map defines."""
     found = map_of(backend)
     if found is None:
         return []
@@ -35,9 +35,11 @@ def doorbells_of(backend: Backend) -> list[int]:
 
 
 def idle_register(backend: Backend) -> int | None:
-    """Return the offset of a register whose reading only takes time, as the map says: that of the
-    device's identity, or the lowest that is read only and is not 0 after power-on; None if there
-    is none."""
+    """Return the offset of a register that can be read without effect; None without one.
+
+    The register is the device's identity, or the lowest read-only register that is not 0 after
+    power-on.
+    """
     found = map_of(backend)
     if found is None:
         return None

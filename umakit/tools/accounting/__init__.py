@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every cycle of an inference has one owner: `uma run --profile` and `uma report` show the same.
+"""Accounting of an inference's cycles by owner, for `uma run --profile` and `uma report`.
 
 ::
 
-    rows.py      Row, Parts     the figures of an owner, as `--json` prints them
-    owners.py    Accounting     the figures of all owners
-    host.py      Host           processor time: of drivers, of their devices, of steps on the CPU
-    columns.py   owner_table    the same as a table of texts
-    waits.py     waits_of       what the engines that compute wait for, by commands
-    account.py   account        collects them of a run
+    rows.py      Row, Parts     figures of an owner, as printed by `--json`
+    owners.py    Accounting     figures of all owners
+    host.py      Host           processor time: of drivers, their devices, and CPU steps
+    columns.py   owner_table    the figures as a table of texts
+    account.py   account        collects the figures of a run, with waits by commands
 """
 
 from umakit.tools.accounting.account import account

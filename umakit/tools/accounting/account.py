@@ -30,14 +30,14 @@ def account(
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        result: a run of it with a profile; with commands, waits are told by engines.
-        cpu_clock: cycles a second of a CPU that takes as long as the host took, on the clock of the
-            accelerators; steps on the CPU are then their host time times this. None: they are what
-            the costs of the library's CPU say, and unknown without costs.
-        designs: names of the backends whose RTL answered in place of their simulators.
+        result: a run of the library with a profile; with commands, waits are split by engine.
+        cpu_clock: cycles a second of a CPU as fast as the host, on the accelerators' clock; CPU
+            steps then take their host time times this clock. None: CPU steps take the cycles from
+            the costs of the library's CPU, unknown without costs.
+        designs: names of the backends whose RTL replaced their simulators.
 
     Raises:
-        InputError: steps are to be scaled, and the run has no host time.
+        InputError: `cpu_clock` is given, and the run has no host time.
         ValueError: the run has no profile.
     """
     if result.whole is None:
@@ -75,7 +75,6 @@ def account(
 def _row(
     layer: Mapping[str, Any], profile: LayerProfile, identity: LayerIdentity, parts: Parts | None
 ) -> Row:
-    """Return the row of a layer, without what only the CPU has."""
     on_cpu = profile.where == CPU
     return Row(
         owner="cpu step" if on_cpu else "layer",
@@ -99,7 +98,7 @@ def _row(
 def _answering(
     description: Mapping[str, Any], rows: Sequence[Row]
 ) -> tuple[Answering, tuple[str, ...]]:
-    """Return how layers on accelerators are answered, and accelerators simulated by programs."""
+    """Return the way accelerators answer, and the accelerators simulated by programs."""
     used = dict.fromkeys(row.where for row in rows if row.owner == "layer")
     sources = description["sources"]
     own: Mapping[str, Mapping[str, Any]] = sources.get("own", {})
@@ -110,7 +109,6 @@ def _answering(
 
 
 def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> Accounting:
-    """Return the accounting of layers and steps, with what lies between them."""
     whole = result.whole
     assert whole is not None
     measured = [row.clock_cycles for row in rows if row.owner == "layer"]
@@ -130,7 +128,7 @@ def _with_total(rows: list[Row], result: RunResult, cpu_clock: float | None) -> 
 def _machines(
     description: Mapping[str, Any], designs: Collection[str]
 ) -> dict[str, tuple[tuple[str, ...], bool]]:
-    """Return by backend its engines that compute, and whether a register access takes a cycle."""
+    """Return each backend's compute engines, and whether a register access takes a cycle."""
     simulated_as = description["sources"]["simulated_as"]
     return {
         each["name"]: (
@@ -144,7 +142,6 @@ def _machines(
 def _parts(
     profile: LayerProfile, machines: Mapping[str, tuple[tuple[str, ...], bool]]
 ) -> Parts | None:
-    """Return the cycles of the clock in a layer by the state of the engines."""
     clock, busy, computing = profile.clock_cycles, profile.cycles, profile.array_cycles
     if clock is None:
         return None
@@ -162,14 +159,13 @@ def _parts(
 
 
 def _scaled(profile: LayerProfile, cpu_clock: float | None) -> int | None:
-    """Return the host time of a step as cycles, without those that the device counted meanwhile."""
+    """Return the host time of a step in cycles, less the device's cycles in the meantime."""
     if cpu_clock is None or profile.seconds is None:
         return None
     return max(round(profile.seconds * cpu_clock) - (profile.clock_cycles or 0), 0)
 
 
 def _tensor_sizes(description: Mapping[str, Any]) -> dict[str, int]:
-    """Return the size in bytes of each input, output and planned tensor, by C name."""
     memory = description["memory"]
     pools: Sequence[Mapping[str, Any]] = [*memory["pools"], *memory["scratchpads"]]
     planned = [tensor for pool in pools for tensor in pool["tensors"]]
@@ -180,7 +176,7 @@ def _tensor_sizes(description: Mapping[str, Any]) -> dict[str, int]:
 def _step_bytes(
     layer: Mapping[str, Any], sizes: Mapping[str, int]
 ) -> tuple[int | None, int | None]:
-    """Return the bytes that a step reads, constants among them, and that it writes."""
+    """Return the bytes that a step reads, including constants, and the bytes that it writes."""
     read, written = (
         sum(sizes[name] for name in layer[key]) if all(n in sizes for n in layer[key]) else None
         for key in ("inputs", "outputs")
@@ -189,23 +185,23 @@ def _step_bytes(
 
 
 KIT_COMPUTING = ("array",)
-"""Engines that compute of umakit's simulators, as they report them."""
+"""Compute engines of umakit's simulators, by their reported names."""
 
 
 def waits_of(profile: LayerProfile, computing: Collection[str]) -> dict[str, int] | None:
-    """Return the cycles of a layer in which engines work and none that computes does.
+    """Return the cycles of a layer in which engines work, but no compute engine.
 
     A command is at work from its start to its completion. The commands are those of the first
-    inference; they count only if they are all there and give the layer's own counters, so that a
-    cycle is never told twice or of another inference.
+    inference. They count only if none is missing and their sums equal the layer's own counters, so
+    that each cycle is counted once and belongs to the inference.
 
     Args:
         profile: measurements of the layer, with its commands.
-        computing: names of the engines that compute.
+        computing: names of the compute engines.
 
     Returns:
         Cycles by the names of the engines at work, such as `load` or `load + store`; None if the
-        commands do not say it.
+        commands are inconclusive.
     """
     if profile.commands_left_out:
         return None
@@ -225,7 +221,7 @@ def waits_of(profile: LayerProfile, computing: Collection[str]) -> dict[str, int
 
 
 def _states(commands: Sequence[CommandTimes]) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the names of the engines at work, sorted, and for how many cycles that lasts."""
+    """Yield the sorted names of the engines at work, with the number of cycles."""
     changes: dict[int, Counter[str]] = {}
     for command in commands:
         if command.completion > command.start:

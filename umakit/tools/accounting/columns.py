@@ -13,7 +13,7 @@ UNKNOWN = "-"
 """Text for a figure that is not known."""
 
 Column = Callable[[Row], int | None]
-"""The figure of a row; None if it is not known, or the row has none of it."""
+"""The figure of a row; None if unknown or missing."""
 
 CYCLES, BUS_BYTES, CPU_BYTES = "cycles", "bus B", "CPU B"
 
@@ -23,9 +23,9 @@ class OwnerLine:
     """A line of the table.
 
     Attributes:
-        name: name of the layer, with `(CPU)` behind that of a step on it.
-        on_cpu: whether it is such a step.
-        cells: figures as texts, by column; empty for 0 and for what the owner has none of.
+        name: name of the layer, followed by `(CPU)` for a CPU step.
+        on_cpu: whether the line is a CPU step.
+        cells: figures as texts, by column; empty for 0 and for missing figures.
     """
 
     name: str
@@ -38,8 +38,8 @@ class OwnerTable:
     """A table of the cycles of an inference by owners.
 
     Attributes:
-        headers: headers of the columns behind the owner's name.
-        lines: one for each owner.
+        headers: headers of the columns after the owner's name.
+        lines: a line for each owner.
         total: the sums.
     """
 
@@ -49,11 +49,11 @@ class OwnerTable:
 
 
 def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTable | None:
-    """Return the parts of the cycles of each owner, and the bytes that it moves.
+    """Return the parts of the cycles of each owner, and its moved bytes.
 
-    `bus B` are the bytes that an accelerator moves over the bus, `CPU B` those of the tensors that
-    a step on the CPU reads and writes. Parts that no owner has are left out, as is what lies
-    between layers if no cycle passes there.
+    `bus B` are the bytes that an accelerator moves over the bus, `CPU B` the bytes of the tensors
+    that a CPU step reads and writes. Parts without any cycles are omitted, also the cycles between
+    layers.
 
     Args:
         accounting: the figures.
@@ -83,12 +83,12 @@ def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTabl
 
 
 def shown_rows(accounting: Accounting) -> list[Row]:
-    """Return the rows without that between layers if no cycle passes there, or it is unknown."""
+    """Return the rows; omit the row between layers if its cycles are 0 or unknown."""
     return [row for row in accounting.rows if row.owner != "between layers" or row.cycles]
 
 
 def cycles_text(row: Row) -> str:
-    """Return the cycles of a row as text; those of the CPU say where they come from."""
+    """Return the cycles of a row as text; for CPU steps, with their source."""
     if row.cycles is None:
         return UNKNOWN
     return f"{row.cycles:,} {row.source}" if row.owner == "cpu step" else f"{row.cycles:,}"
@@ -103,13 +103,12 @@ def total_cycles_text(accounting: Accounting) -> str:
 
 
 def total_name(accounting: Accounting) -> str:
-    """Return the name of the line of totals, which says if layers are not measured."""
+    """Return the name of the line of totals, which mentions unmeasured layers."""
     layers, unknown = len(accounting.layers), accounting.unknown_layers
     return f"total of {layers - unknown} of {layers} layers" if unknown else "total"
 
 
 def _parts(accounting: Accounting) -> Mapping[str, Column]:
-    """Return the columns of parts that any row has cycles of, by header."""
     known = [row.parts.named() for row in accounting.rows if row.parts is not None]
     names = dict.fromkeys(name for parts in known for name, cycles in parts.items() if cycles)
     if list(names) == ["undivided"]:
@@ -141,9 +140,9 @@ def _cell(row: Row, name: str, of: Column) -> str:
 
 
 def _total(accounting: Accounting, name: str, of: Column) -> str:
-    """Return the sum of a column over layers whose cycles are known, and steps on the CPU.
+    """Return the sum of a column over layers with known cycles, and CPU steps.
 
-    It is unknown if the figure of one of them is.
+    The sum is unknown if a figure is unknown.
     """
     if name == CYCLES:
         return total_cycles_text(accounting)

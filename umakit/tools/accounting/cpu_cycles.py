@@ -13,12 +13,12 @@ from umakit.tools.accounting.rows import Source
 
 @dataclass(frozen=True)
 class CpuCycles:
-    """How figures of the CPU become cycles of the accelerators' clock.
+    """The conversion of the CPU's figures to cycles of the accelerators' clock.
 
     Attributes:
-        per_instruction: cycles of the CPU for an instruction; None if that is not known.
-        factor: cycles of the accelerators for one of the CPU.
-        clocks: what that comes from, as a clause.
+        per_instruction: cycles of the CPU for an instruction; None if unknown.
+        factor: cycles of the accelerators for a cycle of the CPU.
+        clocks: source of the factor, as a clause.
     """
 
     per_instruction: float | None
@@ -27,10 +27,10 @@ class CpuCycles:
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> CpuCycles:
-        """Return those of a library; clocks that are not all known, or differ, count as equal.
+        """Return the conversion of a library; unknown or several clocks count as equal.
 
         Args:
-            description: section `umakit` of its `metadata.json`.
+            description: section `umakit` of the library's `metadata.json`.
         """
         costs = (description.get("cpu") or {}).get("costs") or {}
         own: float | None = costs.get("clock_mhz")
@@ -42,11 +42,11 @@ class CpuCycles:
         return cls(per_instruction, clock / own, f"clocks of {own:g} and {clock:g} MHz")
 
     def cycles(self, layer: Mapping[str, Any], profile: LayerProfile) -> tuple[int | None, Source]:
-        """Return the cycles of a step that ran, and where they come from.
+        """Return the cycles of a step that ran, and their source.
 
         Args:
             layer: the step in the library's metadata.
-            profile: what was measured of it.
+            profile: measurements of the step.
         """
         if profile.instructions is not None and self.per_instruction is not None:
             return round(profile.instructions * self.per_instruction * self.factor), "counted"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processor time of an inference on the host: in drivers, in simulators, and in steps on the CPU.
+"""Processor time of an inference on the host: in drivers, in simulators, and in CPU steps.
 
-A simulator takes processor time that the product does not spend. A driver's own computations,
-such as padding, packing or scaling, also take time on the product's CPU.
+A simulator takes processor time that the product does not spend. A driver's own computations, such
+as padding, packing or scaling, also take time on the product's CPU.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Unit = Literal["seconds", "instructions"]
 """Processor time, or the instructions that an emulator counted."""
 
 Answering = Literal["simulator", "driver", "library"]
-"""How layers on accelerators are answered: by simulators, at least for some layers; without a
-simulator, by drivers that compute themselves or by the functions of kernel libraries."""
+"""Source of the answers to accelerator layers: simulators, at least for some layers; without a
+simulator, computing drivers or the functions of kernel libraries."""
 
 PLACES = 12
 """Decimal places of a difference in seconds. Further places are rounding errors."""
@@ -34,10 +34,10 @@ class Host:
     Attributes:
         rows: the layers and steps.
         unit: unit of the figures; None if nothing was measured.
-        answering: how layers on accelerators are answered.
-        programs: accelerators whose simulators are processes of their own. Only the exchange with
-            these processes is measured.
-        runs: number of inferences that the figures are the mean of.
+        answering: source of the answers to accelerator layers.
+        programs: accelerators whose simulators are separate processes. Only the exchange with these
+            processes is measured.
+        runs: number of averaged inferences.
     """
 
     rows: tuple[Row, ...]
@@ -50,7 +50,7 @@ class Host:
     def of(
         cls, rows: Sequence[Row], answering: Answering, programs: Sequence[str], runs: int
     ) -> Host:
-        """Return the figures of rows, of which those between layers have none."""
+        """Return the figures of rows, except the row between layers."""
         found = tuple(row for row in rows if row.owner != "between layers")
         units: tuple[Unit, ...] = ("instructions", "seconds")
         measured = (
@@ -76,7 +76,6 @@ class Host:
 
     @property
     def steps(self) -> Figure:
-        """Cost of steps on the CPU."""
         return self._sum("cpu step", self.whole)
 
     def whole(self, row: Row) -> Figure:
@@ -102,7 +101,7 @@ class Host:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences that explain the columns, and say what drivers and simulators cost."""
+        """Sentences that explain the columns, and state the costs of drivers and simulators."""
         if self.unit is None:
             return ()
         columns = self._legend()
@@ -140,7 +139,7 @@ class Host:
         return f"{self._text(figure)} {unit}"
 
     def _text(self, figure: Figure) -> str:
-        """Return a figure as text, a time in microseconds; empty if the figure is unknown."""
+        """Return a figure as text, a time in microseconds; empty if unknown."""
         if figure is None:
             return ""
         return f"{figure:,}" if self.unit == "instructions" else f"{figure * 1e6:,.1f}"
@@ -168,11 +167,11 @@ class Host:
         return [*map(self._text, figures), total]
 
     def _called(self, row: Row) -> Figure:
-        """Return the cost of a row in calls of a device; None if the row calls no device."""
+        """Return the cost of a row in calls of a device; None without calls."""
         return self.device(row) or None
 
     def as_json(self) -> dict[str, Any]:
-        """Return the sums by name; None for a sum that is unknown."""
+        """Return the sums by name; None for an unknown sum."""
         return {
             "unit": self.unit,
             "answering": self.answering,

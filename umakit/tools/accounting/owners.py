@@ -17,7 +17,7 @@ CPU_SOURCES: Mapping[Source, str] = {
     "counted": "of counted instructions",
     "predicted": "predicted",
 }
-"""What totals say of the cycles of steps on the CPU."""
+"""Phrases of totals about the cycles of CPU steps."""
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Accounting:
     """All cycles of an inference by their owners, as means of several inferences.
 
     Attributes:
-        rows: layers and steps in the order of execution, then what lies between them.
+        rows: layers and steps in execution order, then the row between them.
         inferences: number of inferences.
-        clock_cycles: cycles of the accelerators' clocks from the begin of the inference to its end,
-            as their simulators count them: the sum of the `clock_cycles` of `rows`. Where a library
-            of an older version does not say it, that sum. None if nothing was measured.
+        clock_cycles: cycles of the accelerators' clocks from begin to end of the inference, as
+            counted by their simulators: the sum of the `clock_cycles` of `rows`. Libraries of older
+            versions provide only this sum. None if nothing was measured.
         is_whole: whether `clock_cycles` was measured from begin to end.
-        cpu_clock: cycles a second by which steps on the CPU are scaled; None if they are not.
-        clocks: how the CPU's cycles became those of the accelerators' clock, as a clause; empty
-            where there are none, or they are scaled.
-        answering: how layers on accelerators are answered.
-        programs: accelerators whose simulators are processes of their own.
+        cpu_clock: cycles a second by which CPU steps are scaled; None if they are not.
+        clocks: conversion of the CPU's cycles to the accelerators' clock, as a clause; empty
+            without CPU cycles, or if they are scaled.
+        answering: source of the answers to accelerator layers.
+        programs: accelerators whose simulators are separate processes.
     """
 
     rows: tuple[Row, ...]
@@ -54,12 +54,10 @@ class Accounting:
 
     @property
     def layers(self) -> tuple[Row, ...]:
-        """The layers on accelerators."""
         return tuple(row for row in self.rows if row.owner == "layer")
 
     @property
     def cpu_steps(self) -> tuple[Row, ...]:
-        """The steps on the CPU."""
         return tuple(row for row in self.rows if row.owner == "cpu step")
 
     @property
@@ -70,30 +68,30 @@ class Accounting:
 
     @property
     def cpu_cycles(self) -> int | None:
-        """The cycles of all steps on the CPU; None if they are not known."""
+        """The cycles of all CPU steps; None if unknown."""
         cycles = [row.cpu_cycles for row in self.cpu_steps]
         return None if None in cycles else sum(each or 0 for each in cycles)
 
     @property
     def cpu_sources(self) -> tuple[Source, ...]:
-        """Where the cycles of the steps on the CPU come from, each source once."""
+        """The sources of the cycles of the CPU steps, without repetition."""
         return tuple(dict.fromkeys(row.cpu_source for row in self.cpu_steps))
 
     @property
     def unknown_layers(self) -> int:
-        """The number of layers on accelerators whose cycles nothing measured."""
+        """The number of unmeasured layers on accelerators."""
         return sum(row.clock_cycles is None for row in self.layers)
 
     @property
     def cycles(self) -> int | None:
-        """The cycles of the inference, those of the CPU included; None if one is not known."""
+        """The cycles of the inference, including the CPU's; None if a part is unknown."""
         if self.clock_cycles is None or self.cpu_cycles is None or self.unknown_layers:
             return None
         return self.clock_cycles + self.cpu_cycles
 
     @property
     def by_accelerator(self) -> dict[str, int | None]:
-        """The clock cycles of the layers of each accelerator; None if one is not known."""
+        """The clock cycles of the layers of each accelerator; None if a layer's are unknown."""
         found: dict[str, int | None] = {}
         for row in self.layers:
             before = found.get(row.where, 0)
@@ -103,7 +101,7 @@ class Accounting:
 
     @property
     def cpu_summary(self) -> str:
-        """What runs on the CPU, as `3 steps on the CPU: 2 x quantize, transpose`."""
+        """The CPU steps, as `3 steps on the CPU: 2 x quantize, transpose`."""
         steps = self.cpu_steps
         if not steps:
             return "no steps on the CPU"
@@ -113,7 +111,7 @@ class Accounting:
 
     @property
     def headline(self) -> str:
-        """The share of multiply-accumulates on accelerators, and what is not on them."""
+        """The share of multiply-accumulates on accelerators, and the CPU steps."""
         total = sum(row.macs for row in self.rows)
         own = sum(row.macs for row in self.layers)
         share = f"{100 * own / total:.1f} % of {total:,} MACs" if total else "no MACs"
@@ -121,7 +119,7 @@ class Accounting:
 
     @property
     def total_text(self) -> str:
-        """The total of cycles and what it lacks; empty without layers on accelerators."""
+        """The total of cycles and its gaps; empty without layers on accelerators."""
         layers, steps = len(self.layers), len(self.cpu_steps)
         if not layers:
             return ""
@@ -138,12 +136,11 @@ class Accounting:
 
     @property
     def _cpu_text(self) -> str:
-        """Where the cycles of the steps on the CPU come from, as a clause."""
+        """The sources of the cycles of the CPU steps, as a clause."""
         said = [CPU_SOURCES[each].format(self.cpu_clock or 0) for each in self.cpu_sources]
         return ", ".join([" and ".join(said), *([self.clocks] if self.clocks else [])])
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "inferences": self.inferences,
             "clock_cycles": self.clock_cycles,

@@ -11,12 +11,13 @@ from typing import Any, Literal
 from umakit.text.identities import LayerIdentity
 
 Owner = Literal["layer", "cpu step", "between layers"]
-"""Owners of cycles: a layer on an accelerator, a step on the CPU, or the run function, which
-calls layers and steps in turn."""
+"""Owners of cycles: a layer on an accelerator, a step on the CPU, or the run function, which calls
+layers and steps in turn."""
 
 Source = Literal["measured", "scaled", "counted", "predicted", "unknown"]
-"""Where cycles come from: a simulator's clock, host time times `--cpu-clock`, instructions that an
-emulator counted times the cycles of one in the CPU's description, the costs in it, or nowhere."""
+"""Sources of cycles: a simulator's clock; host time times `--cpu-clock`; instructions counted by an
+emulator times the cycles of an instruction in the CPU's description; the costs in the description;
+or none."""
 
 
 @dataclass(frozen=True)
@@ -24,13 +25,13 @@ class Parts:
     """The cycles of an accelerator's clock in a row, by the state of its engines.
 
     Attributes:
-        computing: an engine that computes is at work.
-        waits: no engine that computes is at work, and others are, by their names: `load`, or
-            `load + store` when both are; `copies` where it is not known which.
-        registers: no engine is at work, and the driver accesses registers. Only of umakit's
+        computing: a compute engine is at work.
+        waits: no compute engine is at work, and others are, by their names: `load`, or `load +
+            store` for both; `copies` if unknown.
+        registers: no engine is at work, and the driver accesses registers. Only for umakit's
             simulators, on which an access takes a cycle.
-        idle: no engine is at work, and the reason is unknown.
-        undivided: the states of the engines are not known, only the clock is.
+        idle: no engine is at work, for an unknown reason.
+        undivided: the states of the engines are unknown.
     """
 
     computing: int = 0
@@ -41,12 +42,11 @@ class Parts:
 
     @property
     def cycles(self) -> int:
-        """The sum of all parts."""
         named = self.computing + self.registers + self.idle + self.undivided
         return named + sum(self.waits.values())
 
     def named(self) -> dict[str, int]:
-        """Return all parts by name, those of waits as `waits: load`."""
+        """Return all parts by name, waits as `waits: load`."""
         return {
             "computing": self.computing,
             **{f"waits: {name}": cycles for name, cycles in self.waits.items()},
@@ -67,7 +67,6 @@ class Parts:
 
     @classmethod
     def total(cls, parts: Iterable[Parts]) -> Parts:
-        """Return the sum of each part."""
         found, waits = list(parts), Counter[str]()
         for each in found:
             waits.update(each.waits)
@@ -89,27 +88,26 @@ class Row:
         name: name of the layer, as in all tables.
         where: `cpu` or the backend.
         identity: operators of the model in the layer; None between layers.
-        kind: work of a step on the CPU: its operators such as `quantize`, or `copy` or `layout
-            change`; empty for others.
+        kind: work of a CPU step: its operators such as `quantize`, or `copy` or `layout change`;
+            empty for others.
         macs: multiply-accumulates.
-        clock_cycles: cycles of the accelerators' clocks in the row, the sum of `parts`; for a step
-            on the CPU the cycles that passed meanwhile, mostly 0.
-        parts: these cycles by the state of the engines.
-        cpu_cycles: cycles of a step on the CPU, without `clock_cycles`: host time times
-            `--cpu-clock`, else counted instructions times the cycles of an instruction, else the
-            prediction from the CPU's description; None without any of them.
+        clock_cycles: cycles of the accelerators' clocks in the row, the sum of `parts`; for a CPU
+            step the cycles that passed meanwhile, mostly 0.
+        parts: `clock_cycles` by the state of the engines.
+        cpu_cycles: cycles of a CPU step, without `clock_cycles`: host time times `--cpu-clock`,
+            else counted instructions times the cycles of an instruction, else the prediction from
+            the CPU's description; None without any of them.
         cpu_source: source of `cpu_cycles`.
-        register_reads, register_writes: accesses of the driver to registers, also while engines
-            are at work.
+        register_reads, register_writes: accesses of the driver to registers, also while engines are
+            at work.
         moved_bytes: bytes that the accelerator moved over the bus.
-        read_bytes, written_bytes: sizes of the tensors that a step on the CPU reads, including
-            constants, and writes; None for other rows.
+        read_bytes, written_bytes: sizes of the tensors that a CPU step reads, including constants,
+            and writes; None for other rows.
         seconds: processor time of the machine that ran the row, including a simulator.
         instructions: instructions of an emulated CPU, including a simulator.
-        device_seconds, device_instructions: the part of them in calls of `umakit/device.h`, which
-            the simulator takes; None if the part is not measured.
-        predicted_instructions: instructions of a step on the CPU, by the costs of the CPU's
-            description.
+        device_seconds, device_instructions: share of calls of `umakit/device.h`, that is, of the
+            simulator; None if not measured.
+        predicted_instructions: instructions of a CPU step, by the costs of the CPU's description.
     """
 
     owner: Owner
@@ -135,20 +133,18 @@ class Row:
 
     @property
     def cycles(self) -> int | None:
-        """All cycles of the row; None for a step on the CPU whose cycles are unknown."""
+        """All cycles of the row; None for a CPU step with unknown cycles."""
         if self.owner == "cpu step":
             return None if self.cpu_cycles is None else self.cpu_cycles + (self.clock_cycles or 0)
         return self.clock_cycles
 
     @property
     def source(self) -> Source:
-        """Source of the row's cycles."""
         if self.cycles is None:
             return "unknown"
         return self.cpu_source if self.owner == "cpu step" else "measured"
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "owner": self.owner,
             "name": self.name,

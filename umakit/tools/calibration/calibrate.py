@@ -39,16 +39,16 @@ from umakit.tools.tuning.simulate import has_simulator
 from umakit.version import __version__
 
 FIRST = 4
-"""Number of layers of a kind that are tried first; one if all layers before failed."""
+"""Number of layers of a kind to try first; one if all earlier layers failed."""
 
 
 @dataclass(frozen=True)
 class Calibrating:
-    """How far a measurement is.
+    """The progress of a measurement.
 
     Attributes:
-        what: what is measured now.
-        done, count: layers of this kind that were measured, and all layers of this kind.
+        what: the present subject.
+        done, count: number of measured layers, and of all layers, of this kind.
     """
 
     what: str
@@ -57,7 +57,7 @@ class Calibrating:
 
 
 def destination_of(backend: UMABackend) -> Path:
-    """Return the file beside `accel.toml` that predictions are made from."""
+    """Return the calibration file beside `accel.toml`, which predictions use."""
     return backend.folder / FILE_NAME
 
 
@@ -69,18 +69,18 @@ def calibrate(
     use_inexact: bool = False,
     tell: Callable[[Calibrating], None] = lambda at: None,
 ) -> Outcome:
-    """Measure what the commands of a backend's machine cost, by its driver.
+    """Measure the costs of the commands of a backend's machine, by its driver.
 
-    Each formula is compared with the costs that are used now, on commands that it was not fitted
-    to and on whole layers; where it is worse, or does not hold, these stay.
+    Each formula is compared with the present costs, on held-out commands and on whole layers. If
+    the formula is worse, or does not hold, the present costs stay.
 
     Args:
         backend: backend that cuts layers into tiles.
         device: name of the device that runs the driver.
         tiles: number of layers for each kind of layers and each dataflow.
-        use_inexact: whether formulas are used that are off by more than `MOST_PERCENT` on commands
-            that were held out, unless the costs before are better.
-        tell: told how far it is.
+        use_inexact: whether to use formulas that are off by more than `MOST_PERCENT` on held-out
+            commands, unless the present costs are better.
+        tell: callback for the progress.
 
     Raises:
         BackendError: the backend does not cut layers into tiles, nothing counts its cycles, or its
@@ -147,7 +147,7 @@ def _planner_of(backend: UMABackend) -> TilePlanner:
 
 @contextmanager
 def _described(planner: TilePlanner) -> Iterator[None]:
-    """Use the described costs in the block, not those of an earlier calibration."""
+    """Use the described costs in the block, not the costs of an earlier calibration."""
     machine = planner.machine
     planner.calibrate(None)
     try:
@@ -172,7 +172,6 @@ def _measure_groups(
     found: Measurement,
     tell: Callable[[Calibrating], None],
 ) -> _Progress:
-    """Measure all kinds of layers that the backend takes."""
     at = _Progress()
     for rounding in ROUNDINGS:
         for group in groups_of(planner.machine, rounding):
@@ -195,7 +194,7 @@ def _measure_one_layout(
     at: _Progress,
     tell: Callable[[Calibrating], None],
 ) -> None:
-    """Measure a group, with images in NCHW if the backend takes none of it in NHWC."""
+    """Measure a group; with images in NCHW if the backend supports none in NHWC."""
     if group in at.takes:
         return
     count = count // 3 if group.is_variant else count
@@ -234,7 +233,7 @@ def _measure_group(
     if group.adds and not all(each.tiles.layer.adds for each in found.layers[before:]):
         del found.layers[before:]  # the backend takes convolutions, and leaves the sum to the CPU
     if len(found.layers) == before:
-        # The backend leaves such layers to the CPU, or none of them runs: one failure says why.
+        # The backend leaves such layers to the CPU, or none runs: keep one failure as the reason.
         del found.failures[failed + 1 :]
         return
     at.takes.append(group)
@@ -244,7 +243,6 @@ def _measure_group(
 
 
 def _nothing(backend: UMABackend, device: str, found: Measurement) -> UmakitError:
-    """Return the error for a measurement without a single command."""
     name = backend.target_name
     if not found.layers and found.failures:
         return found.failures[0]
@@ -291,7 +289,7 @@ def _is_program(backend: UMABackend) -> bool:
 
 
 def _figures(backend: UMABackend) -> list[int]:
-    """Return the whole numbers of a backend's figures, of which some may be parts of sizes."""
+    """Return the whole numbers in a backend's figures, which may be divisors of sizes."""
     words = [word for text in backend.figures().values() for word in text.split(", ")]
     return sorted({int(word) for word in words if word.isdecimal() and 1 < int(word) <= 4096})
 
@@ -336,29 +334,29 @@ LEAST = {"transfer": 1, "job": 1}
 """Smallest figures that `[machine.driver]` accepts, if not 0."""
 
 MOST_LAYERS = 60
-"""Maximum number of layers that are compared, those with the most commands."""
+"""Maximum number of compared layers, those with the most commands."""
 
 Figures = dict[str, tuple[int, DriverCosts]]
-"""By name what is described, and accesses that are 1 for this figure alone."""
+"""The described figure by name, and a driver in which this figure alone is 1."""
 
 
 def driver_note(planner: TilePlanner, layers: Sequence[MeasuredTiles]) -> str:
-    """Return a sentence with the figures of a driver that all measured layers contradict.
+    """Return a sentence about figures of a driver that all measured layers contradict.
 
-    Empty if no figures explain the accesses of all layers, as with a driver that polls, or if the
-    described ones do, or if layers are too few or too similar to tell figures apart. Empty too if
-    `[machine.driver]` does not take the figures, or if predictions from them are worse: the time
-    of a command is then not that of its accesses to registers.
+    The sentence is empty in these cases: no figures explain the accesses of all layers, as for a
+    polling driver; the described figures do; layers are too few or too similar to separate figures;
+    `[machine.driver]` does not take the figures; predictions from them are worse, because the time
+    of a command is not the time of its register accesses.
 
     Args:
-        planner: predicts from the described accesses and from the costs that are used.
+        planner: predicts from the described accesses and the costs in use.
         layers: measured layers.
     """
     machine, driver = planner.machine, planner.driver
     counted = [each for each in layers if each.accesses is not None and each.clock_cycles]
     counted = sorted(counted, key=lambda each: each.accesses or 0)[-MOST_LAYERS:]
     figures = _driver_figures(machine, driver, counted)
-    # Commands may have accesses of their own, by their `Cost`.
+    # Commands may have accesses in their own `Cost`.
     own = np.array([_total(machine, NONE, each) for each in counted])
     columns = [
         [_total(machine, unit, each) for each in counted] - own for _, unit in figures.values()
@@ -405,8 +403,7 @@ def _candidates(driver: DriverCosts, more: Mapping[str, int]) -> Iterator[Driver
 def _best(
     planner: TilePlanner, candidates: Iterable[DriverCosts], layers: Sequence[MeasuredTiles]
 ) -> DriverCosts | None:
-    """Return the driver from which layers are predicted best; None if all are worse than the
-    described one."""
+    """Return the driver with the best predictions of layers; None if the described one is best."""
     described = planner.driver
     before = off_by(predicted_layers(planner, layers))
     best, least = None, inf
@@ -423,12 +420,12 @@ def _best(
 def _driver_figures(
     machine: TileMachine, driver: DriverCosts, layers: Sequence[MeasuredTiles]
 ) -> Figures:
-    """Return the figures that measured layers tell apart, and sums of those that they do not."""
+    """Return the figures that measured layers separate, and sums of inseparable figures."""
     if machine.machine.has_queues:
         names = {"transfer": driver.transfer, "job": driver.job}
         once = "begin + configure + finish"
         of_layer = driver.begin + driver.configure + driver.finish
-    else:  # all commands but the first wait for the one before
+    else:  # all commands but the first wait for the previous command
         names = {"transfer + check": driver.transfer + driver.check}
         names["job + check"] = driver.job + driver.check
         once = "begin + configure + finish - check"
@@ -444,6 +441,5 @@ def _driver_figures(
 
 
 def _total(machine: TileMachine, driver: DriverCosts, layer: MeasuredTiles) -> int:
-    """Return the described accesses of a layer."""
     commands = commands_of(layer.tiles, machine, driver)
     return sum(command.issue for command in commands) + driver.finish

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice of measured costs. A formula is used if it holds on commands that were held out and is
-no worse on these commands than the costs before."""
+"""The choice of measured costs.
+
+A formula is used if it holds on held-out commands and is no worse there than the previous costs.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,10 @@ Costs = JobCosts | CopyCosts
 
 @dataclass(frozen=True)
 class Fitted:
-    """A formula, and the commands that were held out of its fit.
+    """A formula, and the commands held out of its fit.
 
     Attributes:
-        costs: the formula, with how it agrees with these commands.
+        costs: the formula, with its agreement with the held-out commands.
         held_out: the commands.
         is_scattered: whether commands of equal sizes took different cycles.
     """
@@ -43,14 +45,14 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Choice:
-    """The costs in use for some commands: the measured formula, or the costs before.
+    """The costs in use for some commands: the measured formula, or the previous costs.
 
     Attributes:
-        measured: the formula that was measured now.
-        before: the costs that were used before for the same commands: those of an earlier
-            calibration, or the described ones.
-        before_evidence: how the costs before agree with the commands that were held out.
-        reason: why the measured formula is not used; empty if the formula is used.
+        measured: the newly measured formula.
+        before: the previous costs of the same commands, from an earlier calibration or the
+            description.
+        before_evidence: agreement of the previous costs with the held-out commands.
+        reason: reason for not using the measured formula; empty if it is used.
         is_scattered: as of `Fitted`.
     """
 
@@ -62,12 +64,11 @@ class Choice:
 
     @property
     def used(self) -> tuple[Costs, ...]:
-        """The costs in use."""
         return self.before if self.reason else (self.measured,)
 
     @property
     def evidence(self) -> Evidence:
-        """How the costs in use agree with the commands that were held out."""
+        """Agreement of the costs in use with the held-out commands."""
         return self.before_evidence if self.reason else self.measured.evidence
 
     @property
@@ -88,7 +89,7 @@ def deviation(cost: Cost, command: Timed) -> float:
 
 
 def is_no_worse(deviations: Sequence[float], before: Sequence[float]) -> bool:
-    """Whether the largest deviation and the mean deviation are no larger than those of others."""
+    """Whether neither the largest nor the mean deviation exceeds the previous ones."""
     tolerance = 1 + 1e-9
     return not deviations or (
         max(deviations) <= max(before) * tolerance
@@ -101,13 +102,13 @@ def choices_of(
 ) -> list[Choice]:
     """Return the costs in use for the commands of each formula.
 
-    Commands of each tensor, and jobs with and without a sum, are compared on their own.
+    Commands of each tensor, and jobs with and without a sum, are compared separately.
 
     Args:
         fitted: the measured formulas.
         measured: the machine with the costs of the measured formulas.
-        before: the machine with the costs that were used before.
-        use_inexact: whether to use a formula that does not hold, unless the costs before are
+        before: the machine with the previous costs.
+        use_inexact: whether to use a formula that does not hold, unless the previous costs are
             better.
     """
     return [
@@ -146,7 +147,6 @@ def part_of(command: Timed) -> str | bool:
 def _reason(
     held_out: Sequence[Timed], measured: TileMachine, before: TileMachine, *, use_inexact: bool
 ) -> str:
-    """Return why a measured formula is not used; empty if the formula is used."""
     if not held_out:
         return "" if use_inexact else "no command was left to be held out"
     new, old = _deviations(measured, held_out), _deviations(before, held_out)
@@ -168,7 +168,7 @@ def cost_of(machine: TileMachine, command: Timed) -> Cost:
 
 
 def evidence_of(machine: TileMachine, held_out: Sequence[Timed], fitted: int = 0) -> Evidence:
-    """Return how a machine's costs agree with commands."""
+    """Return the agreement of a machine's costs with commands."""
     found = _deviations(machine, held_out)
     worst = 100 * max(found, default=0.0)
     return Evidence(fitted, len(found), sum(each == 0 for each in found), round(worst, 3))
@@ -226,12 +226,12 @@ def without_worse(
     deviations: Callable[[Sequence[Choice]], list[float]],
     before: Sequence[float],
 ) -> list[Choice]:
-    """Return the choices without formulas that make whole layers' predictions worse.
+    """Return the choices without formulas that make predictions of whole layers worse.
 
     Args:
         choices: the costs in use.
-        deviations: returns by how much predictions of whole layers are off with some choices.
-        before: by how much they were off before.
+        deviations: returns the deviations of whole layers' predictions for some choices.
+        before: the previous deviations.
     """
     found = list(choices)
     while not is_no_worse(deviations(found), before):
@@ -254,7 +254,7 @@ def costs_in_use(
 ) -> tuple[tuple[JobCosts, ...], tuple[CopyCosts, ...]]:
     """Return the costs of jobs and of copies that are in use.
 
-    An earlier calibration keeps its costs for commands that were not measured now.
+    Commands without new measurements keep the costs of an earlier calibration.
     """
     jobs, copies = split(costs for each in choices for costs in each.used)
     if earlier is not None:
@@ -268,7 +268,7 @@ def costs_in_use(
 
 
 def split(costs: Iterable[Costs]) -> tuple[tuple[JobCosts, ...], tuple[CopyCosts, ...]]:
-    """Return the costs of jobs, and those of copies."""
+    """Return the costs of jobs, and of copies."""
     given = list(costs)
     jobs = tuple(each for each in given if isinstance(each, JobCosts))
     return jobs, tuple(each for each in given if isinstance(each, CopyCosts))

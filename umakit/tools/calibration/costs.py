@@ -15,12 +15,12 @@ from umakit.tools.calibration.fit import COPY_SIZES, JOB_SIZES, fitted
 from umakit.tools.calibration.measure import Timed
 
 HELD_OUT = 4
-"""One of so many commands is held out."""
+"""One in this many commands is held out."""
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A measured command: its sizes, with the described cycles, and the measured ones."""
+    """A measured command: its sizes, the described cost, and the measured cycles."""
 
     sizes: Mapping[str, int]
     described: Cost
@@ -44,7 +44,7 @@ def costs_of(
     Args:
         machine: the machine with the described costs.
         commands: measured commands.
-        figures: figures of the machine, of which some may be parts of sizes.
+        figures: figures of the machine, which may be divisors of sizes.
     """
     jobs: dict[tuple[Kind, Dataflow], dict[bool, list[_Sample]]] = {}
     copies: dict[str, dict[str, list[_Sample]]] = {}
@@ -68,7 +68,7 @@ def costs_of(
 def _jobs(
     kind: Kind, flow: Dataflow, by_adds: Mapping[bool, list[_Sample]], figures: Sequence[int]
 ) -> list[Fitted]:
-    """Return one formula for layers with and without a sum, or one each where that is better."""
+    """Return one formula for layers with and without a sum, or two if that is better."""
 
     def fit(samples: Sequence[_Sample], adds: bool | None) -> Fitted:
         busy, tail, evidence, held_out = _fit(samples, JOB_SIZES, figures)
@@ -85,7 +85,7 @@ def _jobs(
 def _copies(
     stream: str, by_tensor: Mapping[str, list[_Sample]], figures: Sequence[int]
 ) -> list[Fitted]:
-    """Return one formula for all tensors of a stream, or one for each where that is better."""
+    """Return one formula for all tensors of a stream, or one per tensor if that is better."""
 
     def fit(samples: Sequence[_Sample], tensors: tuple[str, ...]) -> Fitted:
         busy, tail, evidence, held_out = _fit(samples, COPY_SIZES, figures)
@@ -104,7 +104,6 @@ def _worst(fitted: Sequence[Fitted]) -> float:
 
 
 def _is_scattered(samples: Sequence[_Sample]) -> bool:
-    """Whether commands of equal sizes took different cycles."""
     busy: dict[str, set[int]] = {}
     for each in samples:
         busy.setdefault(repr((each.sizes, each.described)), set()).add(each.busy)
@@ -112,9 +111,10 @@ def _is_scattered(samples: Sequence[_Sample]) -> bool:
 
 
 def _divided(samples: Sequence[_Sample]) -> tuple[list[_Sample], list[_Sample]]:
-    """Return the samples that are fitted, and those that are held out.
+    """Return the samples to fit, and the held-out samples.
 
-    Equal ones count once. The largest of each size are fitted, so that each size varies there.
+    Equal samples count once. The largest of each size are fitted, so that each size varies in the
+    fit.
     """
     different = {repr(each): each for each in samples}
     ordered = [different[key] for key in sorted(different)]

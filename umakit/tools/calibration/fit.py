@@ -2,10 +2,9 @@
 """Fitting a sum of terms to measured cycles.
 
 A term is a coefficient times counts, `max(ceil_div(size, part), least)`, at most one of each size.
-The coefficients are those of least squares of relative deviations. Parts are found one size at a
-time, over and over, until no other part is better; then two at a time. If the sum is right for
-every tile, coefficients are made whole numbers where that keeps it so, and terms that are not
-needed are left out.
+The coefficients minimize the squares of relative deviations. Parts are searched one size at a time
+until no other part is better, then two sizes at a time. If the sum is exact for every tile,
+coefficients are rounded to whole numbers where the sum stays exact, and unneeded terms are dropped.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ MOST_SECOND_COUNTS = 2
 """Maximum number of sizes that have two counts."""
 
 BETTER = 0.9
-"""A more complicated fit is taken if its deviation is below this part of a simpler one's."""
+"""A more complicated fit is taken if its deviation is below this fraction of the simpler fit's."""
 
 CLOSE = 1e-6
 """Relative deviation of a sum that is right, by the precision of floating point."""
 
 FEW_TERMS = 3
-"""No simpler formula is looked for once one of so many terms is exact."""
+"""The search for simpler formulas ends once a formula of this many terms is exact."""
 
 TILES_PER_TERM = 2
 """Least number of tiles for each coefficient."""
@@ -88,12 +87,12 @@ def fitted(
     choices: Sequence[tuple[str, ...]],
     figures: Sequence[int] = (),
 ) -> Formula:
-    """Return the simplest formula that fits best.
+    """Return the simplest formula among the best fits.
 
     Args:
         samples: sizes and measured cycles of commands, at least one.
         choices: names of the sizes that a formula may depend on, the simplest choice first.
-        figures: figures of the machine, of which some may be parts.
+        figures: figures of the machine, which may be parts.
     """
     cycles = {each for _, each in samples}
     if len(cycles) == 1:
@@ -105,8 +104,8 @@ def fitted(
         search.run()
         formula, deviation = search.formula()
         terms = len(formula.terms)
-        # Bayesian information criterion: a coefficient has to earn its place. What is exact with
-        # few of them is no accident; with many it may be, where tiles vary too little.
+        # Bayesian information criterion: each coefficient has a price. An exact fit with few
+        # coefficients is no accident; one with many may be, if tiles vary too little.
         score = len(samples) * log(deviation) + terms * log(len(samples))
         key = not search.found.is_exact, float(terms) if search.found.is_exact else score
         if search.found.is_exact and terms <= FEW_TERMS:
@@ -118,8 +117,6 @@ def fitted(
 
 
 class _Search:
-    """The search for a formula of some sizes."""
-
     def __init__(
         self, samples: Sequence[tuple[Sizes, int]], names: Sequence[str], parts: Sequence[int]
     ) -> None:
@@ -166,7 +163,6 @@ class _Search:
         self.found = best
 
     def _other_counts(self, name: str) -> Iterator[Counts]:
-        """Yield the counts with another part, or another least count, of a size."""
         sizes = self._sizes[name]
         largest = int(sizes.max())
         for number, count in enumerate(self.found.counts[name]):
@@ -180,7 +176,6 @@ class _Search:
                         yield self._with(name, number, replace(count, part=part, least=least))
 
     def _other_pairs(self) -> Iterator[Counts]:
-        """Yield the counts with likely other ones of two sizes."""
         names = [name for name in self.found.counts if name != "described"]
         for one, other in combinations(names, 2):
             for first, second in product(self._likely(one), self._likely(other)):
@@ -206,7 +201,7 @@ class _Search:
     # --- coefficients -----------------------------------------------------------------------------
 
     def _column(self, counts: tuple[Count, ...]) -> Floats:
-        """Return the product of counts for each sample; candidates share most of them."""
+        """Return the product of counts for each sample, cached: candidates share most counts."""
         if counts not in self._columns:
             if len(counts) == 1:
                 (count,) = counts
@@ -249,11 +244,13 @@ class _Search:
         return relative
 
     def formula(self) -> tuple[Formula, float]:
-        """Return the formula that was found, without terms that it does not need, and its root
-        mean square of relative deviations."""
+        """Return the best formula without unneeded terms, and its relative error.
+
+        The error is the root mean square of the relative deviations.
+        """
         everything = list(_products(self.found.counts))
         chosen = [self._needed(everything)]
-        # What is added first, one after the other, may be fewer than what cannot be left out.
+        # Forward selection may end with fewer terms than backward elimination.
         added = self._added(everything)
         if added:
             chosen.append(self._needed(added))
@@ -274,7 +271,6 @@ class _Search:
         return max(float(np.sqrt(np.mean(relative**2))), 1e-12)
 
     def _is_good(self, terms: Sequence[tuple[Count, ...]]) -> bool:
-        """Whether some terms are as good as all of them."""
         if not terms:
             return False
         if self.found.is_exact:
@@ -282,7 +278,7 @@ class _Search:
         return self._rms(terms) < 1.01 * self.found.deviation
 
     def _needed(self, terms: Sequence[tuple[Count, ...]]) -> list[tuple[Count, ...]]:
-        """Leave out one term after the other, those of most counts first."""
+        """Eliminate terms one by one, those with most counts first."""
         left = list(terms)
         for term in sorted(terms, key=len, reverse=True):
             fewer = [each for each in left if each is not term]
@@ -291,7 +287,7 @@ class _Search:
         return left
 
     def _added(self, terms: Sequence[tuple[Count, ...]]) -> list[tuple[Count, ...]]:
-        """Add one term after the other, each time the best one."""
+        """Select terms one by one, each time the best one."""
         chosen: list[tuple[Count, ...]] = []
         left = list(terms)
         while left:
@@ -303,7 +299,7 @@ class _Search:
         return []
 
     def _whole(self, terms: Sequence[tuple[Count, ...]], coefficients: Floats) -> list[int | float]:
-        """Return coefficients as whole numbers or simple fractions if the sum stays right."""
+        """Return coefficients as whole numbers or simple fractions if the sum stays exact."""
         for step in STEPS if self.found.is_exact else ():
             rounded = np.round(coefficients * step) / step
             if np.abs(self._deviations(terms, rounded)).max() < CLOSE:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring tiles: networks of layers run by the backend's driver, whose commands are timed.
+"""Measuring tiles: networks of layers run by the backend's driver, with timed commands.
 
-The simulator's timeline says when each engine did what; the description of the machine says which
-commands there are and in which order. Both together are the cycles of each command.
+The simulator's timeline has the times of each engine's actions. The description of the machine has
+the commands and their order. Together they give the cycles of each command.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Sizes = TileSizes | Copy
 
 @dataclass(frozen=True)
 class Timed:
-    """A command that was measured.
+    """A measured command.
 
     Attributes:
-        stream: name of its stream.
+        stream: name of the stream.
         sizes: the sizes that its cycles depend on.
-        busy: cycles in which it occupied its engine.
-        tail: cycles after these until its effect was complete; None if that cannot be told, because
-            it had to wait for the end of the command before.
+        busy: cycles in which the command occupied its engine.
+        tail: further cycles until its effect was complete; None if hidden by a wait for the end of
+            the previous command.
     """
 
     stream: str
@@ -59,13 +59,14 @@ class Timed:
 
 @dataclass(frozen=True)
 class MeasuredTiles:
-    """A layer that was measured.
+    """A measured layer.
 
     Attributes:
-        tiles: how it was cut.
-        clock_cycles: its cycles; None if the simulator has no clock.
-        commands: its commands; empty if they cannot be told apart, or there are several buffers.
-        accesses: its accesses to registers; None if they are not counted.
+        tiles: tiles of the layer.
+        clock_cycles: cycles of the layer; None if the simulator has no clock.
+        commands: commands of the layer; empty if they cannot be told apart, or there are several
+            buffers.
+        accesses: register accesses of the layer; None if they are not counted.
     """
 
     tiles: Tiles
@@ -76,13 +77,13 @@ class MeasuredTiles:
 
 @dataclass
 class Measurement:
-    """What was measured.
+    """The results of a measurement.
 
     Attributes:
         layers: measured layers.
         refused: number of layers that the backend leaves to the CPU.
-        failures: layers that could not be compiled or run.
-        mismatches: why the commands of layers could not be told apart, with their number.
+        failures: errors of layers that could not be compiled or run.
+        mismatches: number of layers whose commands could not be told apart, by reason.
     """
 
     layers: list[MeasuredTiles] = field(default_factory=list)
@@ -137,14 +138,14 @@ def measure(
     found: Measurement,
     tell: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Compile and run layers, and add what was measured.
+    """Compile and run layers, and add the measurements.
 
     Args:
         backend: backend that cuts layers into tiles.
-        tiles: layers with the tilings that are used.
+        tiles: layers with their tilings.
         device: name of the device that runs the driver.
-        found: gets the result.
-        tell: told the number of layers that are done after each network.
+        found: receives the results.
+        tell: called with the number of finished layers after each network.
 
     Raises:
         BuildError: a compiler or an emulator is missing.
@@ -199,7 +200,7 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
         network, partitioned = partition_model(module, [backend], options=options)
         if all(row.where != target for row in partitioned.report.placements):
             found.refused += len(batch)
-            return  # all of it would run on the CPU
+            return  # all layers would run on the CPU
         library = export_program(
             network.model, partitioned, [backend], temporary / "tiles", options
         )
@@ -216,7 +217,6 @@ def _run(backend: UMABackend, batch: Sequence[Tile], device: str, found: Measure
 
 
 def _in_layer(backend: UMABackend, library: Library, error: DeviceError) -> UnansweredError:
-    """Return an error with the sizes of the layer in which the run failed, if it is known."""
     where = error.where
     if error.layer is not None:
         tiles = _tiles_of_calls(backend, library)[error.layer]
@@ -239,7 +239,6 @@ def words_of(layer: Layer) -> str:
 
 
 def _tiles_of_calls(backend: UMABackend, library: Library) -> list[Tiles | None]:
-    """Return how each layer of a library is cut; None for those of the CPU."""
     program, planner, target = library.program, backend.tiling, backend.target_name
     assert program is not None and planner is not None  # compiled, for a backend that tiles
     found: list[Tiles | None] = []
@@ -263,7 +262,7 @@ def _add(
     commands: tuple[Timed, ...] = ()
     reason = ""
     if tiles.tiling.buffers > 1:
-        pass  # one engine may run commands of several streams in another order than the driver's
+        pass  # one engine may run commands of several streams in another order than the driver
     elif profile.commands_left_out:
         reason = "there are more commands than are recorded"
     else:
@@ -279,7 +278,7 @@ def _add(
 
 
 class _Mismatch(Exception):
-    """What was recorded is not what the description expects."""
+    """Recorded and described commands differ."""
 
 
 def _timed(tiles: Tiles, planner: TilePlanner, recorded: Sequence[CommandTimes]) -> Iterator[Timed]:
@@ -311,9 +310,9 @@ def _timed(tiles: Tiles, planner: TilePlanner, recorded: Sequence[CommandTimes])
 
 
 def _names_by_stream(machine: Machine, recorded: Sequence[CommandTimes]) -> dict[str, str]:
-    """Return by stream the name that the simulator's timeline gives to what serves it.
+    """Return the timeline's name for each stream.
 
-    That is the name of the stream, or of its engine.
+    The name is that of the stream, or of its engine.
     """
     there = {each.stream for each in recorded}
     names = {}

@@ -28,11 +28,11 @@ class Outcome:
 
     Attributes:
         calibration: the costs in use.
-        layers: number of layers that were measured.
-        notes: one sentence for each part that was not measured, with the reason.
+        layers: number of measured layers.
+        notes: one sentence for each unmeasured part, with the reason.
         choices: measured formulas, and whether each is used.
-        before: the layers of the calibration as they were predicted before.
-        tiles: number of layers that were asked for of each kind.
+        before: the calibration's layers with the previous predictions.
+        tiles: requested number of layers of each kind.
     """
 
     calibration: Calibration
@@ -44,7 +44,7 @@ class Outcome:
 
     @property
     def held_out(self) -> int:
-        """The number of commands that were held out."""
+        """The number of held-out commands."""
         return sum(each.evidence.held_out for each in self.choices)
 
     @property
@@ -59,7 +59,7 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether all costs in use hold on the commands that were held out."""
+        """Whether all costs in use hold on the held-out commands."""
         return self.worst_percent <= MOST_PERCENT
 
     @property
@@ -83,7 +83,6 @@ class Outcome:
         return (NOT_A_COST,) if is_off and self.exact == self.held_out > 0 else ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         view = self.calibration.as_json()
         for shown, layer in zip(view["layers"], self.before, strict=True):
             shown["predicted_before"] = layer.predicted_cycles

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tiles that are measured: layers of one kind and dataflow with a tiling each.
+"""The tiles to measure: layers of one kind and dataflow with a tiling each.
 
 Most layers are one tile, whose size is taken from a grid of each axis: units, one less and one
 more, and limits. Others are cut into a few tiles, so that copies have several rows and planes.
@@ -19,10 +19,10 @@ GRID = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 20, 24, 31, 32, 33, 47, 48, 49, 
 """Sizes along an axis that are measured on every machine: about likely units."""
 
 IMAGE_GRID = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 15, 16, 17, 20)
-"""The same for rows and columns, whose product counts too."""
+"""Sizes of rows and columns, whose product counts too."""
 
 BASE = {ROWS: 3, COLUMNS: 5, OUTPUT_CHANNELS: 16, INPUT_CHANNELS: 8}
-"""Sizes along the other axes while one axis is varied."""
+"""Sizes of the other axes while one axis is varied."""
 
 KERNELS = ((1, 1), (3, 3), (1, 1), (3, 3), (5, 5), (1, 3))
 """Kernels, in turns."""
@@ -33,7 +33,7 @@ MOST_MACS = 4_000_000
 """Largest number of multiply-accumulates of a measured layer: simulators are slow."""
 
 CUT_SHARE = 3
-"""One of so many layers is cut."""
+"""One in this many layers is cut."""
 
 ATTEMPTS = 200
 """Number of attempts for each tile: many sizes do not fit."""
@@ -41,12 +41,12 @@ ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Tile:
-    """A layer and how it is cut.
+    """A layer and its tiling.
 
     Attributes:
-        layer, tiling: both.
-        dense: whether its operator is that of fully connected layers.
-        rounding: how results are rounded, the same for all that are measured together.
+        layer, tiling: layer and tiling.
+        dense: whether the operator is that of fully connected layers.
+        rounding: rounding of results, the same for all layers measured together.
     """
 
     layer: Layer
@@ -65,7 +65,7 @@ class Group:
         channels_first: whether images have the layout NCHW.
         adds: whether a second tensor is added to the result.
         dense: whether they are fully connected layers, which are convolutions of one column.
-        rounding: how results are rounded.
+        rounding: rounding of results.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ class Group:
 
     @property
     def is_variant(self) -> bool:
-        """Whether its jobs are like those of the same kind, so that fewer layers do."""
+        """Whether the jobs resemble another group's, so that fewer layers suffice."""
         return self.channels_first or self.adds
 
     @property
@@ -96,7 +96,7 @@ class Group:
 
 
 def groups_of(machine: TileMachine, rounding: str) -> list[Group]:
-    """Return what is measured on a machine, besides fully connected layers."""
+    """Return the groups to measure on a machine, besides fully connected layers."""
     groups = [Group(kind, flow) for kind in Kind for flow in flows_of(machine, kind)]
     flow = machine.dataflows[0]
     # The other layout has other copies; its jobs are the same.
@@ -106,20 +106,20 @@ def groups_of(machine: TileMachine, rounding: str) -> list[Group]:
 
 
 def dense_groups(machine: TileMachine, rounding: str) -> list[Group]:
-    """Return what is measured instead of convolutions if a backend takes none."""
+    """Return the groups to measure if a backend supports no convolutions."""
     flows = flows_of(machine, Kind.CONVOLUTION)
     return [Group(Kind.CONVOLUTION, flow, dense=True, rounding=rounding) for flow in flows]
 
 
 def flows_of(machine: TileMachine, kind: Kind) -> tuple[Dataflow, ...]:
-    """Return the dataflows that are measured for a kind of layers; pools have none that counts."""
+    """Return the dataflows to measure for a kind of layers; for pools, one suffices."""
     return (
         machine.dataflows[:1] if kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL) else machine.dataflows
     )
 
 
 def grid_of(machine: TileMachine, axis: str) -> list[int]:
-    """Return the sizes along an axis that are measured: about units and limits."""
+    """Return the sizes to measure along an axis: around units and limits."""
     marks = {machine.unit(axis), machine.limits.get(axis, 1)}
     if axis in (OUTPUT_CHANNELS, INPUT_CHANNELS):
         marks |= {machine.block_channels, machine.row_bytes_of("data")}
@@ -130,11 +130,11 @@ def grid_of(machine: TileMachine, axis: str) -> list[int]:
 
 
 def tiles_of_group(machine: TileMachine, group: Group, count: int) -> list[Tile]:
-    """Return tiles of a group of layers that fit the machine; the same ones every time.
+    """Return tiles of a group of layers that fit the machine, deterministically.
 
     Args:
-        machine: its description.
-        group: what the layers have in common.
+        machine: description of the machine.
+        group: common properties of the layers.
         count: maximum number of layers.
     """
     found: dict[Tile, None] = {}
@@ -166,7 +166,7 @@ def _proposed(machine: TileMachine, group: Group, count: int) -> Iterator[Tile]:
         rest = chosen.choice((0, 0, 1, 2))
         if group.dense:
             sizes[COLUMNS] = parts[COLUMNS] = 1
-            if number % 2 == 0:  # the networks of most users have one
+            if number % 2 == 0:  # most users' networks have one
                 sizes[ROWS] = parts[ROWS] = 1
         kernel = group.kernels[number % len(group.kernels)]
         yield _tile(machine, group, sizes, parts, kernel, rest)
@@ -184,7 +184,7 @@ def _tile(
     kernel: tuple[int, int],
     rest: int,
 ) -> Tile:
-    """Return a layer of parts of these sizes, the last of which may be larger by `rest`."""
+    """Return a layer of parts of these sizes; the last part may be larger by `rest`."""
     kind = group.kind
     extents = {axis: sizes[axis] * parts[axis] for axis in sizes}
     for axis in (ROWS, COLUMNS):

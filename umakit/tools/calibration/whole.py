@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole layers of several tiles, which are compared with what measured costs predict."""
+"""Whole layers of several tiles, compared with predictions from measured costs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ WHOLE: tuple[Any, ...] = (
     (Kind.CONVOLUTION, (16, 16), (3, 3), 24, 32, "sum"),
     (Kind.CONVOLUTION, (1, 1), (1, 1), 256, 96, "dense"),
 )
-"""Layers that are measured whole: kind, size of the result, kernel, channels of data and result;
-and whether a sum follows, or it is a fully connected layer."""
+"""Layers measured whole: kind, size of the result, kernel, channels of data and result; and whether
+a sum follows, or the layer is fully connected."""
 
 
 def measured_layers(
@@ -35,14 +35,14 @@ def measured_layers(
     device: str,
     takes: Sequence[Group],
 ) -> list[MeasuredTiles]:
-    """Measure layers of several tiles with the tilings that they get by default.
+    """Measure layers of several tiles with their default tilings.
 
     Args:
         backend: backend that cuts layers into tiles.
-        planner: its planner.
-        calibrations: costs from which default tilings are chosen; None: the described ones.
+        planner: planner of the backend.
+        calibrations: costs for choosing default tilings; None: the described costs.
         device: name of the device that runs the driver.
-        takes: what the backend takes: groups of layers of which some were measured.
+        takes: groups of layers of which some were measured.
     """
     tiles: dict[Tile, None] = {}
     forms = {(each.kind, each.adds, each.dense): each for each in reversed(takes)}
@@ -69,7 +69,7 @@ def measured_layers(
 def predictions(
     planner: TilePlanner, calibration: Calibration | None, layers: Sequence[MeasuredTiles]
 ) -> tuple[MeasuredLayer, ...]:
-    """Return measured layers with their predictions from some costs; None: the described ones."""
+    """Return measured layers with their predictions from some costs; None: the described costs."""
     planner.calibrate(calibration)
     return predicted_layers(planner, layers)
 

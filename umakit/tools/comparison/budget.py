@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits in a file that a team commits, with the saved report that they are relative to."""
+"""Limits in a file under version control, with the saved report they refer to."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ HEADER = """\
 
 
 class _File(BaseModel):
-    """The keys of the file."""
-
     model_config = ConfigDict(extra="forbid", strict=True)
 
     format: str
@@ -44,12 +42,12 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits, and what they are relative to.
+    """Limits, and the report they refer to.
 
     Attributes:
         path: the file.
-        text: its content.
-        limits: in the order of the file.
+        text: content of the file.
+        limits: limits in the order of the file.
         report: path of the saved report; None without one.
     """
 
@@ -60,11 +58,12 @@ class Budget:
 
 
 def read_budget(path: Path) -> Budget:
-    """Read a budget. Its `report` is relative to the folder that it lies in.
+    """Read a budget. Its `report` is relative to the budget's folder.
 
     Raises:
-        RecordsError: it cannot be read, is none, is of another version, or has unknown keys.
-        InputError: a limit has another form.
+        RecordsError: the file cannot be read, is no budget, has another version, or has unknown
+            keys.
+        InputError: a limit is malformed.
     """
     where = short_path(path)
     if is_special(path):
@@ -102,17 +101,17 @@ def _checked(values: dict[str, Any], where: str) -> _File:
 
 
 def report_beside(path: Path) -> Path:
-    """Return where the saved report of a budget is written: beside it, with its name."""
+    """Return the path of a budget's saved report: beside the budget, with its name."""
     return path.with_name(f"{path.stem}.report.json")
 
 
 def check_budget(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
-    """Refuse a budget that cannot be written, before anything takes time.
+    """Refuse a budget path that cannot be written, before any long work.
 
     Raises:
-        OutputError: it, or the report beside it, is an input or a file of somebody else.
-        RecordsError: what is there cannot be read.
-        InputError: a limit there has another form.
+        OutputError: the budget, or its saved report, is an input or a file of another program.
+        RecordsError: an existing budget cannot be read.
+        InputError: a limit in an existing budget is malformed.
     """
     read = list(inputs)
     check_parent(path)
@@ -125,16 +124,16 @@ def check_budget(path: Path, inputs: Iterable[Path], *, force: bool) -> None:
 def write_budget(
     path: Path, report: Report, inputs: Iterable[Path] = (), *, force: bool = False
 ) -> Path:
-    """Write a budget of today's figures and, beside it, the report that it is relative to.
+    """Write a budget of the present figures and, beside it, the saved report.
 
-    In a budget that exists only the amounts without a sign change; its other limits and comments
-    stay. With `force` it is written anew.
+    In an existing budget, only the amounts without a sign change; other limits and comments stay.
+    With `force`, the budget is written anew.
 
     Args:
         path: the file.
-        report: today's figures.
+        report: the present figures.
         inputs: files that the command reads, which are not replaced.
-        force: whether files of somebody else are replaced too.
+        force: whether files of other programs are replaced too.
 
     Returns:
         The path of the saved report.
@@ -154,7 +153,7 @@ def write_budget(
 
 
 def _saved_beside(path: Path, force: bool) -> Path:
-    """Return the report that a budget names, or where that of a new one goes."""
+    """Return the report that a budget names, or the path of a new budget's report."""
     if not force and path.is_file() and path.stat().st_size:
         return read_budget(path).report or report_beside(path)
     return report_beside(path)
@@ -170,11 +169,11 @@ def _new(saved: str, limits: Sequence[str]) -> str:
 
 
 def _updated(budget: Budget, report: Report) -> str:
-    """Return the text of a budget with the amounts of today.
+    """Return the text of a budget with the present amounts.
 
     Raises:
         RecordsError: a limit is written in an unusual way.
-        InputError: a figure is not known.
+        InputError: a figure is unknown.
     """
     text = budget.text
     known = {figure.name for figure in FIGURES}

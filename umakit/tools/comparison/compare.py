@@ -30,8 +30,7 @@ class Compared(Change):
     """A figure of two networks.
 
     Attributes:
-        figure: what it is.
-        unknown: why there is no change, a clause; empty if there is one.
+        unknown: reason for a missing change, as a clause; empty if there is a change.
     """
 
     figure: Figure
@@ -39,11 +38,10 @@ class Compared(Change):
 
     @property
     def change(self) -> int | None:
-        """What B has more than A; None if both cannot be compared."""
+        """Increase from A to B; None if both cannot be compared."""
         return None if self.unknown else super().change
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {
             "name": self.figure.name,
             "unit": self.figure.unit,
@@ -60,8 +58,8 @@ class Comparison:
     """Two reports side by side.
 
     Attributes:
-        a, b: the reports; changes are those from A to B.
-        names: what they were read from.
+        a, b: the reports; changes are from A to B.
+        names: names of the reports' sources.
     """
 
     a: Report
@@ -70,8 +68,10 @@ class Comparison:
 
     @cached_property
     def basis(self) -> Figure:
-        """The cycles that layers are compared by: measured ones, or predicted ones where those are
-        all that both networks have."""
+        """The figure that layers are compared by.
+
+        These are measured cycles, or predicted cycles if the networks have only these in common.
+        """
         measured = self.compared(MEASURED)
         predicted = self.compared(PREDICTED)
         only = measured.change is None and predicted.change is not None
@@ -79,12 +79,12 @@ class Comparison:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """All layers, what moved to the CPU first, then by the change of their cycles."""
+        """All layers: first those moved to the CPU, then by the change of their cycles."""
         return tuple(sorted(lines_of(self.a, self.b), key=self._order))
 
     @cached_property
     def figures(self) -> tuple[Compared, ...]:
-        """All figures that one of the networks has, each wait for an engine behind their sum."""
+        """All figures that one of the networks has, with single waits after their sum."""
         found = []
         for figure in FIGURES:
             found.append(self.compared(figure))
@@ -93,7 +93,7 @@ class Comparison:
         return (*found, *map(self.compared, TIMES))
 
     def compared(self, figure: Figure) -> Compared:
-        """Return a figure of both networks, and why it cannot be compared."""
+        """Return a figure of both networks, and the reason if it cannot be compared."""
         a, b = figure.of(self.a), figure.of(self.b)
         missing = [name for name, value in (("A", a), ("B", b)) if value is None]
         unknown = f"{' and '.join(missing)}: {figure.unknown[0]}" if missing else ""
@@ -103,12 +103,12 @@ class Comparison:
 
     @property
     def moved_to_cpu(self) -> tuple[Line, ...]:
-        """Layers of which something ran on an accelerator in A and runs on the CPU in B."""
+        """Layers with parts on an accelerator in A and on the CPU in B."""
         return tuple(line for line in self.lines if line.move == "to the CPU")
 
     @property
     def changed(self) -> tuple[Line, ...]:
-        """Layers that are not the same in both networks."""
+        """Layers that differ between the networks."""
         return tuple(line for line in self.lines if self.is_changed(line))
 
     def is_changed(self, line: Line) -> bool:
@@ -124,17 +124,17 @@ class Comparison:
         return any(change.a != change.b for change in changes)
 
     def is_of_machines(self, line: Line) -> bool:
-        """Whether a layer runs on the one accelerator of A, and on the one of B."""
+        """Whether a layer runs on the only accelerator of A, and on the only one of B."""
         sides = zip((self.a, self.b), line.where, strict=True)
         return all([each.name for each in side.accelerators] == [where] for side, where in sides)
 
     @property
     def cut_otherwise(self) -> int | None:
-        """The number of layers whose tilings differ; None if that of a layer is not known."""
+        """The number of layers whose tilings differ; None if a tiling is unknown."""
         return total(line.is_cut_otherwise for line in self.lines)
 
     def between(self, figure: Figure) -> Change:
-        """Return a figure of what lies between layers."""
+        """Return a figure of the row between layers."""
         a, b = (
             0 if row is None else figure.between(row) for row in (self.a.between, self.b.between)
         )
@@ -142,7 +142,7 @@ class Comparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader has to know about the two, a sentence each."""
+        """Remarks on the two networks for a reader, a sentence each."""
         found = []
         if self.a.model_sha256 != self.b.model_sha256:
             found.append("A and B are different models; layers are matched by operators' names")
@@ -158,7 +158,7 @@ class Comparison:
         return tuple(found)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all differences by name; keys are stable, values that are not known null."""
+        """Return all differences by name, with stable keys; unknown values are null."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -192,7 +192,7 @@ class Comparison:
         }  # fmt: skip
 
     def _order(self, line: Line) -> tuple[int, int]:
-        """Order lines: moved to the CPU, unknown changes, then large ones first."""
+        """Return a sort key: moved to the CPU, unknown changes, then large changes first."""
         change = line.of(self.basis).change
         if line.move == "to the CPU":
             return (0, 0)
@@ -215,7 +215,6 @@ def _list(tilings: Sequence[str] | None) -> list[str] | None:
 
 
 def _figures(of: Any) -> dict[str, Any]:
-    """Return the figures of layers by name, of a layer or of what lies between."""
     found = {figure.name: of(figure) for figure in FIGURES if figure.of_step is not None}
     return {
         name: {"a": each.a, "b": each.b, "change": each.change, "percent": each.percent}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures that two reports are compared by. A new one is a line of `FIGURES`."""
+"""The compared figures of two reports. A new figure is a line of `FIGURES`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from umakit.tools.comparison.saved import Bounds, Parts, Report, Row, Size, Step
 
 Count = int | None
-"""A figure; None if it is not known."""
+"""A figure; None if unknown."""
 
 OfReport = Callable[[Report], Count]
 OfStep = Callable[[Step], Count]
@@ -23,16 +23,16 @@ class Figure:
     """A figure of a network.
 
     Attributes:
-        name: what it is called in limits, tables and JSON.
-        unit: of its values.
-        of: its value for a whole network.
-        unknown: why it may not be known, a clause, and what to do about it.
-        of_step: its value for a layer or step; None if it has none. Those of all steps, with that
-            of `between`, add up to that of the network.
-        between: its value for what lies between layers.
-        only_accelerators: whether it counts nothing of what the CPU does, so that it falls when a
-            layer moves there.
-        same: what has to be equal in two reports whose values are compared: the compiler.
+        name: name in limits, tables and JSON.
+        unit: unit of the values.
+        of: value for a whole network.
+        unknown: reason why the figure may be unknown, as a clause, and advice.
+        of_step: value for a layer or step; None if it has none. The values of all steps and of
+            `between` add up to the network's.
+        between: value for the row between layers.
+        only_accelerators: whether the figure ignores the CPU, so that it falls when a layer moves
+            there.
+        same: property that has to be equal in two compared reports: the compiler.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Figure:
 
 
 def total(values: Iterable[Count]) -> Count:
-    """Return the sum of values; None if one of them is not known."""
+    """Return the sum of values; None if one is unknown."""
     found = list(values)
     return None if None in found else sum(value or 0 for value in found)
 
@@ -55,7 +55,7 @@ def total(values: Iterable[Count]) -> Count:
 
 
 def _on_accelerators(of: OfRow) -> OfStep:
-    """Return the value of a row, 0 for a step on the CPU."""
+    """Return the value of a row, 0 for a CPU step."""
     return lambda step: 0 if step.row.on_cpu else of(step.row)
 
 
@@ -146,8 +146,6 @@ NOT_EMULATED = "no emulator counted instructions", "run both on one: --device qe
 
 
 def _part(name: str, of: Callable[[Parts], int]) -> Figure:
-    """Return the figure of cycles in a state of the engines."""
-
     def of_row(row: Row) -> Count:
         return None if row.parts is None else of(row.parts)
 
@@ -162,7 +160,7 @@ def _part(name: str, of: Callable[[Parts], int]) -> Figure:
 
 
 def wait_figure(engine: str) -> Figure:
-    """Return the figure of the cycles in which only an engine is at work, and others wait."""
+    """Return the figure of the cycles in which only an engine works, and others wait."""
     return _part(f"wait {engine}", lambda parts: parts.wait(engine))
 
 
@@ -224,14 +222,14 @@ TIMES: tuple[Figure, ...] = (
     Figure("cpu time", "ns", _summed(_on_cpu(_time)), UNTIMED),
 )
 """Times of the processor that ran the networks. Times depend on the machine and its load. They are
-shown, but no limit and no difference depends on them."""
+shown, but affect no limit and no difference."""
 
 WAIT = "wait "
-"""What the name of a wait for an engine begins with, as `wait load`."""
+"""Prefix of the name of a wait for an engine, as in `wait load`."""
 
 
 def waits_of(*reports: Report) -> list[Figure]:
-    """Return the figures of the waits that any of some reports has, by the engine at work."""
+    """Return the figures of the waits in any report, by the engine at work."""
     parts = [report.accounting.parts for report in reports]
     names = sorted({name for each in parts if each is not None for name in each.waits})
     return [wait_figure(name) for name in names]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on figures of a report, such as `cycles > +2%`: their form, and whether they are kept.
+"""Limits on figures of a report, such as `cycles > +2%`: syntax and checks.
 
-A limit says what fails. Amounts are compared exactly, without rounding.
+A limit states a failure. Amounts are compared exactly, without rounding.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from umakit.tools.comparison.lines import Change
 from umakit.tools.comparison.saved import Report
 
 Kind = Literal["figure", "change", "percent"]
-"""What an amount is: a figure, a change of it, or a change in percent of A."""
+"""Kind of an amount: a figure, a change, or a change in percent of A."""
 
 FORM = re.compile(
     r"(?P<layer>layer\s+)?(?P<figure>[a-z][a-z0-9 +]*?)\s*(?P<sign><=|>=|<|>)\s*"
@@ -45,16 +45,16 @@ EXAMPLES = "'cycles > +2%', 'arena > 64K' or 'layer cycles > +10%'"
 
 @dataclass(frozen=True)
 class Limit:
-    """What a figure must not be.
+    """A condition of a figure that counts as failure.
 
     Attributes:
-        text: as the user wrote it.
-        figure: what it limits.
-        is_of_layers: whether it holds for each layer, and not for the network.
+        text: text written by the user.
+        figure: the limited figure.
+        is_of_layers: whether the limit applies to each layer, and not to the network.
         sign: a key of `SIGNS`.
-        kind: what `amount` is.
-        amount: in the figure's unit, or in percent.
-        source: file that it stands in; empty for the command line.
+        kind: kind of `amount`.
+        amount: amount in the figure's unit, or in percent.
+        source: file of the limit; empty for the command line.
     """
 
     text: str
@@ -67,11 +67,11 @@ class Limit:
 
     @property
     def is_relative(self) -> bool:
-        """Whether it needs a report to compare with."""
+        """Whether the limit needs a report to compare with."""
         return self.kind != "figure"
 
     def is_exceeded(self, change: Change) -> bool:
-        """Whether a figure is beyond the limit; its values have to be known where it needs them."""
+        """Whether a figure exceeds the limit; needed values have to be known."""
         assert change.b is not None
         reached, limit = Fraction(change.b), self.amount
         if self.is_relative:
@@ -88,8 +88,8 @@ class Excess:
     Attributes:
         figure: name of the figure.
         layer: key of the layer; None for the network.
-        change: its values; A has none where nothing is compared.
-        sentence: all of it, for a reader.
+        change: values of the figure; A's is None without a comparison.
+        sentence: description for a reader.
     """
 
     figure: str
@@ -98,7 +98,6 @@ class Excess:
     sentence: str
 
     def as_json(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {
             "figure": self.figure,
             "layer": self.layer,
@@ -112,13 +111,12 @@ class Excess:
 
 @dataclass(frozen=True)
 class CheckedLimit:
-    """A limit, and what is beyond it."""
+    """A limit, and its excesses."""
 
     limit: Limit
     excesses: tuple[Excess, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the limit and what is beyond it."""
         return {
             "limit": self.limit.text,
             "source": self.limit.source,
@@ -128,18 +126,17 @@ class CheckedLimit:
 
 
 def parse_limit(text: str, source: str = "") -> Limit:
-    """Return the limit that a text says.
+    """Parse a limit.
 
-    The form is `[layer] FIGURE > AMOUNT`, with `>=`, `<` or `<=` as well. An amount with a sign is
-    a change from A to B, one with a sign and `%` a share of A; K and M are 1,024 and 1,048,576
-    bytes.
+    The form is `[layer] FIGURE > AMOUNT`, or with `>=`, `<` or `<=`. An amount with a sign is a
+    change from A to B, one with a sign and `%` a share of A. K and M are 1,024 and 1,048,576 bytes.
 
     Args:
-        text: such as `cycles > +2%`.
-        source: file that it stands in, for messages.
+        text: a limit such as `cycles > +2%`.
+        source: file of the limit, for messages.
 
     Raises:
-        InputError: it has another form, or there is no such figure.
+        InputError: the limit is malformed, or the figure is unknown.
     """
     shown = text if len(text) <= 80 else f"{text[:80]}..."
     match = FORM.fullmatch(_plain(text))
@@ -167,20 +164,19 @@ def parse_limit(text: str, source: str = "") -> Limit:
 def check_limits(
     limits: Sequence[Limit], report: Report, comparison: Comparison | None
 ) -> list[CheckedLimit]:
-    """Return for each limit what is beyond it.
+    """Return each limit with its excesses.
 
-    A limit from above on what accelerators alone do is exceeded if something moved to the CPU from
-    A to B: that the figure fell says nothing then. Relative limits of layers hold for those that A
-    has on an accelerator too.
+    An upper limit on a figure of accelerators alone is exceeded if a layer moved to the CPU from A
+    to B, because the figure falls then. Relative limits of layers also apply to layers that only A
+    has on an accelerator.
 
     Args:
-        limits: the limits.
-        report: the report that is checked.
-        comparison: the comparison with an earlier report, whose B it is; None without one.
+        report: the report to check.
+        comparison: comparison of an earlier report with this report as B; None without one.
 
     Raises:
-        InputError: a limit is relative and there is nothing to compare with, or a figure is not
-            known or not comparable.
+        InputError: a limit is relative without a report to compare with, or a figure is unknown or
+            not comparable.
     """
     return [_checked(limit, report, comparison) for limit in limits]
 
@@ -200,10 +196,10 @@ def _checked(limit: Limit, report: Report, comparison: Comparison | None) -> Che
 
 
 def _with_wait(limit: Limit, comparison: Comparison) -> Limit:
-    """Return a limit on a wait with the name of the engine as a report has it.
+    """Return a limit on a wait with the engine's name as in a report.
 
     Raises:
-        InputError: no report has it.
+        InputError: no report has the wait.
     """
     known = {_plain(each.name): each for each in waits_of(comparison.a, comparison.b)}
     if limit.figure.name not in known:
@@ -214,7 +210,7 @@ def _with_wait(limit: Limit, comparison: Comparison) -> Limit:
 
 
 def _plain(text: str) -> str:
-    """Return a text in small letters, with one blank before each word."""
+    """Return a text in lower case, with one blank before each word."""
     return re.sub(r"[\s_-]+(?=[a-z])", " ", text.strip().lower())
 
 
@@ -247,12 +243,12 @@ def _of_layers(limit: Limit, comparison: Comparison) -> list[Excess]:
 
 
 def _is_hidden(limit: Limit) -> bool:
-    """Whether a layer that moves to the CPU seems to help to keep a limit."""
+    """Whether moving a layer to the CPU would seem to help to keep a limit."""
     return limit.figure.only_accelerators and limit.sign in (">", ">=")
 
 
 def _excess(limit: Limit, layer: str | None, change: Change, moved: Sequence[str] = ()) -> Excess:
-    """Return what is beyond a limit, or seems not to be because layers moved to the CPU."""
+    """Return the excess of a limit, also of one hidden by layers that moved to the CPU."""
     name = limit.figure.name if layer is None else f"{limit.figure.name} of {layer}"
     if moved:
         who = ", ".join(moved) if layer is None else "it"
@@ -267,7 +263,7 @@ def _excess(limit: Limit, layer: str | None, change: Change, moved: Sequence[str
 
 
 def _share(limit: Limit, change: Change) -> str:
-    """Return a change as a share of A, with as many digits as show that it is beyond the limit."""
+    """Return a change as a share of A, with enough digits to show the excess."""
     if change.change is None or not change.a:
         return ""
     exact = Fraction(100 * change.change, change.a)
@@ -284,7 +280,6 @@ def _known(value: int | None) -> str:
 
 
 def _alone(limit: Limit, excess: Excess) -> Excess:
-    """Return what is beyond a limit where nothing is compared."""
     name = excess.figure if excess.layer is None else f"{excess.figure} of {excess.layer}"
     sentence = f"{name}: {excess.change.b:,}; the limit is {limit.text!r}"
     return Excess(excess.figure, excess.layer, Change(None, excess.change.b), sentence)
@@ -299,7 +294,7 @@ def _figure(name: str, source: str) -> Figure:
     """Return a figure by its name.
 
     Raises:
-        InputError: there is none.
+        InputError: the figure is unknown.
     """
     if name.startswith(WAIT):
         return wait_figure(name.removeprefix(WAIT))
@@ -315,7 +310,7 @@ def _figure(name: str, source: str) -> Figure:
 
 
 def todays_limits(report: Report) -> Iterator[str]:
-    """Yield limits for a budget that a report keeps: sizes as they are, cycles with some room."""
+    """Yield limits that a report keeps: sizes unchanged, cycles with some margin."""
     cycles = next((each for each in (MEASURED, PREDICTED) if each.of(report) is not None), None)
     if cycles is not None:
         yield f"{cycles.name} > +2%"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of two reports that compute the same operators of the model, and what changed in them."""
+"""Layers of two reports that compute the same operators of the model, and their changes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ class Change:
     """A figure of A and of B.
 
     Attributes:
-        a, b: its values; None if they are not known. A layer that one of the networks has not
-            counts as 0 there.
+        a, b: values; None if unknown, 0 for a layer that a network lacks.
     """
 
     a: Count
@@ -29,12 +28,12 @@ class Change:
 
     @property
     def change(self) -> Count:
-        """What B has more than A; None without one of them."""
+        """Increase from A to B; None without one of them."""
         return None if self.a is None or self.b is None else self.b - self.a
 
     @property
     def percent(self) -> float | None:
-        """The change as a share of A, in percent; None if it is not known or A is 0."""
+        """The change as a share of A, in percent; None if unknown, or A is 0."""
         return 100 * self.change / self.a if self.change is not None and self.a else None
 
 
@@ -43,12 +42,12 @@ class Line:
     """Layers of A and of B that belong together, see `matched_layers`.
 
     Attributes:
-        key: key of the identity of the first of them; unique among the lines of A, and among
-            those that only B has.
-        a, b: the steps in the order of execution; empty where a network has none of them.
-        move: whether something of it moved between an accelerator and the CPU.
-        reasons: why what moved to the CPU runs there, as the backend said.
-        knows_tilings: whether A and B say how layers are cut.
+        key: key of the identity of the first layer; unique among the lines of A, and among the
+            lines of B alone.
+        a, b: the steps in execution order; empty for a network without them.
+        move: whether a part moved between an accelerator and the CPU.
+        reasons: the backend's reasons for parts that moved to the CPU.
+        knows_tilings: whether A and B contain tilings.
     """
 
     key: str
@@ -60,7 +59,7 @@ class Line:
 
     @property
     def status(self) -> Status:
-        """Which networks have it."""
+        """The networks that have the layers."""
         if self.a and self.b:
             return "both"
         return "only in A" if self.a else "only in B"
@@ -69,7 +68,7 @@ class Line:
         """Return a figure of the layers in A and in B.
 
         Raises:
-            ValueError: it is no figure of layers.
+            ValueError: layers have no such figure.
         """
         if figure.of_step is None:
             raise ValueError(f"layers have no {figure.name}")
@@ -77,13 +76,15 @@ class Line:
 
     @property
     def where(self) -> tuple[str, str]:
-        """Where the layers run in A and in B, such as `cpu + my_npu`; empty for none."""
+        """Targets of the layers in A and in B, such as `cpu + my_npu`; empty for none."""
         return _where(self.a), _where(self.b)
 
     @property
     def tilings(self) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-        """How the layers are cut in A and in B, without those that are not cut; None if nothing
-        says it. Steps on the CPU are not cut."""
+        """The tilings of the layers in A and in B, without uncut layers; None if unknown.
+
+        Steps on the CPU are uncut.
+        """
         one, other = (
             _tilings(steps) if knows or all(step.row.on_cpu for step in steps) else None
             for steps, knows in zip((self.a, self.b), self.knows_tilings, strict=True)
@@ -92,7 +93,7 @@ class Line:
 
     @property
     def is_cut_otherwise(self) -> bool | None:
-        """Whether both are cut and their tilings differ; None if it is not known."""
+        """Whether both are cut and their tilings differ; None if unknown."""
         one, other = self.tilings
         if one == () or other == ():
             return False
@@ -100,7 +101,7 @@ class Line:
 
     @property
     def macs(self) -> int:
-        """The multiply-accumulates of the layers in B, or in A where B has none of them."""
+        """The multiply-accumulates of the layers in B, or in A if B lacks the layers."""
         return sum(step.row.macs for step in self.b or self.a)
 
 
@@ -134,10 +135,10 @@ def _tilings(steps: Iterable[Step]) -> tuple[str, ...]:
 
 
 def _moved(before: Sequence[Step], after: Sequence[Step]) -> bool:
-    """Whether something that accelerators ran runs on the CPU, or steps there became more.
+    """Whether work moved from accelerators to the CPU.
 
     That is so if the CPU has more multiply-accumulates or more steps than before, or operators that
-    accelerators alone had.
+    only accelerators had.
     """
     if not any(not step.row.on_cpu for step in before):
         return False
@@ -152,13 +153,13 @@ def _moved(before: Sequence[Step], after: Sequence[Step]) -> bool:
 
 
 def _computed(steps: Iterable[Step]) -> set[str]:
-    """Return the names of the operators that steps compute, not those whose layout they change."""
+    """Return the names of the operators that steps compute, without mere layout changes."""
     found = [step.identity for step in steps if step.identity.role == "operators"]
     return {operator.name for identity in found for operator in identity.operators}
 
 
 def _reasons(steps: Iterable[Step], operators: Iterable[Operator]) -> tuple[str, ...]:
-    """Return why operators of steps on the CPU run there, each reason once."""
+    """Return the reasons of operators for running on the CPU, without repetition."""
     names = _computed(step for step in steps if step.row.on_cpu)
     found = [row.reason for row in operators if row.name in names and row.where == CPU]
     return tuple(dict.fromkeys(reason for reason in found if reason))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of an exported library: a run of it, and what its metadata says.
+"""The report of an exported library, from a run and the metadata.
 
-It has the keys of `uma report --json` that a comparison reads, without bounds and tilings, which
-need the model. Imports neither TVM nor the pipeline.
+The report has the keys of `uma report --json` that a comparison reads, without bounds and tilings,
+which need the model. Imports neither TVM nor the pipeline.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def library_report(
     """Run a library on a device, accelerators simulated, and return its report.
 
     Args:
-        library: what `uma compile` wrote, a folder or a tar file.
-        inputs: arrays by input name; figures are the mean of the inferences they hold. Default:
-            one inference of random numbers, integers that are not quantized are 0.
+        library: folder or tar file that `uma compile` wrote.
+        inputs: arrays by input name; figures are means over the inferences. Default: one inference
+            of random numbers, with 0 for unquantized integers.
         inputs_name: description of the inputs.
         seed: seed of the random numbers.
         cpu_clock: cycles a second of the CPU, as in `umakit.tools.accounting.account`.
         device: name of the device in `umakit.devices.DEVICES`.
-        with_size: whether its code is compiled to measure it.
+        with_size: whether to compile the code for a measurement of its size.
         progress: callback with a description of each stage.
 
     Raises:
@@ -103,8 +103,8 @@ def size_view(library: Path, progress: Callable[[str], None]) -> dict[str, Any]:
 def random_arrays(inputs: Sequence[Mapping[str, Any]], seed: int) -> dict[str, npt.NDArray[Any]]:
     """Return an inference of random numbers for the `inputs` of a library's metadata.
 
-    Bytes are uniform over their type, floats normally distributed, all other integers 0, because
-    they may be indices. States are left out.
+    Bytes are uniform over their type, floats normally distributed, and all other integers 0,
+    because they may be indices. States are omitted.
     """
     random, arrays = np.random.default_rng(seed), {}
     for each in inputs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads saved reports, and refuses files that are none. Imports neither TVM nor the pipeline."""
+"""Reads saved reports, and refuses other files. Imports neither TVM nor the pipeline."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ REPORT: Document[Report] = Document(
 def is_report_file(path: Path) -> bool:
     """Whether a path is a report, and not a model: a Relax module is JSON as well.
 
-    All texts in files of JSON that cannot be a Relax module are taken for reports; `read_report`
-    refuses those that are none.
+    Any JSON file that cannot be a Relax module counts as a report; `read_report` refuses files that
+    are no reports.
     """
     if path.suffix != ".json" or not path.is_file():
         return False
@@ -48,7 +48,8 @@ def read_report(path: Path) -> Report:
     """Read a saved report.
 
     Raises:
-        RecordsError: it cannot be read, is none, is of another version, or does not add up.
+        RecordsError: the file cannot be read, is no report, has another version, or is
+            contradictory.
     """
     report = REPORT.read(path)
     _check(report, short_path(path))
@@ -63,16 +64,15 @@ def report_of(view: Mapping[str, Any]) -> Report:
 
 
 def _check(report: Report, where: str) -> None:
-    """Refuse a report whose figures contradict each other."""
     what = contradiction(report)
     if what is not None:
         raise RecordsError(what, where=where, fix=AGAIN)
 
 
 def contradiction(report: Report) -> str | None:
-    """Return the first figure that contradicts another one, a clause; None if none does.
+    """Return the first contradiction between figures as a clause; None without one.
 
-    Figures that a report does not have, such as those of layers in a library's, contradict nothing.
+    Missing figures, such as figures of layers in a library's report, contradict nothing.
     """
     return next(_contradictions(report), None)
 
@@ -154,12 +154,10 @@ def _of_bounds(bounds: Bounds) -> Iterator[str]:
 
 
 def _known(rows: Sequence[Row]) -> int:
-    """Return the sum of the cycles of rows that are known."""
     return sum(row.clock_cycles or 0 for row in rows)
 
 
 def _named(parts: Parts) -> Counter[str]:
-    """Return parts by name, without those of 0 cycles."""
     waits = {f"wait {name}": cycles for name, cycles in parts.waits.items()}
     named = ("computing", "registers", "idle", "undivided")
     return +Counter({**{name: getattr(parts, name) for name in named}, **waits})

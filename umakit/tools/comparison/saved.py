@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison needs of a report, as `uma report --json` prints it.
+"""The parts of a report that a comparison needs, in the JSON form of `uma report --json`.
 
-Keys that are not here are ignored, so that a report of a newer umakit can be read as long as its
-version is the same. Imports neither TVM nor the pipeline.
+Unknown keys are ignored, so that a report of a newer umakit can be read if its version is the same.
+Imports neither TVM nor the pipeline.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Parts:
     undivided: Count
 
     def wait(self, name: str) -> int:
-        """Return the cycles of a wait, 0 for one that never was."""
+        """Return the cycles of a wait, 0 for a missing wait."""
         return self.waits.get(name, 0)
 
 
 @dataclass(frozen=True)
 class Operator:
-    """The `name` and kind (`operator`) of an operator, where it runs, and why on the CPU."""
+    """An operator: kind (`operator`), name, target, and the reason for the CPU."""
 
     operator: str
     name: str
@@ -56,12 +56,12 @@ class Row:
     """The figures of an owner of cycles, as `umakit.tools.accounting.Row`.
 
     Attributes:
-        identity: None between layers, which is `owner` too.
+        identity: None between layers.
         clock_cycles: measured cycles of the accelerators' clocks.
         moved_bytes: bytes on the bus.
-        read_bytes, written_bytes: of a step on the CPU.
+        read_bytes, written_bytes: bytes of a CPU step.
         seconds, instructions: time or instructions of the processor, including a simulator.
-        device_seconds, device_instructions: the part of them in calls of the device.
+        device_seconds, device_instructions: share of calls of the device.
     """
 
     owner: Literal["layer", "cpu step", "between layers"]
@@ -84,13 +84,13 @@ class Row:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether it is a step on the CPU."""
+        """Whether the owner is a CPU step."""
         return self.owner == "cpu step"
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """How a layer is cut, its predicted cycles, and the bound by its MACs and bytes in cycles."""
+    """The tiling of a layer, its predicted cycles, and its bound by MACs and bytes in cycles."""
 
     tiling: str
     predicted_cycles: Count
@@ -99,12 +99,12 @@ class Tiled:
 
 @dataclass(frozen=True)
 class Layer:
-    """What a report knows of a layer besides its row.
+    """The facts about a layer outside its row.
 
     Attributes:
-        predicted_cycles: by a cost model; None without one.
-        tiled: None for a layer that no planner cut, or if nothing says how.
-        clock_cycles, identity, macs, moved_bytes: as in its row; None if only that has them.
+        predicted_cycles: cycles by a cost model; None without one.
+        tiled: tiling; None for an uncut layer, or if unknown.
+        clock_cycles, identity, macs, moved_bytes: as in its row; None if only the row has them.
     """
 
     predicted_cycles: Count | None = None
@@ -130,7 +130,7 @@ class Accounting:
 
 @dataclass(frozen=True)
 class Scratchpad:
-    """A memory of an accelerator, and how many bytes of it are used."""
+    """A memory of an accelerator, and its used bytes."""
 
     name: str
     used_bytes: Count
@@ -150,10 +150,10 @@ class NamedBound:
     """A bound of all layers on an accelerator in cycles, as in `umakit.tools.page.bounds`.
 
     Attributes:
-        name: which one.
+        name: name of the bound.
         cycles: the bound.
-        compute, memory: those of multiply-accumulates and of bytes, of which it is the larger one;
-            None for a bound that is no such.
+        compute, memory: bounds by multiply-accumulates and by bytes; the larger one counts. None
+            for a bound of another kind.
     """
 
     name: str
@@ -171,13 +171,13 @@ class Bounds:
     bounds: tuple[NamedBound, ...]
 
     def cycles(self, name: str) -> int | None:
-        """Return a bound by its name; None if it is not known."""
+        """Return a bound by its name; None if unknown."""
         return next((each.cycles for each in self.bounds if each.name == name), None)
 
 
 @dataclass(frozen=True)
 class Size:
-    """What `--size` measured, in bytes; `compiler` is the command line that it is for."""
+    """Sizes measured by `--size`, in bytes; `compiler` is the compiler's command line."""
 
     compiler: str
     text_bytes: Count
@@ -198,17 +198,17 @@ class Report:
 
     Attributes:
         model: file name of the network, or the name of a library.
-        model_sha256: its digest.
+        model_sha256: digest of the model.
         umakit_version: version that wrote the report.
-        inputs: description of the inputs that the cycles were measured with.
-        accelerators: in order of priority.
-        operators: all operators with the reasons why some are on the CPU.
-        layers: a layer for each row, but for what lies between them.
-        total_macs, offloaded_macs: multiply-accumulates, and those on accelerators.
-        size: None if nothing was compiled to measure it.
-        clock_cycles, moved_bytes: measured cycles of layers on accelerators, and bytes that these
-            move; None if only their accounting has them.
-        has_tilings: whether it says how layers are cut, which libraries do not.
+        inputs: description of the inputs of the measurement.
+        accelerators: accelerators in order of priority.
+        operators: all operators, with reasons for running on the CPU.
+        layers: a layer for each row except the row between layers.
+        total_macs, offloaded_macs: multiply-accumulates of the network, and on accelerators.
+        size: sizes; None if not measured.
+        clock_cycles, moved_bytes: measured cycles and moved bytes of layers on accelerators; None
+            if only the accounting has them.
+        has_tilings: whether the report contains tilings; false for libraries.
     """
 
     model: str
@@ -232,7 +232,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The network and where it runs, for a reader."""
+        """The network and its targets, for a reader."""
         names = " + ".join(each.name for each in self.accelerators) or "the CPU"
         return f"{self.model} on {names}"
 
@@ -244,14 +244,14 @@ class Report:
 
     @property
     def between(self) -> Row | None:
-        """What lies between the layers."""
+        """The row between the layers."""
         rows = self.accounting.rows
         return next((row for row in rows if row.owner == "between layers"), None)
 
     def as_text(self) -> str:
         """Return the report as the text of a file that `read_report` reads.
 
-        Times are left out: they differ in each run, and no limit is on a time.
+        Times are omitted: they differ in each run, and no limit refers to a time.
         """
         rows = tuple(replace(row, seconds=None, device_seconds=None)
                      for row in self.accounting.rows)  # fmt: skip
@@ -262,7 +262,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Step:
-    """A layer or a step on the CPU, with all that is known of it."""
+    """A layer or CPU step, with all known facts."""
 
     row: Row
     layer: Layer
@@ -270,7 +270,7 @@ class Step:
 
     def __post_init__(self) -> None:
         identity = self.row.identity
-        if identity is None:  # of a report that nothing but a hand wrote
+        if identity is None:  # in a report written by hand
             operators = (SourceOperator(self.row.name),)
             identity = LayerIdentity(self.row.name, "operators", operators, 0)
         object.__setattr__(self, "identity", identity)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the reports of a comparison come from: saved files, exported libraries, models."""
+"""Sources of compared reports: saved files, exported libraries, models."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Kind = Literal["saved report", "library", "model"]
 
 @dataclass(frozen=True)
 class Measuring:
-    """How networks are compiled and run for a report.
+    """Settings for compiling and running networks for a report.
 
     Attributes:
         backends: accelerators of models, in order of priority.
         inputs, inputs_name, seed, cpu_clock, device: as in `umakit.tools.page.make_page`.
-        input_shapes, rounding, options: the same, for models.
-        with_size: whether code is compiled to measure it.
+        input_shapes, rounding, options: as in `umakit.tools.page.make_page`, for models.
+        with_size: whether to compile the code for a measurement of its size.
     """
 
     backends: Sequence[UMABackend] = ()
@@ -46,7 +46,7 @@ class Measuring:
 
 
 def kind_of(path: Path) -> Kind:
-    """Return what a path is; one that does not exist is taken for a model, which says so."""
+    """Return the kind of a path; a missing path counts as model, whose reader reports it."""
     if is_report_file(path):
         return "saved report"
     if path.is_dir() or path.suffix == SUFFIX:
@@ -57,15 +57,15 @@ def kind_of(path: Path) -> Kind:
 def open_report(
     path: Path, how: Measuring, progress: Callable[[str], None] = lambda stage: None
 ) -> Report:
-    """Read a saved report, or make that of a library or a model.
+    """Read a saved report, or make the report of a library or a model.
 
     Args:
-        path: a file that `uma report --json` wrote, what `uma compile` wrote, or a model.
-        how: how a library or a model is run.
+        path: a file of `uma report --json`, a library of `uma compile`, or a model.
+        how: settings for running a library or a model.
         progress: callback with a description of each stage.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: the subclass names the stage that refused.
     """
     kind = kind_of(path)
     if kind == "saved report":
@@ -85,7 +85,7 @@ def model_report(
     """Compile a model, run it, and return its report.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: the subclass names the stage that refused.
     """
     from umakit.tools.page import make_page
 
@@ -106,10 +106,10 @@ def model_report(
 def refuse_needless(
     kinds: Sequence[Kind], compiling: Mapping[str, Any], running: Mapping[str, Any]
 ) -> None:
-    """Refuse options that nothing of what is compared needs.
+    """Refuse options that no side of the comparison needs.
 
     Args:
-        kinds: what is compared.
+        kinds: kinds of the compared sides.
         compiling: options of compiling a model, by name.
         running: options of runs, by name.
 
@@ -126,7 +126,7 @@ def refuse_needless(
 
 
 def different_names(one: UMABackend, other: UMABackend) -> None:
-    """Refuse two backends of one name: TVM knows functions and targets by it.
+    """Refuse two backends with the same name: TVM identifies functions and targets by the name.
 
     Raises:
         InputError: the folders differ and the names do not.

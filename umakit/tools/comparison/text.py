@@ -18,26 +18,25 @@ UNKNOWN = "-"
 
 
 def count_text(value: int | None) -> str:
-    """Return a figure as text."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def changed_text(value: int | None) -> str:
-    """Return a change with its sign; empty for none, `-` if it is not known."""
+    """Return a change with its sign; empty for none, `-` if unknown."""
     if value is None:
         return UNKNOWN
     return f"{value:+,}" if value else ""
 
 
 def percent_text(change: Change) -> str:
-    """Return a change as a share of A; empty for none, and where A is 0 or unknown."""
+    """Return a change as a share of A; empty for none, and if A is 0 or unknown."""
     percent = change.percent
     return "" if percent is None or not change.change else f"{percent:+,.2f} %"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its name, the cells of A, B, change and percent, and a note behind."""
+    """A row of a table: name, the cells of A, B, change and percent, and a note."""
 
     name: str
     cells: tuple[str, str, str, str]
@@ -51,7 +50,7 @@ def row_of(name: str, change: Change, note: str = "") -> Row:
 
 
 def figure_rows(comparison: Comparison) -> list[Row]:
-    """Return the rows of all figures of the networks that are not 0 or unknown in both."""
+    """Return the rows of the networks' figures, except those that are 0 or unknown in both."""
     shown = [each for each in comparison.figures if each.a or each.b]
     return [row_of(_title(each.figure), each) for each in shown]
 
@@ -71,7 +70,7 @@ def not_compared(comparison: Comparison) -> list[str]:
 
 
 def tilings_text(line: Line) -> str:
-    """Return how a layer is cut in A and in B, as `one -> other`; empty if that does not differ."""
+    """Return the tilings of a layer in A and in B, as `one -> other`; empty if equal."""
     one, other = line.tilings
     if not line.is_cut_otherwise or one is None or other is None:
         return ""
@@ -79,15 +78,14 @@ def tilings_text(line: Line) -> str:
 
 
 def _title(figure: Figure) -> str:
-    """Return the name of a figure, with its unit where the name does not say it."""
     said = {"cycles": "cycles", "B": "bytes", "MACs": "macs", "ns": "ns"}.get(figure.unit, "")
     return figure.name if said in figure.name else f"{figure.name}, {figure.unit}"
 
 
 def layer_rows(comparison: Comparison) -> list[Row]:
-    """Return rows of the layers that differ, of all others together, and of what lies between.
+    """Return rows of the differing layers, of all others together, and of the cycles between.
 
-    Their changes add up to that of the total, which is the last row.
+    The changes add up to the change of the total, which is the last row.
     """
     basis = comparison.basis
     changed = comparison.changed
@@ -102,7 +100,7 @@ def layer_rows(comparison: Comparison) -> list[Row]:
 
 
 def _layer_row(comparison: Comparison, line: Line) -> Row:
-    """Return the row of a layer: no figures for a network without it, `CPU` for one on the CPU."""
+    """Return the row of a layer: no figures for a network without it, `CPU` for a CPU step."""
     row = row_of(
         line.key, line.of(comparison.basis), note_on(line, comparison.is_of_machines(line))
     )
@@ -115,7 +113,6 @@ def _layer_row(comparison: Comparison, line: Line) -> Row:
 
 
 def _rest_row(lines: Sequence[Line], basis: Figure) -> Row:
-    """Return the row of all layers that do not differ; `CPU` if all of them are on it."""
     name = f"{len(lines):,} other layer{'' if len(lines) == 1 else 's'}"
     row = row_of(name, _sum([line.of(basis) for line in lines]), "no difference")
     if all(step.row.on_cpu for line in lines for step in line.b):
@@ -129,7 +126,7 @@ def _sum(changes: Sequence[Change]) -> Change:
 
 
 def note_on(line: Line, is_of_machines: bool = False) -> str:
-    """Return what changed in a layer besides its cycles, as clauses.
+    """Return the changes of a layer besides its cycles, as clauses.
 
     Args:
         line: the layer.
@@ -153,7 +150,7 @@ def note_on(line: Line, is_of_machines: bool = False) -> str:
 
 
 def changes_of(line: Line) -> list[str]:
-    """Return the figures of a layer that differ, as `bytes +1,024`, without its cycles."""
+    """Return the differing figures of a layer, as `bytes +1,024`, without its cycles."""
     found = []
     for figure in FIGURES:
         if figure.of_step is None or figure.name in ("cycles", "predicted cycles"):
@@ -167,18 +164,16 @@ def changes_of(line: Line) -> list[str]:
 
 
 def moved_text(line: Line) -> str:
-    """Return the sentence about a layer that moved to the CPU."""
     macs = f", {line.macs:,} MACs" if line.macs else ""
     why = f": {'; '.join(line.reasons)}" if line.reasons else ""
     return f"{line.key} moved to the CPU ({line.where[0]} -> {line.where[1]}{macs}){why}"
 
 
 def html(comparison: Comparison, checked: Sequence[CheckedLimit] = ()) -> str:
-    """Return the page; it is readable without JavaScript, of which it has none.
+    """Return the page, which works without JavaScript.
 
     Args:
-        comparison: what is shown.
-        checked: limits, and what is beyond them.
+        checked: limits with their excesses.
     """
     return render_html(
         "comparison/page.html.j2",

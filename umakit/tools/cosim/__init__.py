@@ -54,7 +54,7 @@ WINDOW_CYCLES = 100
 """Cycles behind a difference that a waveform shows too."""
 
 MOST_WINDOW = 50_000
-"""Maximum length of a waveform in cycles; of a longer layer it has the end."""
+"""Maximum length of a waveform in cycles; a longer layer's waveform is its end."""
 
 COMPILING = "compiling the RTL with Verilator, once for each version of its files"
 
@@ -63,12 +63,11 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _Session:
-    """What all runs of a co-simulation share.
+    """Common settings of all runs of a co-simulation.
 
     Attributes:
         library: folder of the exported library.
-        designs: the designs.
-        choice: registers that are not compared and that begin commands, and tiles.
+        choice: uncompared registers, doorbell registers, and tiles.
         timeout: limit in seconds of a run; None for none.
     """
 
@@ -97,32 +96,32 @@ def cosim_model(
     timeout: float | None = None,
     progress: Tell = lambda stage: None,
 ) -> CosimResult:
-    """Compile a network and run it on the models and the RTL of its accelerators, side by side.
+    """Compile a network, and co-simulate the models and the RTL of its accelerators.
 
-    The driver's register accesses go to both. Values that it reads are compared, and at each
-    completion the memory that was written; the first difference ends the run.
+    The driver's register accesses go to both. Read values are compared, and written memory at each
+    completion. The first difference ends the run.
 
     Args:
         source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
         backends: accelerators in order of priority; those with a section `[rtl]` are compared.
-        inputs: arrays by input name, maybe with a leading dimension for several inferences;
-            default: random ones, the same every time.
-        layers: names of layers in which the RTL takes part; default: all.
-        sample: number of tiles of each layer in which the RTL takes part; default: all.
+        inputs: arrays by input name, possibly with a leading dimension for several inferences;
+            default: random inputs with a fixed seed.
+        layers: names of layers to co-simulate; default: all.
+        sample: number of tiles of each layer to co-simulate; default: all.
         jobs: number of processes, each with a share of the layers.
-        corrupt: name of a layer in which a byte that is expected is changed, which has to be found.
-        pauses: seed of pauses of the memory bus, which results do not depend on; 0 for none.
-        patience: cycles of the RTL after which a command that the model has ended is given up, or 4
-            times what the model took if that is more; default: 1,000 times that, and 1,000,000 at
-            least.
+        corrupt: name of a layer with a corrupted expected byte, which the comparison has to find.
+        pauses: seed of pauses of the memory bus, which must not affect results; 0 for none.
+        patience: RTL cycles, or 4 times the model's cycles if that is more, after which a command
+            that the model has ended is given up; default: 1,000 times the model's cycles, at least
+            1,000,000.
         most: maximum number of inferences; None for all.
         input_shapes, rounding, options: as in `umakit.compile_model`.
-        files: where the waveform and the inputs of a difference are written; None: nowhere.
+        files: files for the waveform and the inputs of a difference; None: not written.
         timeout: limit in seconds of each run.
         progress: callback with a description of each stage.
 
     Raises:
-        InputError: no backend has a design, there is no layer of a name, or inputs are wrong.
+        InputError: no backend has a design, a layer is unknown, or inputs are wrong.
         UmakitError: the network cannot be compiled, or a design does not fit its description.
         DeviceError: a run failed for another reason than a difference.
     """
@@ -134,14 +133,14 @@ def cosim_model(
         patience, most, files, timeout, progress,
     )  # fmt: skip
     options = options or ExportOptions()
-    # Layers that the RTL does not run leave nothing in its memories for later ones.
+    # The memories of the RTL hold nothing of layers that it does not run.
     stored = replace(options, keep_in_scratchpads=False)
     if is_partial:
         return _cosim(request, stored, (PARTIAL,))
     result = _cosim(request, options, ())
     if result.difference is None or not options.keep_in_scratchpads:
         return result
-    # A result that stayed in a scratchpad is seen in a later layer only.
+    # A wrong result that stays in a scratchpad only shows in a later layer.
     progress("looking for the layer: each stores its results now")
     precise = _cosim(request, stored, (STORED,))
     if precise.difference is not None:
@@ -165,7 +164,7 @@ KEPT = (
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be compared; the attributes are the arguments of `cosim_model`."""
+    """The arguments of `cosim_model`."""
 
     network: Network
     backends: Sequence[UMABackend]
@@ -184,7 +183,6 @@ class _Request:
 
 
 def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) -> CosimResult:
-    """Compile the network and compare it once."""
     network, backends, designs = request.network, request.backends, request.designs
     progress, layers, jobs = request.progress, request.layers, request.jobs
     with temporary_folder("umakit-cosim-") as folder:
@@ -250,10 +248,10 @@ def _cosim(request: _Request, options: ExportOptions, notices: tuple[str, ...]) 
 def _numbers(
     description: Mapping[str, Any], designs: Sequence[Design], names: Sequence[str]
 ) -> tuple[int, ...]:
-    """Return the numbers of layers by name; without names those of all that have a design.
+    """Return the numbers of layers by name; without names, of all layers with a design.
 
     Raises:
-        InputError: there is no such layer, or it does not run on an accelerator with a design.
+        InputError: a layer is unknown, or does not run on an accelerator with a design.
     """
     answering = {design.backend for design in designs}
     there = {
@@ -280,7 +278,7 @@ def _corrupted(
     """Return the number of the layer of --corrupt.
 
     Raises:
-        InputError: there is no such layer, or the RTL takes no part in it.
+        InputError: the layer is unknown, or is not co-simulated.
     """
     if name is None:
         return None
@@ -303,7 +301,6 @@ def _inferences(
 def _arrays(
     description: Mapping[str, Any], inference: Mapping[str, npt.NDArray[Any]]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return the inputs of an inference in the order of the library's interface."""
     return {item["c_name"]: np.asarray(inference[item["name"]]) for item in description["inputs"]}
 
 
@@ -315,7 +312,6 @@ def _compare(
     jobs: int,
     progress: Tell,
 ) -> CosimResult:
-    """Run inferences until one differs."""
     layers: tuple[CosimLayer, ...] = ()
     seconds = 0.0
     for number, inference in enumerate(inferences):
@@ -344,7 +340,7 @@ SLOW = "; if it is only slow, give it more cycles with --patience"
 
 
 def _sentence(found: Mapping[str, Any], layer: str) -> str:
-    """Return what differs, with the layer's name, and what to do if the RTL is only slow."""
+    """Return the sentence of a difference with the layer's name, and advice for slow RTL."""
     what = re.sub(r"in layer \d+", lambda match: f"in layer {layer}", found["sentence"], count=1)
     is_late = found["kind"] == "status" or "no interrupt of the RTL" in what
     return what + SLOW if is_late else what
@@ -358,7 +354,6 @@ def _runs(
     jobs: int,
     progress: Tell,
 ) -> list[CosimulationRun]:
-    """Run an inference, in several processes if there are several jobs."""
     tell = layers_of(description, session.designs, session.choice.layers, progress)
 
     def run(choice: Choice) -> CosimulationRun:
@@ -372,7 +367,6 @@ def _runs(
 
 
 def _with_register(difference: CosimDifference, backend: UMABackend) -> CosimDifference:
-    """Return a difference with the names of its registers in the map, as far as there are any."""
     facts = dict(difference.facts)
     offset = facts.get("offset")
     name = None if offset is None else named_register(backend, int(offset))
@@ -393,8 +387,10 @@ def _with_first_write(
     difference: CosimDifference,
     arrays: Mapping[str, npt.NDArray[Any]],
 ) -> CosimDifference:
-    """Run again with the buffer of a difference watched; return the difference with its first
-    wrong write, if the RTL wrote any byte that differs."""
+    """Run again with the buffer of a difference watched, and return the difference.
+
+    The result contains the first wrong write, if the RTL wrote any differing byte.
+    """
     facts = difference.facts
     number = int(facts["layer"])
     choice = replace(
@@ -411,7 +407,6 @@ def _with_first_write(
 
 
 def _up_to(layers: tuple[int, ...] | None, last: int) -> tuple[int, ...] | None:
-    """Return the layers in which the RTL takes part, up to one."""
     return None if layers is None else tuple(each for each in layers if each <= last)
 
 
@@ -420,8 +415,10 @@ def _with_element(
     layers: Sequence[Mapping[str, Any]],
     placements: Sequence[OperatorPlacement],
 ) -> CosimDifference:
-    """Return a difference with the element of the layer's result that it is in, if the buffer has
-    as many elements as the result."""
+    """Return a difference with its element in the layer's result.
+
+    Unchanged if the buffer and the result have different numbers of elements.
+    """
     facts = difference.facts
     if difference.kind != "memory":
         return difference
@@ -435,8 +432,10 @@ def _with_element(
 
 
 def _begin(result: CosimResult, difference: CosimDifference) -> int:
-    """Return the cycle of the RTL's clock in which the layer of a difference began; 0 if the RTL
-    was reset since the run began."""
+    """Return the cycle of the RTL's clock in which the layer of a difference began.
+
+    Zero if the RTL was reset during the run.
+    """
     if difference.facts["resets"] or difference.inference:
         return 0
     before = (each for each in result.layers if each.where == difference.backend)
@@ -446,16 +445,16 @@ def _begin(result: CosimResult, difference: CosimDifference) -> int:
 def wave_cycles(facts: Mapping[str, Any], begin: int) -> tuple[int, int] | None:
     """Return the first and the last cycle of the waveform of a difference.
 
-    The waveform of wrong memory ends after the first wrong write, that of a failure where the RTL
-    failed, and others where the difference was seen. The waveform of a missing interrupt extends to
-    the cycle in which the co-simulation gave up, if near enough, to show where the design hangs.
+    The waveform of wrong memory ends after the first wrong write, that of a failure at the RTL's
+    failure, and others where the difference was seen. The waveform of a missing interrupt extends
+    to the cycle in which the co-simulation gave up, if near enough, to show where the design hangs.
 
     Args:
-        facts: of the difference.
+        facts: facts of the difference.
         begin: cycle in which the layer began.
 
     Returns:
-        The cycles; None if the design's clock is not known.
+        The cycles; None if the design's clock is unknown.
     """
     is_failure = facts.get("kind") == "failure"
     failed = re.search(r"in cycle (\d+)$", facts["sentence"]) if is_failure else None
@@ -477,8 +476,10 @@ def _wave(
     arrays: Mapping[str, npt.NDArray[Any]],
     folder: Path,
 ) -> bytes:
-    """Run again with a waveform of the difference's cycles; return the content of the file, which
-    is empty if the design's clock is not known."""
+    """Run again with a waveform of the difference's cycles, and return the file's content.
+
+    Empty if the design's clock is unknown.
+    """
     facts = difference.facts
     if difference.wave_cycles is None:
         return b""

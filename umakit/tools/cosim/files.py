@@ -25,7 +25,7 @@ class CosimFiles:
     """The files of a difference.
 
     Attributes:
-        folder: folder that they are written to.
+        folder: folder for the files.
         given: file of the given inputs; None for random inputs.
         read: other files and folders that the command reads.
         force: whether files that umakit did not write are replaced too.
@@ -57,7 +57,7 @@ class CosimFiles:
                 check_file(self.folder / name, kind, self._inputs(), force=self.force)
 
     def write_inputs(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
-        """Write the inputs of an inference, unless they are the given ones; return their path.
+        """Write the inputs of an inference, unless they are the given inputs; return their path.
 
         Raises:
             OutputError: the file cannot be written.
@@ -84,7 +84,7 @@ class CosimFiles:
         return [*self.read, *([] if self.given is None else [self.given])]
 
     def _is_given(self, name: str) -> bool:
-        """Whether a file is the given one, as when a difference is looked at again."""
+        """Whether a file is the given one, as when a difference is repeated."""
         path = self.folder / name
         return (
             name == INPUTS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers of a co-simulation: shares of several processes, progress, and records that are read."""
+"""Layers of a co-simulation: division among processes, progress, and records."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from umakit.devices.designs import Design
 from umakit.tools.cosim.result import CosimLayer
 
 TOLD_FROM = 1 / 3
-"""Share of the work that is done before the remaining time is told: what starts the program counts
-much before."""
+"""Share of the work after which the remaining time is reported: earlier, the start of the program
+dominates."""
 
 
 def work_of(layer: Mapping[str, Any]) -> int:
-    """Return how long a layer takes beside others: its predicted cycles, or multiplications."""
+    """Return the relative duration of a layer: predicted cycles, or multiplications."""
     return int(layer.get("predicted_cycles") or layer["macs"] or 1)
 
 
 def parts_of(description: Mapping[str, Any], choice: Choice, jobs: int) -> list[Choice]:
-    """Return a choice for each process, with layers that take about as long altogether.
+    """Return a choice for each process, with layers of about equal total duration.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
@@ -50,7 +50,7 @@ def layers_of(
     chosen: Sequence[int] | None,
     progress: Callable[[str], None],
 ) -> Callable[[Mapping[str, Any]], None]:
-    """Return what tells the progress, rate and remaining time, called with each record of a run."""
+    """Return a callback for records that reports progress, rate and remaining time."""
     described = description["layers"]
     answering = {design.backend for design in designs}
     numbers = [
@@ -87,7 +87,7 @@ def layers_of(
 def read_layers(
     description: Mapping[str, Any], runs: Sequence[CosimulationRun]
 ) -> tuple[CosimLayer, ...]:
-    """Return the layers that runs compared, in their order; those on the CPU are left out."""
+    """Return the compared layers of runs, in order, without CPU steps."""
     found: dict[int, CosimLayer] = {}
     for run in runs:
         for record in run.layers:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a co-simulation found."""
+"""The result of a co-simulation."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class CosimLayer:
         name: name of the layer.
         where: `cpu` or the name of the backend.
         checked: whether the RTL took part.
-        is_part: whether it took part in the first tiles of the layer only.
-        stays: whether its result stays in a scratchpad, where only a later layer shows it.
-        tiles: tiles in which it took part; None if it did not.
-        model_cycles, rtl_cycles: cycles of the clocks of the model and of the RTL from begin to
-            end, as far as the RTL took part; None if unknown.
-        model_access_cycles, rtl_access_cycles: those of them in which registers were accessed. The
-            model waits for what the RTL's bus takes more than its own cycle.
-        compared_bytes: bytes of the buffers that were compared, those that the tiles in which the
-            RTL took part did not write too; None if the RTL did not take part.
-        register_reads, register_writes, waits: accesses of the driver that went to both; None if
-            the RTL did not take part.
+        is_part: whether the RTL took part in the first tiles of the layer only.
+        stays: whether the result stays in a scratchpad, so that only a later layer shows it.
+        tiles: number of tiles with the RTL; None without the RTL.
+        model_cycles, rtl_cycles: clock cycles of the model and of the RTL while the RTL took part;
+            None if unknown.
+        model_access_cycles, rtl_access_cycles: share of register accesses. The model waits for the
+            RTL's bus beyond its own single cycle.
+        compared_bytes: compared bytes of buffers, including bytes that the co-simulated tiles did
+            not write; None without the RTL.
+        register_reads, register_writes, waits: accesses of the driver that went to both; None
+            without the RTL.
     """
 
     number: int
@@ -48,7 +48,7 @@ class CosimLayer:
 
     @property
     def difference_percent(self) -> float | None:
-        """By how much the model's cycles are off, in percent of the RTL's."""
+        """Deviation of the model's cycles, in percent of the RTL's."""
         if self.model_cycles is None or not self.rtl_cycles:
             return None
         return 100 * (self.model_cycles - self.rtl_cycles) / self.rtl_cycles
@@ -83,12 +83,12 @@ class CosimDifference:
         layer: name of the layer.
         backend: name of the backend.
         kind: `register`, `memory`, `interrupt`, `status` or `failure`.
-        sentence: what differs, where, expected and found.
-        facts: all that the comparison wrote about it, see `sim/cosim/umakit_cosim.h`.
+        sentence: description with place, expected and found values.
+        facts: all facts written by the comparison, see `sim/cosim/umakit_cosim.h`.
         inference: number of the inference.
         wave: path of the waveform; empty if none was written.
         inputs: path of the inputs of the inference; empty if they were not written.
-        wave_cycles: the first and the last cycle that a waveform has; None if that is unknown.
+        wave_cycles: first and last cycle of a waveform; None if unknown.
     """
 
     layer: str
@@ -118,14 +118,15 @@ class CosimDifference:
 
 @dataclass(frozen=True)
 class CosimResult:
-    """What a co-simulation found.
+    """The result of a co-simulation.
 
     Attributes:
-        layers: the layers in their order, of the first inference.
+        layers: layers of the first inference, in order.
         difference: the first difference; None if there is none.
-        inferences: number of inferences that were compared.
+        inferences: number of compared inferences.
         seconds: duration of the runs.
-        equal_accesses: whether the model waited as long for register accesses as the RTL's bus.
+        equal_accesses: whether register accesses took equally long in the model and on the RTL's
+            bus.
         notices: sentences for the user.
     """
 
@@ -138,7 +139,7 @@ class CosimResult:
 
     @property
     def rtl_cycles(self) -> int:
-        """Cycles of the RTL that were simulated in the first inference."""
+        """Simulated cycles of the RTL in the first inference."""
         return sum(layer.rtl_cycles or 0 for layer in self.layers)
 
     @property

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma tune --cpu`: the search for choices of kernels, whose records `uma compile --records` reads.
+"""`uma tune --cpu`: the search for kernel choices, recorded for `uma compile --records`.
 
 ::
 
     meters.py   HostMeter, DeviceMeter   processor times on this machine, instructions on a device
-    compare.py  times_of, is_faster      when a choice counts as faster
     trials.py   Trials                   libraries with other choices, and their figures by kernel
-    search.py   Search                   what trials have found for each kernel
+    search.py   Search                   results of trials for each kernel, and faster choices
     (lower/choice_records.py: the file)
     tune.py     tune_cpu                 all kernels of a model
 """

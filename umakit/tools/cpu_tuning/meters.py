@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What measures or counts how long each layer of a library takes."""
+"""Meters for the processor time or the instructions of each layer of a library."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 class Meter(Protocol):
-    """What gives figures of layers.
+    """A source of figures of layers.
 
     Attributes:
-        origin: where they come from.
+        origin: origin of the figures.
         weights: form of the weights of libraries, as in `ExportOptions`.
     """
 
@@ -35,12 +35,12 @@ class Meter(Protocol):
     weights: Literal["c", "blob"]
 
     def open(self, library: Path, inputs: Arrays, folder: Path) -> Any:
-        """Prepare a library; what is returned has the outputs of one inference as `outputs`.
+        """Prepare a library; the result has the outputs of one inference as `outputs`.
 
         Args:
-            library: the library, whose layers are all on the CPU.
+            library: the library, with all layers on the CPU.
             inputs: arrays by input name, of one inference.
-            folder: an empty folder, which stays while the library is used.
+            folder: an empty folder, kept while the library is used.
         """
         ...
 
@@ -52,18 +52,16 @@ class Meter(Protocol):
 class HostMeter:
     """Processor times on this machine: libraries take turns in this process."""
 
-    weights: Literal["c", "blob"] = "blob"  # which no compiler has to read
+    weights: Literal["c", "blob"] = "blob"  # a blob needs no compiler
 
     def __init__(self) -> None:
         compiler = version_line(HOST.compiler()[0])
         self.origin = Origin("times", HOST.name, processor_name(), compiler)
 
     def open(self, library: Path, inputs: Arrays, folder: Path) -> TimedLibrary:
-        """Compile a library and load it into this process."""
         return TimedLibrary(library, inputs, folder)
 
     def figures(self, subjects: Sequence[TimedLibrary], rounds: int) -> npt.NDArray[np.float64]:
-        """Return seconds."""
         return take_turns(subjects, rounds)
 
 
@@ -88,7 +86,6 @@ class DeviceMeter:
         self.origin = Origin("instructions", device.name, emulator, compiler)
 
     def open(self, library: Path, inputs: Arrays, folder: Path) -> _Counted:
-        """Compile a library and run it on the device."""
         result = run_library(library, inputs, profile=True, device=self._device)
         return _Counted(result.outputs, tuple(each.instructions or 0 for each in result.layers))
 
@@ -98,14 +95,13 @@ class DeviceMeter:
 
 
 def meter_for(cpu: Cpu, device: Device) -> Meter:
-    """Return what measures or counts on a device.
+    """Return the meter for a device.
 
     Args:
-        cpu: the CPU that libraries are for.
-        device: the device.
+        cpu: target CPU of the libraries.
 
     Raises:
-        InputError: the device does not run code for the CPU, or has neither times nor counts
+        InputError: the device does not run code for the CPU, or neither measures times nor counts
             instructions.
         BuildError: there is no compiler for the device.
     """

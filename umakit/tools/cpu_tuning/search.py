@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a search for choices: what trials have found for each kernel."""
+"""The state of a search for choices: the results of trials for each kernel."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from umakit.machine.kernel_choices import Choice, KernelKey
 from umakit.tools.cpu_tuning.trials import Built, Figures, Trials
 
 ROUNDS = 15
-"""Rounds in which a trial and the rules' own choices take turns."""
+"""Number of rounds in which a trial and the rules' own choices take turns."""
 
 
 @dataclass(frozen=True)
 class Total:
-    """Figures of the whole network with all choices; None for what is not known.
+    """Figures of the whole network with all choices; None if unknown.
 
     Attributes:
-        times: processor times over those with the rules' own choices; None if there are no others,
-            or if instructions are counted.
+        times: processor times relative to the rules' own choices; None without other choices, or if
+            instructions are counted.
         instructions: instructions; None if times are measured.
-        own_instructions: the same with the rules' own choices.
+        own_instructions: instructions with the rules' own choices.
     """
 
     times: Times | None = None
@@ -42,7 +42,7 @@ class Search:
         trials: builds and compares libraries.
         own: the library with the rules' own choices.
         counts: whether instructions are counted.
-        records: by kernel.
+        records: records by kernel.
     """
 
     trials: Trials
@@ -51,7 +51,7 @@ class Search:
     records: dict[KernelKey, KernelRecord] = field(default_factory=dict)
 
     def begin(self, existing: Mapping[KernelKey, KernelRecord]) -> None:
-        """Take existing records that are of the rule's choices today, and begin the others."""
+        """Adopt existing records of the rule's present choices, and start the others."""
         for key, chosen in self.own.made.items():
             if key not in self.own.operators:
                 continue
@@ -65,12 +65,12 @@ class Search:
             )
 
     def trials_left(self, most: int) -> list[int]:
-        """Return the numbers of trials, up to some number, that a kernel has not had yet."""
+        """Return the numbers of trials, up to a maximum, that some kernel has not had yet."""
         counts = [len(self.own.made[key].candidates) for key in self.records]
         return [n for n in range(1, min(max(counts) - 1, most) + 1) if self.tried_in(n)]
 
     def tried_in(self, trial: int) -> dict[KernelKey, Choice]:
-        """Return the choices of a trial, of the kernels that have not had it yet."""
+        """Return the choices of a trial, for the kernels that have not had it yet."""
         return {
             key: self.own.made[key].candidates[trial]
             for key, record in self.records.items()
@@ -90,7 +90,7 @@ class Search:
         """Run a trial.
 
         Returns:
-            How its outputs differ; empty if they do not.
+            Difference of its outputs, as text; empty if they are equal.
         """
         built = self.trials.build(tried)
         differs = self._difference(built)
@@ -99,7 +99,7 @@ class Search:
             figures = self._figures(built)
             faster = self._faster(figures, tried)
         if faster and not self.counts:
-            figures = self._figures(built)  # chance alone makes none of them faster twice
+            figures = self._figures(built)  # chance alone makes no kernel faster twice
             faster = self._faster(figures, faster)
         for key, choice in tried.items():
             record = replace(self.records[key], trials=trial)
@@ -110,7 +110,7 @@ class Search:
         return differs
 
     def finish(self) -> Total:
-        """Measure all choices together and give up those that are not faster."""
+        """Measure all choices together and drop those that are not faster."""
         figures = self._finished()
         if figures is None:
             return Total()
@@ -137,7 +137,6 @@ class Search:
         return None
 
     def _difference(self, built: Built) -> str:
-        """Return what another library differs by, for people; empty if it can be compared."""
         if built.layers != self.own.layers:
             return "with its choices the arena is above the limit, so that it has other layers"
         return difference(built.subject.outputs, self.own.subject.outputs)
@@ -148,7 +147,6 @@ class Search:
     def _faster(
         self, figures: Figures, keys: Mapping[KernelKey, Choice] | set[KernelKey]
     ) -> set[KernelKey]:
-        """Return the kernels that are faster than with the rule's own choice."""
         found = set()
         for key in keys:
             own, other = figures.of(key)
@@ -175,12 +173,12 @@ def _is_better(new: KernelRecord, old: KernelRecord) -> bool:
 
 # When a choice counts as faster than the rule's own.
 #
-# Both run in turns, round by round, so that what else the machine does falls on both. A choice is
-# faster if the median of the ratios of all rounds is below 1 by `LEAST_GAIN`, and their third
-# quartile is below 1.
+# Both run in turns, round by round, so that disturbances affect both. A choice is faster if the
+# median of the ratios of all rounds is below 1 by `LEAST_GAIN`, and their third quartile is below
+# 1.
 
 LEAST_GAIN = 0.02
-"""Share of the time by which a choice has to be faster."""
+"""Minimum gain of a faster choice, as a share of the time."""
 
 TOLERANCE = 1e-4
 """Most that floats may differ, over the largest value of an output: choices change the order of
@@ -191,7 +189,7 @@ def times_of(other: npt.NDArray[np.float64], own: npt.NDArray[np.float64]) -> Ti
     """Return the quartiles of ratios.
 
     Args:
-        other, own: seconds in the same rounds, at least two of them.
+        other, own: seconds in the same rounds, at least two.
 
     Returns:
         The quartiles of `other / own`; None if a time is too short to be measured.
@@ -203,14 +201,14 @@ def times_of(other: npt.NDArray[np.float64], own: npt.NDArray[np.float64]) -> Ti
 
 
 def is_faster(times: Times | None) -> bool:
-    """Whether a choice is faster than the rule's own beyond what the rounds differ by."""
+    """Whether a choice is faster than the rule's own beyond the spread of the rounds."""
     return times is not None and times.median <= 1 - LEAST_GAIN and times.high < 1
 
 
 def difference(
     found: Mapping[str, npt.NDArray[np.generic]], wanted: Mapping[str, npt.NDArray[np.generic]]
 ) -> str:
-    """Return how outputs differ, for people; empty if they are the same.
+    """Return the difference of outputs, as text; empty if equal.
 
     Integers have to be equal; floats may differ by `TOLERANCE`.
 

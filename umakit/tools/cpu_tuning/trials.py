@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of one network whose kernels have other choices, and their figures by kernel.
+"""Libraries of one network with other kernel choices, and their figures by kernel.
 
-A trial is a library in which many kernels have another choice at once: the time of each layer says
-what its kernel gains, so that there are as many libraries as one kernel has choices.
+A trial is a library in which many kernels have another choice at once. The time of each layer shows
+the gain of its kernel, so the number of libraries is the number of choices of one kernel.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Built:
     """A library that is ready to run.
 
     Attributes:
-        subject: what the meter made of it, with the outputs of one inference as `outputs`.
-        made: what was chosen for each kernel.
+        subject: the meter's object, with the outputs of one inference as `outputs`.
+        made: choice for each kernel.
         layers: the kernel of each layer; None for a layer without a choice.
         operators: names of the model's operators by kernel, for each occurrence.
     """
@@ -46,8 +46,8 @@ class Trials:
     Args:
         network: a network of `umakit.pipeline.import_network`.
         options: options of the compilation, with the CPU.
-        meter: what measures or counts.
-        folder: an empty folder, which has to stay.
+        meter: source of the figures.
+        folder: an empty folder, kept by the caller.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Trials:
         library = export_program(
             self._network.model, self._partitioned, [], folder / "library", options
         )
-        assert library.program is not None  # it was not read from files
+        assert library.program is not None  # the library was not read from files
         found, layers = library.program.choices, library.metadata["umakit"]["layers"]
         of_layers = tuple(found.kernels.get(layer["kernel"]) for layer in layers)
         operators: dict[KernelKey, tuple[str, ...]] = {}
@@ -85,13 +85,12 @@ class Trials:
         return Built(subject, found.made, of_layers, operators)
 
     def figures(self, own: Built, other: Built, rounds: int) -> Figures:
-        """Run two libraries in turns."""
         return Figures(self._meter.figures([own.subject, other.subject], rounds), own.layers)
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of the library with the rules' own choices and of another one.
+    """Figures of the library with the rules' own choices and of another library.
 
     Attributes:
         all: seconds or instructions as [library, round, layer].

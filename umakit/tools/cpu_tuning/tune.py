@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning of all kernels of a model for a CPU; results are recorded after each trial.
 
-1. Trial 1 has the second choice of each kernel (the first is the rule's own), trial 2 the third one
-   and so on. Kernels that are faster are measured a second time; those that are faster again take
-   the choice, if it is the best one so far.
-2. All choices are measured together. What is not faster there is given up.
+1. Trial 1 has the second choice of each kernel (the first is the rule's own), trial 2 the third
+   choice and so on. Faster kernels are measured a second time. Kernels that are faster again take
+   the choice, if it is the best so far.
+2. All choices are measured together. Choices that are not faster there are dropped.
 
-Instructions are counted instead of times on a device; they are the same in each run, so that fewer
-of them is all that is asked for.
+On a device, instructions are counted instead of times. They are the same in each run, so any
+decrease counts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CpuEffort:
     """The extent of the search.
 
     Attributes:
-        trials: most other choices of a kernel that are tried.
+        trials: maximum number of other choices of a kernel.
         seconds: no trial begins after this time.
     """
 
@@ -52,10 +52,10 @@ class CpuProgress:
     """Progress of the tuning of a model.
 
     Attributes:
-        trial, trials: number of the trial, from 1, and of all.
-        kernels: number of kernels of which it tries another choice.
+        trial, trials: number of the trial, from 1, and number of all trials.
+        kernels: number of kernels with another choice in the trial.
         faster: number of kernels so far that are faster than with the rule's own choice.
-        differs: why none of the choices of the trial is taken; empty if they can be.
+        differs: reason for taking no choice of the trial; empty if choices can be taken.
     """
 
     trial: int
@@ -70,8 +70,8 @@ class TunedKernel:
     """A kernel whose search has ended.
 
     Attributes:
-        record: its record.
-        candidates: number of choices that it can have.
+        record: record of the kernel.
+        candidates: number of possible choices.
     """
 
     record: KernelRecord
@@ -83,10 +83,10 @@ class TunedCpu:
     """The result of the tuning of a model.
 
     Attributes:
-        kernels: all kernels that have a choice, in the order of the network.
+        kernels: all kernels with a choice, in the order of the network.
         trials: number of trials that ran.
         total: figures of the whole network with all choices.
-        is_complete: whether no trial was left out for want of time.
+        is_complete: whether no trial was omitted for lack of time.
     """
 
     kernels: tuple[TunedKernel, ...]
@@ -111,20 +111,20 @@ def tune_cpu(
 ) -> TunedCpu:
     """Search good choices for all kernels of a model, and record the results.
 
-    Choices that a record says were tried are skipped.
+    Choices that a record marks as tried are skipped.
 
     Args:
         network: a network of `umakit.pipeline.import_network`.
         cpu: a name of `umakit.machine.cpu`, or a TOML file.
         path: file of the records; it may contain records of this model and CPU.
-        meter: what measures or counts.
+        meter: source of the figures.
         effort: extent of the search.
-        again: whether choices are tried again that were tried.
-        tell: told of each stage.
-        done: told of each trial, when its records are written.
+        again: whether recorded choices are tried again.
+        tell: called with each stage.
+        done: called with each trial, once its records are written.
         inputs: input files, which must not be overwritten.
         keep_layout: as in `ExportOptions`.
-        clock: seconds since any time, for `CpuEffort.seconds`.
+        clock: clock in seconds, for `CpuEffort.seconds`.
 
     Raises:
         RecordsError: the file is for another model or CPU, or cannot be written; or no kernel of
@@ -164,13 +164,13 @@ def tune_cpu(
 
 @dataclass(frozen=True)
 class _File:
-    """A file of records that is added to.
+    """A file of records.
 
     Attributes:
         path: path of the file.
         owner: the model and the CPU.
-        origin: where figures come from.
-        inputs: files that were read and must not be overwritten.
+        origin: origin of the figures.
+        inputs: input files, which must not be overwritten.
     """
 
     path: Path
@@ -184,24 +184,22 @@ class _File:
         return {each.kernel: each for each in records.kernels}
 
     def keep(self, records: Sequence[KernelRecord]) -> None:
-        """Write records, which replace those of the same kernels."""
+        """Write records, replacing records of the same kernels."""
         keep_kernels(self.path, self.owner, self.origin, records, self.inputs)
 
 
 def _run_trial(
     search: Search, number: int, last: int, file: _File, tell: Callable[[str], None]
 ) -> CpuProgress:
-    """Run a trial and write its records."""
     tried = search.tried_in(number)
     tell(f"trial {number} of {last}: another choice for {len(tried)} kernels")
-    # TVM makes exceptions of its own of Ctrl-C, which must not be lost.
+    # TVM converts Ctrl-C into its own exceptions, which must not be lost.
     (differs,) = ThisProcess().map(search.run, [(number, tried)])
     file.keep([search.records[key] for key in tried])
     return CpuProgress(number, last, len(tried), len(search.chosen), differs)
 
 
 def _compare_together(search: Search, file: _File, tell: Callable[[str], None]) -> Total:
-    """Measure all choices together, give up those that are not faster, and write all records."""
     tell("comparing all choices together with the rules' own")
     (total,) = ThisProcess().map(search.finish, [()])
     file.keep(list(search.records.values()))

@@ -91,34 +91,35 @@ def diff_model(
     Args:
         source: path of an ONNX, TensorFlow Lite or PyTorch file, or a Relax module.
         backends: accelerators in order of priority; they are simulated.
-        library: a library that `uma compile` wrote for this model, which is compared unchanged;
-            only the reference is compiled from the model. Then omit `backends` and `options`.
+        library: a library that `uma compile` wrote for this model, compared unchanged; only the
+            reference is compiled from the model. Then omit `backends` and `options`.
         options: as in `compile_model`; by default large weights go into a blob.
-        device: device that the library runs on, a name in `umakit.devices.DEVICES`; the reference
-            runs on the host.
+        device: device for the library, a name in `umakit.devices.DEVICES`; the reference runs on
+            the host.
         inputs: arrays by input name, with one more leading dimension for several inferences;
-            default: three random inferences with fixed seeds. States that are omitted or have no
-            such dimension are passed on between inferences, as in `umakit.run_library`.
+            default: three random inferences with fixed seeds. States that are omitted or lack this
+            dimension are passed on between inferences, as in `umakit.run_library`.
         reference: a name of `REFERENCES`; `auto` selects the most independent one that works.
-        tolerance: tolerance of floats, relative to the largest magnitude of the reference's
-            tensor; absolute where that is 0.
-        integer_tolerance: tolerance of integers in LSB, for hardware that rounds in its own way.
+        tolerance: tolerance of floats, relative to the largest magnitude of the reference's tensor;
+            absolute if that is 0.
+        integer_tolerance: tolerance of integers in LSB, for hardware with its own rounding.
         most: maximum number of inferences; default: all. The comparison ends with the first
-            inference that differs.
+            differing inference.
         input_shapes: shapes by input name, for symbolic dimensions.
-        rounding: as in `compile_model`. With another one than that of the file's format `auto`
-            selects umakit's CPU kernels, which have it too, unless integers have a tolerance.
+        rounding: as in `compile_model`. With a rounding other than the file format's, `auto`
+            selects umakit's CPU kernels, which have the same rounding, unless integers have a
+            tolerance.
         timeout: limit in seconds of each run of an inference; default: 600 if the library has an
             accelerator or its device is emulated, else none.
-        wave: where the waveform of the first wrong layer is written, also of one in which the run
-            stopped, if a design runs it.
+        wave: file for the waveform of the first wrong layer, or of the layer in which the run
+            stopped, if a design runs the layer.
         progress: callback with a description of each stage.
 
     Raises:
         InputError: inputs, tolerance, reference, device or library are invalid.
         BuildError: the device runs no code for the CPU of the options.
         DeviceError: a driver returned an error status, or the program crashed; names the layer.
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: the subclass names the stage that refused.
     """
     _check(tolerance, integer_tolerance, most)
     allowed = Tolerance(tolerance, integer_tolerance)
@@ -199,7 +200,7 @@ def diff_model(
 
 
 def _of_umakit_alone(source: Any) -> str:
-    """Return the notice of a comparison in which nothing but umakit computes."""
+    """Return the notice of a comparison of umakit with itself."""
     independent = (
         "leave out --reference cpu"
         if runtime_for(source)
@@ -213,7 +214,7 @@ def _of_umakit_alone(source: Any) -> str:
 
 
 def _check_runs_on(library: Library, designs: Sequence[Design]) -> None:
-    """Refuse designs of which the library has no layer: nothing of them would be compared."""
+    """Refuse designs without a layer in the library: they would not be compared."""
     places = {layer["where"] for layer in library.metadata["umakit"]["layers"]}
     if designs and not any(design.backend in places for design in designs):
         names = " or ".join(design.backend for design in designs)
@@ -239,7 +240,6 @@ def _write_wave(
 def _wave_of_stop(
     session: LibraryUnderTest, wave: WaveFile | None, progress: Callable[[str], None]
 ) -> Iterator[None]:
-    """Write the waveform of the layer in which a run stops."""
     try:
         yield
     except DeviceError as error:
@@ -274,17 +274,17 @@ def _unhidden(kept: DiffResult, stored: DiffResult) -> DiffResult:
 
 
 def _own_roundings(made: Library, library: Path | None, integer_tolerance: int) -> dict[str, str]:
-    """Return the roundings of accelerators' own to compute the reference with, by operator.
+    """Return the accelerators' own roundings for the reference, by operator.
 
-    With a tolerance the model's own rounding is the reference.
+    With a tolerance, the model's own rounding is the reference.
 
     Args:
-        made: the library that is compared.
-        library: its path, if it was compiled before.
+        made: the library under test.
+        library: path of a previously compiled library.
         integer_tolerance: as in `diff_model`.
 
     Raises:
-        InputError: the library was compiled before, so that the C functions are not at hand.
+        InputError: the library was compiled before, so its C functions are not available.
     """
     if integer_tolerance:
         return {}
@@ -323,7 +323,7 @@ def _brings_states(
     inferences: Sequence[Mapping[str, npt.NDArray[Any]]],
     first: Mapping[str, npt.NDArray[Any]],
 ) -> bool:
-    """Whether a user gave states other than those that a runtime has after a reset."""
+    """Whether a user gave states other than a runtime's after a reset."""
     return any(
         not np.array_equal(inputs[name], array) if number == 0 else name in inputs
         for number, inputs in enumerate(inferences)
@@ -338,7 +338,7 @@ def _run(
     tolerance: Tolerance,
     progress: Callable[[str], None],
 ) -> DiffResult:
-    """Run inferences up to the first one that differs; the reference's states are passed on."""
+    """Run inferences up to the first difference; pass on the reference's states."""
     states: dict[str, npt.NDArray[Any]] = {}
     worst: tuple[LayerResult, ...] = ()
     outputs: dict[str, TensorDifference] = {}
@@ -385,7 +385,6 @@ def _run(
 def _worst(
     earlier: tuple[LayerResult, ...], new: tuple[LayerResult, ...]
 ) -> tuple[LayerResult, ...]:
-    """Return the larger difference of each layer, with the histograms of both."""
     return tuple(_worse(*pair) for pair in zip(earlier, new, strict=True))
 
 

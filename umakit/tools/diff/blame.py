@@ -82,7 +82,7 @@ def _damage(
     tensor: TensorComparison | None,
     comparison: Comparison,
 ) -> Blame:
-    """Return the blame of a layer whose result is correct but that damaged other memory."""
+    """Return the blame of a layer that damaged other memory despite a correct result."""
     got = tensor.got if tensor else np.zeros(0, np.uint8)
     wanted = comparison.reference.values[tensor.value] if tensor else got
     overlap = overlapping(tested.pools, layer.number)
@@ -156,11 +156,10 @@ def _first_shared(
 
 
 def _rows_inside(truth: Reference, rows: set[int], tensor: TensorComparison) -> set[int]:
-    """Return the rows of the reference's report that a layer computes."""
     last = max(rows, default=tensor.value[0])
     if last == tensor.value[0]:
         return rows | {tensor.value[0]}
-    return {tensor.value[0]}  # the backend's passes changed the network: only its end is known
+    return {tensor.value[0]}  # backend passes changed the network: only the layer's end is known
 
 
 def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[int]:
@@ -179,7 +178,7 @@ def _unknown_rows(truth: Reference, comparison: Comparison, row: int) -> list[in
 def _unknown_layers(tested: LibraryUnderTest, number: int) -> tuple[OperatorPlacement, ...]:
     """Return the operators of earlier layers whose results cannot be compared at all."""
     writer = {name: n for n, layer in enumerate(tested.layers) for name in layer["outputs"]}
-    # What stays in a scratchpad is nobody's input; any layer before may have used it.
+    # A result in a scratchpad is no layer's input; any earlier layer may have used it.
     found = {n for n in range(number) if not tested.layers[n]["outputs"]}
     open_layers = [number]
     while open_layers:
@@ -196,7 +195,6 @@ def _unknown_layers(tested: LibraryUnderTest, number: int) -> tuple[OperatorPlac
 def _inputs(
     tested: LibraryUnderTest, comparison: Comparison, number: int, inputs: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Return the known inputs of a layer."""
     arrays: dict[str, Array] = {}
     for name in tested.layers[number]["inputs"]:
         if name in tested.values:
@@ -208,10 +206,10 @@ def _inputs(
 
 # Simple explanations of wrong tensors: another layout, an offset, a factor, a shift.
 #
-# Each explanation is checked for every element, so it is a fact and not a guess.
+# Each explanation is checked for every element, so an explanation is a fact, not a guess.
 
 MOST_AXES = 5
-"""Maximum number of axes whose permutations are tried."""
+"""Maximum number of axes for trying permutations."""
 
 FEW_OF = 4
 """Reciprocal of the largest fraction of an axis's indices that counts as few."""
@@ -238,7 +236,7 @@ def explain(got: Array, wanted: Array, tolerance: Tolerance) -> str:
     ):
         return _not_finite(got, wanted)
     if equal(np.full_like(wanted, wanted.flat[0]), wanted):
-        return ""  # a constant is equal to itself however it is turned
+        return ""  # a constant equals itself in any layout
     hypotheses = (_layouts, _flips, _constants, _clips, _shifts, _places, _steps)
     for hypothesis in hypotheses:
         for sentence in hypothesis(got, wanted, equal):
@@ -255,7 +253,6 @@ def _not_finite(got: Array, wanted: Array) -> str:
 
 
 def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain a tensor with correct values in the layout of permuted axes."""
     axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
     if not 2 <= len(axes) <= MOST_AXES:
         return
@@ -272,7 +269,6 @@ def _layouts(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain a tensor with reversed axes."""
     axes = [axis for axis, extent in enumerate(wanted.shape) if extent > 1]
     for count in range(1, min(len(axes), MOST_AXES) + 1):
         for chosen in itertools.combinations(axes, count):
@@ -281,7 +277,6 @@ def _flips(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
-    """Explain a tensor with a constant added to, or multiplied with, every element."""
     one, other = got.astype(np.float64), wanted.astype(np.float64)
     offset = _plain(float(np.median(one - other)))
     if equal(one, other + offset):
@@ -293,7 +288,7 @@ def _constants(got: Array, wanted: Array, equal: Equal) -> Iterator[str]:
 
 
 def _plain(number: float) -> float:
-    """Return the nearest number of few digits, if it is close."""
+    """Return the nearest number of few digits, if close."""
     rounded = float(f"{number:.4g}")
     return rounded if abs(number - rounded) <= 1e-5 * abs(number) else number
 

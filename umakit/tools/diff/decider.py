@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy as the judge where umakit's kernels and a runtime disagree, or without a runtime.
+"""NumPy as the judge between umakit's kernels and a runtime, or without a runtime.
 
-NumPy computes an operator in float64, as the model file says. The integers of umakit equal those of
-a runtime, bit by bit, and differ from NumPy's by the runtime's rounding. NumPy therefore decides
-against a runtime only if rounding explains the result of umakit and not that of the runtime.
+NumPy computes an operator in float64, as the model file defines. umakit's integers equal a
+runtime's bit by bit, and differ from NumPy's by the runtime's rounding. NumPy therefore decides
+against a runtime only if rounding explains the result of umakit and not the result of the runtime.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class NotDecided(Exception):
 
 @dataclass(frozen=True)
 class Expected:
-    """The numbers that a tensor has according to the model file.
+    """The numbers of a tensor according to the model file.
 
     Attributes:
-        numbers: in units of the tensor's integers, not rounded, within their range.
-        slack: largest distance of a right integer; of real numbers the tolerance counts.
-        is_exact: whether a runtime's result within the slack is the only right one: integers that
+        numbers: unrounded numbers in units of the tensor's integers, within their range.
+        slack: largest distance of a correct integer; for real numbers the tolerance applies.
+        is_exact: whether only the runtime's result is correct within the slack: for integers that
             runtimes compute in integers.
     """
 
@@ -54,18 +54,18 @@ class Decider(Protocol):
         """Return the expected values of a tensor according to the file.
 
         Args:
-            tensor: the tensor, as the file calls it.
+            tensor: name of the tensor in the file.
             known: values of tensors to start from, including the inputs of the network.
 
         Raises:
-            NotDecided: NumPy does not know an operator before the tensor.
+            NotDecided: an operator before the tensor is unknown to NumPy.
         """
 
 
 def decided(
     own: Array, theirs: Array | None, expected: Expected, tolerance: Tolerance
 ) -> tuple[Array, bool, bool]:
-    """Return the right values of a tensor, and two facts about those of the runtime.
+    """Return the correct values of a tensor, and two facts about the runtime's values.
 
     Args:
         own: values by umakit's kernel.
@@ -74,8 +74,8 @@ def decided(
         tolerance: the largest deviation that counts as agreement.
 
     Returns:
-        The values; whether some of them are not those of the runtime; and whether the runtime is
-        right all the same: both integers next to a tie are.
+        The values; whether some differ from the runtime's; and whether the runtime is correct too,
+        as both integers next to a tie are.
     """
     is_own = _is_right(own, expected, tolerance)
     nearest = expected.nearest(own.dtype)

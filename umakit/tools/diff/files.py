@@ -26,7 +26,7 @@ class DifferenceFiles:
     """The tensors of the first difference, as files.
 
     Attributes:
-        folder: folder that they are written to.
+        folder: folder for the files.
         given: file of the given inputs; None for random inputs.
         read: other files and folders that the command reads.
         force: whether files that umakit did not write are replaced too.
@@ -83,9 +83,9 @@ class DifferenceFiles:
         return [*self.read, *([] if self.given is None else [self.given])]
 
     def _is_given(self, kind: str) -> bool:
-        """Whether a file is the given one, as when an earlier difference is compared again.
+        """Whether a file is the given one, as when an earlier difference is repeated.
 
-        The inputs are a single inference then, and would be written unchanged.
+        The inputs are then a single inference, and would be written unchanged.
         """
         path = self._path(kind)
         return (

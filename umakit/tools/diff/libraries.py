@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The library that is compared: a newly compiled or an existing one."""
+"""The library under test: newly compiled or existing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def compiled_library(
 
 
 def keeps_results(library: Library) -> bool:
-    """Whether layers of a library keep results in a scratchpad, where they cannot be compared."""
+    """Whether layers keep results in a scratchpad, where they cannot be compared."""
     traffic = library.metadata["umakit"]["memory"].get("traffic")
     return bool(traffic and traffic["kept"])
 
@@ -56,14 +56,14 @@ def storing(options: ExportOptions | None, library: Library) -> ExportOptions:
 
     Args:
         options: options of the library; None for the defaults.
-        library: the library that was compiled with them.
+        library: the library compiled with these options.
     """
     options = options or ExportOptions(weights=library.metadata["umakit"]["weights"])
     return replace(options, keep_in_scratchpads=False)
 
 
 def written_library(path: Path, model: Model, device: Device = HOST) -> Library:
-    """Read a library that `uma compile` wrote for a model, of several CPUs that of the device.
+    """Read a library that `uma compile` wrote for a model; select the CPU for the device.
 
     Raises:
         LibraryError: the library is missing or damaged.
@@ -97,7 +97,7 @@ def _listed(inputs: Sequence[tuple[str, list[int]]]) -> str:
 
 
 def form_of_weights(module: Any, backends: Sequence[UMABackend] = ()) -> Literal["c", "blob"]:
-    """Return the default form of constants: a blob if they are large and a blob can hold them."""
+    """Return the default form of constants: a blob if they are large and fit a blob."""
     if any(each.configuration.dma.alignment > CONSTANT_ALIGNMENT for each in backends):
         return "c"
     constants = tvm_api.collect(module["main"], tvm_api.GenericConst)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX files that NumPy computes: by ONNX's own reference evaluator, in float64."""
+"""Evaluation of ONNX files by ONNX's own reference evaluator, in float64."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ MOST = 1.0
 """Largest distance."""
 
 WINDOWS = ("AveragePool", "ConvTranspose", "GlobalMaxPool", "MaxPool")
-"""Operators of which the evaluator knows images of two dimensions in their plain form only."""
+"""Operators that the evaluator supports for two-dimensional images in their plain form only."""
 PLAIN: Mapping[str, Any] = {"ceil_mode": 0, "group": 1, "auto_pad": b"NOTSET"}
 
 
 class OnnxDecider:
-    """An ONNX model that is computed operator by operator, in float64 where it has real numbers.
+    """An ONNX model that is computed operator by operator, with real numbers in float64.
 
     Args:
         proto: the model, with its weights.
@@ -63,13 +63,12 @@ class OnnxDecider:
     def _values_before(
         self, node: onnx.NodeProto, known: Mapping[str, Array], dtype: Any
     ) -> dict[str, Array]:
-        """Return values by name, including the inputs of a node. Real numbers have a dtype."""
+        """Return values by name, including the inputs of a node, real numbers in `dtype`."""
         values = {name: array for name, array in known.items() if name not in node.output}
         self._compute_before(node, values, dtype)
         return values
 
     def _compute_before(self, last: onnx.NodeProto, values: dict[str, Array], dtype: Any) -> None:
-        """Compute the inputs of a node, from known values on."""
         open_nodes = [last]
         while open_nodes:
             node = open_nodes[-1]
@@ -98,7 +97,7 @@ class OnnxDecider:
         try:
             with np.errstate(all="ignore"):
                 results = ReferenceEvaluator(node, opsets=self._opsets).run(None, given)
-        except Exception as error:  # the evaluator lacks an operator, or float64 of it
+        except Exception as error:  # the evaluator lacks an operator, or its float64 version
             raise NotDecided(f"{node.op_type}: {error}") from None
         for name, result in zip(node.output, results, strict=False):
             if name:
@@ -110,7 +109,7 @@ def _real(array: Array, dtype: Any) -> Array:
 
 
 def _quantized(node: onnx.NodeProto, values: Mapping[str, Array]) -> tuple[Array, Array]:
-    """Return the result of a QuantizeLinear before it is rounded, and its zero point."""
+    """Return the result of a QuantizeLinear before rounding, and its zero point."""
     data = values[node.input[0]].astype(np.float64)
     if len(node.input) < 3 or not node.input[2]:
         raise NotDecided("QuantizeLinear without a zero point")
@@ -131,7 +130,7 @@ def _dequantized(node: onnx.NodeProto, values: Mapping[str, Array], dtype: Any) 
 
 
 def _along(node: onnx.NodeProto, array: Array, shape: tuple[int, ...]) -> Array:
-    """Return scales or zero points so that they broadcast with a tensor."""
+    """Return scales or zero points in a shape that broadcasts with a tensor."""
     axis = _attribute(node, "axis", 1) % max(1, len(shape))
     block = _attribute(node, "block_size", 0)
     if block and array.ndim == len(shape):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow Lite files that NumPy computes: one operator at a time, in real numbers.
+"""Evaluation of TensorFlow Lite files by NumPy: one operator at a time, in real numbers.
 
-TensorFlow Lite Micro rounds several times on the way to an integer, and umakit as it does. So NumPy
-decides only where a result is off by more than that.
+TensorFlow Lite Micro rounds several times on the way to an integer, and umakit does the same. So
+NumPy decides only if a result is off by more than these roundings.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Call:
     """An operator with its operands as real numbers.
 
     Attributes:
-        code: its name.
-        operands: float64 of quantized and real operands, integers of others; None for omitted ones.
-        stored: operands as they are in the file or in memory.
+        code: name of the operator.
+        operands: float64 for quantized and real operands, integers for others; None if omitted.
+        stored: operands as stored in the file or in memory.
         scales: scale of each operand, along its last axis for weights; 0 for none.
         shapes: shapes of the results.
-        options: the table of the operator's options, of the flatbuffer; None if there is none.
+        options: the operator's options table of the flatbuffer; None if there is none.
     """
 
     code: str
@@ -57,7 +57,7 @@ class TfliteDecider:
     """A TensorFlow Lite model that is computed operator by operator.
 
     Args:
-        graph: the model; tensors are called by their numbers.
+        graph: the model; tensors are named by their numbers.
     """
 
     def __init__(self, graph: TfliteGraph) -> None:
@@ -113,7 +113,6 @@ class TfliteDecider:
 
 
 def _real(item: TfliteTensor, array: Any, operator: TfliteOperator) -> Array:
-    """Return the real values of an operand."""
     if item.dtype == "float32":
         return np.asarray(array, np.float64)
     if not item.scales.size:
@@ -157,7 +156,6 @@ def _activated(call: Any, numbers: Array) -> Array:
 def _padded(
     call: Any, data: Array, window: Sequence[int], spread: Sequence[int], value: float
 ) -> Array:
-    """Return images with the padding that the windows of the result need."""
     widths = [(0, 0)]
     for axis, step in enumerate(_steps(call)):
         extent = (window[axis] - 1) * spread[axis] + 1
@@ -183,7 +181,7 @@ def _part(call: Any, padded: Array, place: Sequence[int], spread: Sequence[int])
 
 
 def _with_bias(call: Any, sums: Array) -> Array:
-    """Add a bias, whose integers have the scale of the products whatever the file says."""
+    """Add a bias; its integers have the scale of the products, whatever the file says."""
     if len(call.operands) > 2 and call.operands[2] is not None:
         is_real = call.stored[2].dtype == np.float32
         scale = 1.0 if is_real else np.multiply(call.scales[0], call.scales[1], dtype=np.float64)
@@ -270,7 +268,7 @@ def log_softmax(call: Any) -> Array:
 
 
 def reciprocal_root(call: Any) -> Array:
-    """Numbers of 0 and below yield the largest result."""
+    """Return the reciprocal square root; numbers of 0 and below yield the largest result."""
     data = call.operands[0]
     return np.asarray(np.where(data > 0, 1 / np.sqrt(data), np.inf))
 

@@ -22,11 +22,11 @@ class RuntimeStopped(Exception):
 
 
 class RuntimeProcess:
-    """A runtime in a process of its own, which is started again after it has ended.
+    """A runtime in a separate process, which is restarted after it has ended.
 
     Args:
         kind: a name of `umakit.tools.diff.worker.RUNTIMES`.
-        arguments: arguments with which the runtime is created.
+        arguments: arguments of the runtime's constructor.
 
     Raises:
         RuntimeStopped: the runtime refuses the model, or its process ended.
@@ -51,7 +51,6 @@ class RuntimeProcess:
         return self._answer(self._started(), method, arguments)
 
     def close(self) -> None:
-        """End the process."""
         self._end()
         self._printed.close()
 
@@ -64,7 +63,7 @@ class RuntimeProcess:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._printed,
-                    start_new_session=True,  # Ctrl-C is for the comparison, which ends it
+                    start_new_session=True,  # Ctrl-C is for the comparison, which ends the process
                 )
             except OSError as error:
                 raise RuntimeStopped(f"its process cannot be started: {error.strerror}") from None

@@ -52,7 +52,7 @@ class ReferenceRun:
     """The values that a runtime computed.
 
     Attributes:
-        values: values of the network that it has under the same name, shape and dtype.
+        values: values of the network with the same name, shape and dtype in the runtime.
         outputs: outputs of the network, by name.
     """
 
@@ -69,7 +69,7 @@ class Runtime(Protocol):
         """Run one inference; inputs are given by name.
 
         Raises:
-            RuntimeStopped: it has no result; the next inference may have one.
+            RuntimeStopped: the runtime has no result; the next inference may have one.
         """
 
     def close(self) -> None:
@@ -78,10 +78,10 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model file as references use it.
+    """A model file for references.
 
     Attributes:
-        decider: NumPy, which decides where umakit and a runtime disagree.
+        decider: NumPy, which decides between umakit and a runtime.
         tensors: the file's tensor of each value of the imported network.
         inputs: the file's tensor of each input of the network, by name.
     """
@@ -118,7 +118,6 @@ class Selection:
         return CPU_KERNELS if self.file is None else NUMPY
 
     def close(self) -> None:
-        """End the process of the runtime."""
         if self.runtime is not None:
             self.runtime.close()
 
@@ -132,11 +131,11 @@ def select_references(
         wanted: one of `REFERENCES`.
         source: path of the model file, or an object that no other runtime supports.
         every: the imported network.
-        notice: list that gets a sentence if the runtime of the format cannot be used.
-        own_states: whether inputs have states that no inference before them yielded.
+        notice: list that receives a sentence if the format's runtime cannot be used.
+        own_states: whether inputs have states that no previous inference yielded.
 
     Raises:
-        InputError: there is no such reference, or it cannot run this model.
+        InputError: the reference is unknown, or cannot run this model.
     """
     if wanted not in REFERENCES:
         raise InputError(
@@ -154,7 +153,7 @@ def select_references(
     read = file(Path(source), every)
     if wanted == NUMPY:
         return Selection(file=read.for_numpy())
-    # Runtimes are named as the packages that bring them.
+    # Runtimes have the names of their packages.
     problem = f"the package {PACKAGES[matching]} is not installed ({INSTALLED_BY[matching]})"
     if matching == TFLITE_MICRO and own_states:
         problem = "it keeps the model's states itself, and takes none from the inputs"
@@ -170,7 +169,7 @@ def select_references(
 
 
 def cannot_be_reference(name: str, problem: str, where: str = "") -> InputError:
-    """Return the error of a runtime that a user demanded and that has no result."""
+    """Return the error of a requested runtime without a result."""
     return InputError(
         f"{DISPLAY_NAMES[name]} cannot be the reference: {problem}",
         where=where,
@@ -181,7 +180,7 @@ def cannot_be_reference(name: str, problem: str, where: str = "") -> InputError:
 def runtime_for(source: Any) -> str:
     """Return the name of the runtime of a format.
 
-    It is empty for objects, PyTorch programs and files of Relax modules.
+    Empty for objects, PyTorch programs and files of Relax modules.
     """
     if not isinstance(source, (str, Path)) or zipfile.is_zipfile(source) or is_json(Path(source)):
         return ""
@@ -194,7 +193,7 @@ def nodes_of(source: Any, operators: Sequence[OperatorPlacement]) -> dict[str, t
 
     Args:
         source: path of the model file, or an object.
-        operators: of the imported network.
+        operators: operators of the imported network.
     """
     islands = island_nodes(Path(source)) if runtime_for(source) == ONNX_RUNTIME else {}
     found: dict[str, tuple[str, ...]] = {}
@@ -206,12 +205,10 @@ def nodes_of(source: Any, operators: Sequence[OperatorPlacement]) -> dict[str, t
 
 
 def _last_rows(operators: Sequence[OperatorPlacement]) -> dict[str, int]:
-    """Return the row with the result of each node of the user's model: the last that yields it."""
     return {operator.yields: row for row, operator in enumerate(operators)}
 
 
 def _fitting(every: EveryValue, arrays: Mapping[Value, Array]) -> dict[Value, Array]:
-    """Return the arrays that have the shape and dtype of their values."""
     types = {item.name: (item.shape, item.dtype) for item in every.model.outputs}
     return {
         value: array
@@ -230,7 +227,6 @@ class _OnnxFile:
         self.names = _onnx_names(self.proto, every)
 
     def for_numpy(self) -> ModelFile:
-        """Return the file for NumPy."""
         from umakit.tools.diff.numpy_onnx import OnnxDecider
 
         inputs = {item.name: item.name for item in self.proto.graph.input}
@@ -270,7 +266,7 @@ class _OnnxRuntime:
 def _onnx_names(proto: onnx.ModelProto, every: EveryValue) -> dict[Value, str]:
     """Return the tensor names of an ONNX graph by value of the imported network.
 
-    Operators into which batch normalization is folded compute other values after import.
+    Operators with folded batch normalization compute other values after import.
     """
     producers = {name: node for node in proto.graph.node for name in node.output}
     folded: set[str] = set()
@@ -311,7 +307,6 @@ class _TfliteFile:
         }
 
     def for_numpy(self) -> ModelFile:
-        """Return the file for NumPy."""
         from umakit.tools.diff.numpy_tflite import TfliteDecider
 
         graph = self.graph
@@ -326,7 +321,7 @@ class _TfliteFile:
 class _TfliteMicro:
     """TensorFlow Lite Micro that keeps all tensors.
 
-    It has no states as inputs: for an inference with states that earlier ones led to, these are
+    The runtime has no states as inputs: the inferences that led to an inference's states are
     computed again.
     """
 
@@ -371,7 +366,7 @@ class _TfliteMicro:
         return list(self._process.call("tensors", list(numbers)))
 
     def _lead_to(self, states: Mapping[str, Array]) -> None:
-        """Make the states those before an inference, if they are not, by all before it.
+        """Bring the runtime into given states, by repeating earlier inferences if needed.
 
         Raises:
             RuntimeStopped: no inference began with such states.
@@ -397,7 +392,7 @@ BETWEEN = ("QuantizeLinear", "DequantizeLinear")
 def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
     """Return the names of the nodes from dequantize to quantize, by name of the final quantize.
 
-    The integer operator that replaces them yields the result of the quantize node.
+    The integer operator that replaces these nodes yields the result of the quantize node.
 
     Args:
         path: path of an ONNX file that can be imported.
@@ -416,7 +411,7 @@ def island_nodes(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def _before(nodes: list[Any], producers: dict[str, int], number: int) -> set[int]:
-    """Return the nodes that a node is computed from, back to quantized values."""
+    """Return the nodes behind a node's inputs, back to quantized values."""
     found: set[int] = set()
     open_nodes = [number]
     while open_nodes:

@@ -30,16 +30,16 @@ class LayerResult:
         number: number of the layer, in execution order.
         name: name of the layer, for example `conv1 + relu1`.
         where: `cpu` or the name of the backend.
-        operators: operators that it computes, in order.
-        output: C name of the tensor that was compared; the worst one of several.
+        operators: operators of the layer, in order.
+        output: C name of the compared tensor; the worst one of several.
         shape: shape of the tensor; empty if it cannot be compared.
         dtype: dtype of the tensor.
         reference: origin of the reference value, a name of `REFERENCES`; empty if there is none.
-        own: difference of this layer's result if its inputs are the reference's values.
+        own: difference of this layer's result with the reference's values as inputs.
         in_the_run: difference in a run of the whole library, including errors of earlier layers.
-        damaged: description of memory that it modified but must not.
-        not_compared: why it was not compared; empty if it was.
-        identity: what it is in terms of the model.
+        damaged: descriptions of memory that the layer must not modify but did.
+        not_compared: reason for not comparing the layer; empty if compared.
+        identity: identity of the layer in terms of the model.
     """
 
     number: int
@@ -64,13 +64,12 @@ class LayerResult:
 
 @dataclass(frozen=True)
 class Blame:
-    """The first layer that is wrong.
+    """The first wrong layer.
 
     Attributes:
-        layer: the layer.
-        operators: operators of the layer that may have caused the error; only one if it is known.
-        shared: whether umakit's CPU kernels have the same error, so that it is in the import, the
-            quantization or the lowering, and not in the backend.
+        operators: operators of the layer that may have caused the error; a single one if known.
+        shared: whether umakit's CPU kernels have the same error. The error is then in the import,
+            the quantization or the lowering, and not in the backend.
         also: earlier operators that could not be compared with the independent runtime, or not at
             all; the error may be in them too.
         explanation: a sentence that holds for every element; may be empty.
@@ -78,7 +77,7 @@ class Blame:
             layer runs; empty if the plan is correct.
         got: result of the layer.
         wanted: expected result.
-        inputs: values that the layer read, by C name.
+        inputs: input values of the layer, by C name.
     """
 
     layer: LayerResult
@@ -94,13 +93,12 @@ class Blame:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """An operator of which a runtime's result differs from umakit's kernels and NumPy.
+    """An operator whose result in a runtime differs from umakit's kernels and NumPy.
 
     Attributes:
-        operator: the operator.
         reference: the runtime, a name of `REFERENCES`.
-        difference: difference between the runtime's result and the right one by NumPy.
-        both_right: whether the runtime's result is right too: next to ties, both integers are.
+        difference: difference between the runtime's result and NumPy's correct result.
+        both_right: whether the runtime's result is correct too: next to ties, both integers are.
     """
 
     operator: OperatorPlacement
@@ -115,10 +113,10 @@ class DiffResult:
 
     Attributes:
         name: name of the model.
-        reference: the most independent one that was used, a name of `REFERENCES`.
+        reference: the most independent reference used, a name of `REFERENCES`.
         tolerance: tolerance of floats, relative to the largest value of a tensor.
-        integer_tolerance: tolerance of integers in LSB. If it is above 0, layers alone decide.
-        inferences: number of inferences that were run; only the last one may differ.
+        integer_tolerance: tolerance of integers in LSB. Above 0, layers alone decide.
+        inferences: number of inferences run; only the last one may differ.
         seeds: whether the inputs were random.
         layers: results in execution order; of the last inference if it differs, else the worst of
             each layer.
@@ -152,22 +150,23 @@ class DiffResult:
     def differs(self) -> bool:
         """Whether a layer or an output differs.
 
-        With a tolerance of integers the layers decide: no bound of what their differences do to
-        the outputs of the whole run follows from it.
+        With an integer tolerance, only layers decide: their differences imply no bound for the
+        outputs of the whole run.
         """
         outputs = self.integer_tolerance > 0 or all(o.agrees for o in self.outputs.values())
         return self.blame is not None or not outputs
 
     @property
     def unmatched(self) -> tuple[LayerResult, ...]:
-        """Layers that are no operators of the model, so that they were not compared."""
+        """Layers that are no operators of the model, and so were not compared."""
         return tuple(layer for layer in self.layers if layer.not_compared == UNMATCHED)
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing differs, and every layer is one of the model's.
+        """Whether nothing differs, and every layer belongs to the model.
 
-        Layers whose results stay in a scratchpad are compared with those that read them.
+        Layers whose results stay in a scratchpad are compared through the layers that read the
+        results.
         """
         return not self.differs and not self.unmatched
 

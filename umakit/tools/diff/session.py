@@ -2,10 +2,10 @@
 """Layer-by-layer comparison of a library with a reference.
 
 The reference value of an operator comes from an independent runtime if it computes the operator,
-else from umakit's own CPU kernels with inputs from the independent runtime. Where umakit's kernels
-and the runtime disagree, and where there is no runtime, NumPy decides. The library is run
-twice: unchanged, and with every layer's result replaced by the reference's right after the layer
-has run, so that each layer computes from correct inputs and an error shows where it is made.
+else from umakit's own CPU kernels with inputs from the independent runtime. If umakit's kernels and
+the runtime disagree, or without a runtime, NumPy decides. The library is run twice: unchanged, and
+with every layer's result replaced by the reference's right after the layer. In the second run each
+layer computes from correct inputs, and an error shows in its own layer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from umakit.tools.diff.values import Value
 Array = npt.NDArray[Any]
 
 MOVES = {"permute_dims", "reshape", "squeeze", "expand_dims", "layout_transform"}
-"""Operators that passes insert and whose errors the layers that read them show."""
+"""Operators inserted by passes, whose errors show in the layers that read them."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TensorComparison:
     Attributes:
         layer: number of the layer.
         c_name: C name of the tensor.
-        value: the value of the network that it holds.
+        value: value of the network in the tensor.
         got: result of the layer with the reference's inputs.
         own: difference of that result.
         in_the_run: difference in the run of the whole library.
@@ -67,8 +67,8 @@ class Comparison:
     """The comparison of one inference.
 
     Attributes:
-        tensors: all tensors that can be compared, in execution order.
-        damaged: by layer, description of memory that it modified but must not.
+        tensors: all comparable tensors, in execution order.
+        damaged: descriptions of memory that a layer must not modify but did, by layer.
         outputs: differences of the network's outputs by name.
         reference: the reference values.
     """
@@ -80,17 +80,17 @@ class Comparison:
 
 
 class LibraryUnderTest:
-    """The library that is compared.
+    """The library under test.
 
     Args:
         library: a folder or tar file that `uma compile` wrote.
         report: the offload report.
         reference: the reference to compare with.
         program: path of the program to build.
-        tolerance: what counts as agreement of a layer; outputs of the whole run may differ by it
-            for each layer.
-        device: device that it runs on.
-        designs: designs that answer in place of the simulators of their backends.
+        tolerance: differences of a layer that count as agreement; outputs of the whole run may
+            differ by this tolerance for each layer.
+        device: target device.
+        designs: designs that replace the simulators of their backends.
         timeout: time limit in seconds of each run; default: as of `run_library`.
     """
 
@@ -123,7 +123,7 @@ class LibraryUnderTest:
         self.values = self._values()
 
     def why_not_compared(self, number: int) -> str:
-        """Return why a layer without a value of the reference is not compared."""
+        """Return the reason for not comparing a layer without a reference value."""
         layer = self.layers[number]
         if not layer["outputs"]:
             return STAYS
@@ -163,7 +163,7 @@ class LibraryUnderTest:
 
         Args:
             number: number of the layer.
-            file: where; nothing is written if the layer does not run on a design.
+            file: file for the waveform; not written if the layer does not run on a design.
 
         Raises:
             BuildError: Verilator or a compiler refused the design with waveforms.
@@ -183,12 +183,12 @@ class LibraryUnderTest:
         return TensorComparison(number, name, value, got, own, compare(run, in_the_run, loose))
 
     def _stored(self, name: str, array: Array) -> Array:
-        """Return an array of the model with its axes as the library's tensor has them."""
+        """Return an array of the model in the axis order of the library's tensor."""
         axes = self._axes.get(name)
         return array if axes is None else np.ascontiguousarray(array.transpose(axes))
 
     def _in_order_of_model(self, name: str, raw: npt.NDArray[np.uint8], wanted: Array) -> Array:
-        """Return a tensor of the library with its axes as the model has them."""
+        """Return a tensor of the library in the axis order of the model."""
         axes = self._axes.get(name)
         if axes is None:
             return typed(raw, wanted.shape, str(wanted.dtype))
@@ -211,7 +211,6 @@ class LibraryUnderTest:
         return differences
 
     def _values(self) -> dict[str, Value]:
-        """Return the values of the network by C name of the tensor that holds them."""
         every, rows = self._reference.every, self._rows
         last = {
             max(item["operators"]): n for n, item in enumerate(self.layers) if item["operators"]
@@ -243,8 +242,10 @@ def _with_inputs(
     names: Sequence[tuple[str, str]],
     inputs: Mapping[str, Array],
 ) -> ReferenceValues:
-    """Return values with those of the network's inputs, which transposes of inputs have: row -1 is
-    the first one."""
+    """Return reference values with the network's inputs added.
+
+    Transposes of inputs have these values. Row -1 is the first input.
+    """
     given = {(-1 - number, 0): inputs[item] for number, (item, _) in enumerate(names)}
     return replace(
         reference,
@@ -260,7 +261,7 @@ def _matching_rows(
 ) -> dict[int, int]:
     """Match rows of one report to rows of another, which a backend's passes may have changed.
 
-    A transpose that the model has not matches what it reads: a row, or as -1, -2, ... an input.
+    A transpose added by umakit matches its input: a row, or a network input as -1, -2, ...
     """
     if any(operator.changes_layout for operator in operators):
         return _matching_own_rows(operators, others)
@@ -282,7 +283,6 @@ def _matching_rows(
 def _matching_own_rows(
     operators: Sequence[OperatorPlacement], others: Sequence[OperatorPlacement]
 ) -> dict[int, int]:
-    """Match rows of a network whose layouts were changed."""
     own = [row for row, operator in enumerate(operators) if not operator.changes_layout]
     one = [(_name_in_any_layout(operators[row]), operators[row].name) for row in own]
     other = [(_name_in_any_layout(operator), operator.name) for operator in others]
@@ -316,8 +316,8 @@ class LayerWaves:
     Attributes:
         description: section `umakit` of the library's metadata.
         library: folder or tar file of the library.
-        program: path of the program that compares layers; that with waveforms lies beside it.
-        designs: designs that answer in place of the simulators of their backends.
+        program: path of the program that compares layers; the traced program lies beside it.
+        designs: designs that replace the simulators of their backends.
     """
 
     description: Mapping[str, Any]
@@ -332,9 +332,9 @@ class LayerWaves:
 
         Args:
             number: number of the layer.
-            file: where; nothing is written if the layer does not run on a design.
-            inputs: arrays by name, of the network's shapes and dtypes.
-            forced: values by C name that replace a layer's outputs after it has run.
+            file: file for the waveform; not written if the layer does not run on a design.
+            inputs: arrays by name, with the network's shapes and dtypes.
+            forced: values by C name that replace a layer's outputs after the layer.
             timeout: time limit in seconds; default: as of `run_library`.
 
         Raises:
@@ -345,7 +345,7 @@ class LayerWaves:
         if layer["where"] not in {design.backend for design in self.designs}:
             return
         wave = Wave(layer["where"], number, layer["name"], is_alone=True)
-        # Beside the first program: a folder of its own for what is generated.
+        # A separate folder for generated files, beside the first program.
         folder = self.program.with_name(f"{self.program.name}_traced")
         folder.mkdir(exist_ok=True)
         probe = Probe(

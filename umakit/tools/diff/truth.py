@@ -40,15 +40,15 @@ class ReferenceValues:
 
     Attributes:
         values: values of every operator, computed from `fed` values.
-        fed: values of every operator that later ones are computed from: where a runtime computes
-            an operator wrong, its later results are right for its wrong ones.
-        origins: names of `REFERENCES` by value; umakit's CPU kernels where there is none.
+        fed: values of every operator that later operators are computed from: after a wrong operator
+            of a runtime, its later results are correct for the wrong inputs.
+        origins: names of `REFERENCES` by value; umakit's CPU kernels for missing entries.
         shared: differences of umakit's CPU kernels from independent values, given such inputs.
         in_the_run: values of every operator in a run without replaced values.
         outputs: outputs of the network, by name.
         rewritten: names of operators that umakit deliberately computes in another way.
-        disagreements: operators that the runtime computes otherwise than umakit and NumPy.
-        stopped: why the runtime has no result; empty if it has one.
+        disagreements: operators that the runtime computes differently from umakit and NumPy.
+        stopped: reason for a runtime without a result; empty with a result.
     """
 
     values: Mapping[Value, Array]
@@ -68,7 +68,7 @@ class Reference:
     Args:
         every: the network with all values as outputs.
         selection: the independent runtime and NumPy, if they take part.
-        folder: folder in which the library of the kernels is written and built.
+        folder: folder for the library of the kernels.
         tolerance: largest deviation of umakit's own kernels from the runtime.
         backends: backends whose C functions the kernels may call to round.
     """
@@ -101,8 +101,8 @@ class Reference:
         return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
 
     def run(self, inputs: Mapping[str, Array]) -> ReferenceValues:
-        """Run one inference; inputs are given by name."""
-        # First, because it says which layer refuses inputs such as indices out of range.
+        # Run the kernels first: they name the layer that refuses inputs such as indices out of
+        # range.
         free = self._kernels(inputs, {})
         external, stopped = self._external(inputs)
         rewritten = self._rewritten(free, external.values)
@@ -143,10 +143,10 @@ class Reference:
         )
 
     def _external(self, inputs: Mapping[str, Array]) -> tuple[ReferenceRun, str]:
-        """Return the results of the runtime, or the reason why there are none.
+        """Return the results of the runtime, or the reason for their absence.
 
         Raises:
-            InputError: the user demanded the runtime, and the runtime has no result.
+            InputError: the user requested the runtime, and the runtime has no result.
         """
         runtime = self._selection.runtime
         if runtime is None:
@@ -165,7 +165,7 @@ class Reference:
         external: Mapping[Value, Array],
         inputs: Mapping[str, Array],
     ) -> tuple[dict[Value, Array], list[tuple[Value, Disagreement]]]:
-        """Return right values for operators that the runtime gets wrong, and the disagreements.
+        """Return correct values for operators that the runtime gets wrong, and the disagreements.
 
         Args:
             own: values of umakit's kernels, computed from the runtime's.
@@ -194,7 +194,7 @@ class Reference:
     def _without_runtime(
         self, own: Mapping[Value, Array], inputs: Mapping[str, Array]
     ) -> dict[Value, Array]:
-        """Return values that NumPy knows, each computed from values of umakit's kernels."""
+        """Return NumPy's values, each computed from values of umakit's kernels."""
         file = self._selection.file
         if file is None:
             return {}
@@ -208,7 +208,7 @@ class Reference:
             others = {name: array for name, array in known.items() if name != tensor}
             is_wrong = not compare(own[value], found[0], self._tolerance).agrees
             if is_wrong and self._agree_behind(file, value, own, others):
-                known = others  # it is rewritten
+                known = others  # the value is rewritten
                 continue
             right[value] = found[0]
         return right
@@ -216,7 +216,7 @@ class Reference:
     def _agree_behind(
         self, file: ModelFile, value: Value, own: Mapping[Value, Array], known: Mapping[Any, Array]
     ) -> bool:
-        """Whether a real value is rewritten: all values that are computed from it agree."""
+        """Whether a real value is rewritten: all values computed from it agree."""
         rows = self._next(value[0], {row for row, _ in file.tensors})
         results = [each for each in file.tensors if each[0] in rows and each in own]
         found = [self._by_numpy(file, each, own[each], None, known) for each in results]
@@ -237,7 +237,6 @@ class Reference:
         theirs: Array | None,
         known: Mapping[Any, Array],
     ) -> tuple[Array, bool, bool] | None:
-        """Return the result of `decided`; None if NumPy does not know the operator."""
         try:
             expected = file.decider.expected(file.tensors[value], known)
             return decided(own, theirs, expected, self._tolerance)
@@ -245,7 +244,6 @@ class Reference:
             return None
 
     def _computed_from(self, rows: set[int]) -> set[int]:
-        """Return rows and all rows that are computed from them."""
         found = set(rows)
         for row in range(len(self.every.operators)):
             if self.every.reads.get(row, frozenset()) & found:
@@ -253,7 +251,7 @@ class Reference:
         return found
 
     def next_states(self, values: ReferenceValues) -> dict[str, Array]:
-        """States for the inference that follows one, by name of the input."""
+        """Return the states for the next inference, by name of the input."""
         return {item.name: values.outputs[item.next_state] for item in self.every.states}
 
     def _kernels(
@@ -290,7 +288,7 @@ class Reference:
         return frozenset(found)
 
     def _next(self, row: int, compared: set[int]) -> set[int]:
-        """Return the nearest rows that are computed from a row and can be compared."""
+        """Return the nearest comparable rows that are computed from a row."""
         found: set[int] = set()
         open_rows = {row}
         for later in range(row + 1, len(self.every.operators)):

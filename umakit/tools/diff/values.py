@@ -23,14 +23,14 @@ class EveryValue:
     """A network without accelerators whose outputs are the values of all its operators.
 
     Attributes:
-        model: the network; its outputs are called `value_ROW_RESULT`, and no input is a state.
+        model: the network; its outputs have the names `value_ROW_RESULT`, and no input is a state.
         operators: operators of its offload report, by row.
-        names: names of the outputs of `model` by value; tuples that are not unpacked have none.
+        names: names of the outputs of `model` by value; missing for packed tuples.
         reads: rows whose values a row reads.
         results: values by name of the original network's outputs, except outputs that no operator
             computes.
         states: inputs of the original network that are states.
-        changed: rows that are rounded in an accelerator's own way, and those computed from them.
+        changed: rows with an accelerator's own rounding, and rows computed from them.
     """
 
     model: Model
@@ -47,8 +47,7 @@ def every_value(model: Model, roundings: Mapping[str, str] | None = None) -> Eve
 
     Args:
         model: a network with integer operators.
-        roundings: roundings of accelerators' own, which replace the model's, by name of the
-            operator.
+        roundings: accelerators' own roundings in place of the model's, by name of the operator.
     """
     partitioned = partition(model.module, [])
     placements = partitioned.report.placements
@@ -131,7 +130,6 @@ class _Exposer(tvm_api.PyExprMutator):
                 self.values.setdefault(origin, variable)
 
     def _with_own_rounding(self, value: Any) -> Any:
-        """Return a value that is rounded as its accelerator does, if it does in its own way."""
         rows = tvm_api.rows_of(value)
         rounding = self._rounded.get(rows[0], "") if rows else ""
         operator = operator_of(value) if rounding and isinstance(value, tvm_api.Call) else None
@@ -140,7 +138,6 @@ class _Exposer(tvm_api.PyExprMutator):
         return self.builder_.normalize(call_rounded_by(value, operator.parameters, rounding))
 
     def _origin(self, expression: Any) -> Value | None:
-        """Return the value that an expression refers to."""
         rows = tvm_api.rows_of(expression)
         if rows:
             read = [self._origins.get(v) for v in tvm_api.collect(expression, tvm_api.Var)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that runs ONNX Runtime or TensorFlow Lite Micro in a process of its own.
+"""The program that runs ONNX Runtime or TensorFlow Lite Micro in a separate process.
 
-It reads pickled requests from standard input and writes pickled answers to standard output. It
-imports nothing of umakit, so that it starts in a fraction of a second.
+The program reads pickled requests from standard input and writes pickled answers to standard
+output. It imports no module of umakit, so that it starts in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class OnnxSession:
             self._session = self._opened(content, "0")
 
     def _opened(self, content: bytes, precise: str) -> Any:
-        """Return a session that computes what the model says, in integers where it can.
+        """Return a session that follows the model's definition, in integers where possible.
 
-        On x86-64 processors with AVX2 and without VNNI ONNX Runtime adds two products of uint8 and
-        int8 in 16 bits, where they saturate, unless `x64quantprecision` makes all weights uint8.
-        For that it lacks kernels of some operators, such as QGemm of int8, which do not saturate.
-        Products of real data and weights of 4 or 8 bits are computed with data of 8 bits, unless
+        On x86-64 processors with AVX2 and without VNNI, ONNX Runtime adds two products of uint8 and
+        int8 in 16 bits, which saturate, unless `x64quantprecision` makes all weights uint8. In that
+        mode, kernels of some operators are missing, such as QGemm of int8, which do not saturate.
+        Products of real data and weights of 4 or 8 bits are computed with 8-bit data, unless
         `qdq_matmulnbits_accuracy_level` asks for float32.
         """
         import onnxruntime
@@ -61,7 +61,7 @@ class MicroInterpreter:
 
     Args:
         content: a model file.
-        arena_bytes: size of its arena.
+        arena_bytes: size of the arena.
     """
 
     def __init__(self, content: bytes, arena_bytes: int) -> None:
@@ -115,7 +115,7 @@ def main() -> None:
                 answer = True, getattr(runtime, method)(*arguments)
         except ImportError as error:
             answer = False, f"a package that it needs is missing: {error}"
-        except Exception as error:  # a runtime may refuse with whatever it raises
+        except Exception as error:  # a runtime may refuse with any exception
             lines = str(error).strip().splitlines() or [type(error).__name__]
             answer = False, f"it refuses the {'model' if runtime is None else 'inputs'}: {lines[0]}"
         pickle.dump(answer, answers)

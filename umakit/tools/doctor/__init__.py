@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma doctor`: what a backend lacks before its first run, and what to do about each."""
+"""`uma doctor`: reports a backend's missing prerequisites before its first run, with advice."""
 
 from umakit.tools.doctor.checks import Check, Diagnosis, Status
 from umakit.tools.doctor.examination import examine_backend, examine_machine

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what generated code calls: it is declared as it is called, and can be linked."""
+"""Checks of functions called by generated code: their declarations fit, and they link."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CallCheck:
 
     Args:
         staged: the driver.
-        probes: what small networks call.
+        probes: calls of small networks.
     """
 
     def __init__(self, staged: StagedDriver, probes: Probes) -> None:
@@ -62,7 +62,7 @@ class CallCheck:
         self._table: Path | None = None
 
     def declared(self) -> list[Check]:
-        """Check that functions are declared, with as many arguments as they are called with."""
+        """Check that functions are declared with as many arguments as in their calls."""
         try:
             includes = self._includes()
         except UmakitError as error:
@@ -88,7 +88,6 @@ class CallCheck:
         return "\n".join([*headers, exported_includes(self._backend, text)])
 
     def _compile_table(self, includes: str, names: Sequence[str]) -> tuple[list[str], list[Check]]:
-        """Compile a table of functions without those that are not declared; return these."""
         undeclared: list[str] = []
         for _ in range(2):
             self._linked = [name for name in names if name not in undeclared]
@@ -155,7 +154,7 @@ class CallCheck:
         return faults
 
     def _unknown_texts(self, includes: str, called: Sequence[str]) -> list[Check]:
-        """Name texts of the backend that look like functions of its driver and are none."""
+        """Report texts of the backend that resemble its driver's function names but are none."""
         start = f"{self._backend.target_name}_"
         files = "\n".join([includes, *self._staged.texts().values()])
         return [
@@ -187,7 +186,7 @@ class CallCheck:
     # --- linking ------------------------------------------------------------------------------
 
     def linked(self) -> list[Check]:
-        """Link the driver with all that a library has, and name what nothing defines."""
+        """Link the driver with all parts of a library, and report undefined names."""
         staged = self._staged
         missing = [s for s in self._backend.driver.sources
                    if f"src/{exported_path(self._backend, s)}" not in staged.objects]  # fmt: skip
@@ -206,7 +205,6 @@ class CallCheck:
         return faults or [fault_of(LINK, messages, staged, short_path(self._backend.folder))]
 
     def _simulator_fault(self, error: UmakitError) -> Check:
-        """Return the fault of a simulator of the backend's own that cannot be compiled."""
         name, folder = self._backend.target_name, short_path(self._backend.folder)
         if not error.what.startswith(f"the simulator of the backend {name} "):
             return refused(LINK, error)
@@ -250,14 +248,12 @@ class CallCheck:
         return run_linker(device, arguments, staged.folder, is_cxx)
 
     def _object(self, number: int, source: Path, run: Callable[[list[str]], None]) -> Path:
-        """Compile a source of the kit that libraries do not share."""
         device, output = self._staged.device, self._staged.folder / f"kit{number}.o"
         flags = compiling([*build.FLAGS, *device.program_flags()])
         run([*device.compiler(), *flags, "-c", str(source), "-o", str(output)])
         return output
 
     def _other_sources(self) -> list[Path]:
-        """Return the C files of the kit next to the driver."""
         own = {self._staged.folder / path for path in self._staged.places}
         found = sorted((self._staged.folder / "src").rglob("*.c"))
         return [p for p in found if p not in own and not p.name.startswith("umakit_doctor")]
@@ -315,7 +311,6 @@ class CallCheck:
 
 
 def _table(includes: str, names: Sequence[str]) -> str:
-    """Return the C text of a program that refers to functions."""
     functions = "".join(f"    (umakit_doctor_function)&{name},\n" for name in names)
     return (
         f"{includes}\n\ntypedef void (*umakit_doctor_function)(void);\n"
@@ -328,7 +323,7 @@ def _table(includes: str, names: Sequence[str]) -> str:
 
 
 def _all_calls(backend: Backend, probes: Probes) -> dict[tuple[str, int], set[str]]:
-    """Return who calls a function with a number of arguments: patterns and registrations."""
+    """Return the callers, patterns and registrations, by function and number of arguments."""
     calls = {call: {f"pattern {name}" for name in names} for call, names in probes.calls.items()}
     transfers = backend.transfers
     registered = [(name, TRANSFER_ARGUMENTS, "_register_transfers")

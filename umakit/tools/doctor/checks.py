@@ -12,7 +12,7 @@ from umakit.errors import UmakitError, one_line
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -22,14 +22,14 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """A result of a check; a check that finds several faults has several.
+    """A result of a check; a check with several faults has several results.
 
     Attributes:
-        name: of the check, such as `C compiler`.
-        status: `skipped` if it needs something that another check found missing.
-        message: what was found, one sentence.
+        name: name of the check, such as `C compiler`.
+        status: outcome; `skipped` if another check found a prerequisite missing.
+        message: finding, one sentence.
         where: file and line of a fault; may be empty.
-        mend: what to do about a fault; may be empty.
+        mend: advice on a fault; may be empty.
     """
 
     name: str
@@ -39,7 +39,6 @@ class Check:
     mend: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """Return the keys of `uma doctor --json`."""
         return {
             "name": self.name,
             "status": str(self.status),
@@ -51,7 +50,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The results of all checks, in the order in which they were done."""
+    """The results of all checks, in execution order."""
 
     checks: tuple[Check, ...]
 
@@ -61,11 +60,11 @@ class Diagnosis:
 
     @property
     def has_errors(self) -> bool:
-        """Whether a fault was found that a first run fails with."""
+        """Whether a check found a fault that makes a first run fail."""
         return self.count(Status.ERROR) > 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `uma doctor --json` prints."""
+        """Return the diagnosis as `uma doctor --json` prints it."""
         return {
             "errors": self.count(Status.ERROR),
             "warnings": self.count(Status.WARNING),
@@ -74,30 +73,29 @@ class Diagnosis:
 
 
 def ok(name: str, message: str) -> Check:
-    """Return the result of a check that found no fault."""
+    """Return the result of a check without a fault."""
     return Check(name, Status.OK, message)
 
 
 def failed(name: str, message: str, *, where: str = "", mend: str = "") -> Check:
-    """Return a fault that a first run fails with."""
+    """Return a fault that makes a first run fail."""
     return Check(name, Status.ERROR, one_line(message), one_line(where), one_line(mend))
 
 
 def doubtful(name: str, message: str, *, where: str = "", mend: str = "") -> Check:
-    """Return a fault that a first run may succeed with."""
+    """Return a fault with which a first run may succeed."""
     return Check(name, Status.WARNING, one_line(message), one_line(where), one_line(mend))
 
 
 def skipped(name: str, message: str) -> Check:
-    """Return the result of a check that needs what another check found missing."""
+    """Return the result of a check whose prerequisite another check found missing."""
     return Check(name, Status.SKIPPED, message)
 
 
 def refused(name: str, error: UmakitError, mend: str = "") -> Check:
-    """Return the fault that an error of a stage describes."""
+    """Return the fault described by an error of a stage."""
     return failed(name, error.what, where=error.where, mend=error.fix or mend)
 
 
 def any_error(checks: Sequence[Check]) -> bool:
-    """Whether one of the results is an error."""
     return any(check.status is Status.ERROR for check in checks)

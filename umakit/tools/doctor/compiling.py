@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiling and linking the files of a driver one by one, and reading what the compiler says."""
+"""Compiling and linking a driver's files one by one, and parsing the compiler's messages."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from umakit.errors import BuildError
 from umakit.machine.simulator_config import CXX_SUFFIXES
 
 ERROR_LINE = re.compile(r"^(.+?):(\d+)(?::\d+)?: (?:fatal )?error: (.*)$", re.MULTILINE)
-"""Form of a line with which gcc and clang report an error: file, line, message."""
+"""Form of an error line of gcc and clang: file, line, message."""
 
 UNDEFINED = re.compile(
     r"undefined reference to [`']([^'\n]+)'|undefined symbol: (.+)$|^\s*\"_(.+)\", referenced from",
     re.MULTILINE,
 )
-"""Forms in which the linkers of GNU, LLVM and Apple name what nothing defines."""
+"""Forms of the linkers of GNU, LLVM and Apple for an undefined name."""
 
 IMPLICIT = "-Werror=implicit-function-declaration"
-"""C99 forbids calls of functions that are not declared; older compilers warn, and take what they
-return for an int, which cuts pointers off."""
+"""C99 forbids calls of undeclared functions. Older compilers only warn, and assume an int result,
+which truncates pointers."""
 
 DEFINED_TWICE = re.compile(r"multiple definition of [`']([^'\n]+)'|duplicate symbol: (.+)$", re.M)
 
@@ -39,8 +39,8 @@ class Diagnostic:
     """The first error of a compiler.
 
     Attributes:
-        file: path as the compiler names it; empty if it names none.
-        line: number of the line, 0 if it names none.
+        file: path in the compiler's message; empty if there is none.
+        line: number of the line, 0 if there is none.
         message: text of the error.
     """
 
@@ -53,12 +53,11 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
     """Run a device's C compiler with the flags of all libraries.
 
     Args:
-        device: the device.
         arguments: sources, flags and `-o`.
-        folder: working folder, from which paths in messages start.
+        folder: working folder, the base of paths in messages.
 
     Returns:
-        What it printed if it failed; empty if it succeeded.
+        The compiler's output on failure; empty on success.
 
     Raises:
         BuildError: there is no compiler.
@@ -67,14 +66,14 @@ def run_compiler(device: Device, arguments: Sequence[str], folder: Path) -> str:
 
 
 def run_linker(device: Device, arguments: Sequence[str], folder: Path, is_cxx: bool) -> str:
-    """Link, as `run_compiler` compiles; with the C++ compiler if an object is of C++."""
+    """Link with the flags of `run_compiler`; use the C++ compiler if an object is C++."""
     if not is_cxx:
         return run_compiler(device, arguments, folder)
     return _run([*device.cxx_compiler("the driver"), *arguments], folder)
 
 
 def _run(command: list[str], folder: Path) -> str:
-    # Messages are read, so they must not be translated.
+    # Messages are parsed, so they must not be translated.
     environment = {**os.environ, "LC_ALL": "C"}
     try:
         result = subprocess.run(
@@ -92,13 +91,11 @@ def compiled(
     """Compile a source in a folder.
 
     Args:
-        source: the source.
-        device: the device that it is compiled for.
-        folder: the folder.
-        words: flags in addition to those of all libraries.
+        device: target device.
+        words: flags in addition to the flags of all libraries.
 
     Returns:
-        The object, and what the compiler printed if it failed.
+        The object, and the compiler's output on failure.
     """
     path = source.relative_to(folder)
     output = folder / f"{'-'.join(path.parts)}.o"
@@ -110,7 +107,7 @@ def compiled(
 
 
 def first_error(messages: str) -> Diagnostic:
-    """Return the first error in what a compiler printed."""
+    """Return the first error in a compiler's output."""
     match = ERROR_LINE.search(messages)
     if match:
         return Diagnostic(match[1].removeprefix("./"), int(match[2]), match[3])
@@ -119,12 +116,12 @@ def first_error(messages: str) -> Diagnostic:
 
 
 def undefined_names(messages: str) -> list[str]:
-    """Return what a linker found no definition of; C++ names without their arguments."""
+    """Return the undefined names in a linker's output; C++ names without arguments."""
     return _names(UNDEFINED, messages)
 
 
 def names_defined_twice(messages: str) -> list[str]:
-    """Return what a linker found several definitions of."""
+    """Return the names with several definitions in a linker's output."""
     return _names(DEFINED_TWICE, messages)
 
 

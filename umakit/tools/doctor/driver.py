@@ -32,7 +32,7 @@ from umakit.tools.doctor.staged import StagedDriver
 FILES, SOURCES, HEADERS = "driver files", "driver sources", "driver headers"
 
 PROGRAM = "src/umakit_doctor_calls.c"
-"""A program that includes what generated code includes, and refers to what that calls."""
+"""A program with the includes of generated code, which refers to the called functions."""
 
 
 def file_checks(backend: Backend) -> list[Check]:
@@ -73,7 +73,6 @@ def file_checks(backend: Backend) -> list[Check]:
 
 
 def _mend_of_file(backend: Backend, name: str) -> str:
-    """Return advice for a missing file of the driver."""
     registered = (*backend.driver.sources, *backend.driver.headers)
     others = [path.relative_to(backend.folder).as_posix()
               for path in backend.folder.rglob(f"*{Path(name).suffix}")]  # fmt: skip
@@ -84,16 +83,15 @@ def _mend_of_file(backend: Backend, name: str) -> str:
 def stage(
     backend: Backend, device: Device, folder: Path, called: Sequence[str] = ()
 ) -> StagedDriver:
-    """Write a driver's files into a folder as a library has them.
+    """Write a driver's files into a folder in the layout of a library.
 
     Args:
-        backend: the backend.
-        device: the device that they are compiled for.
+        device: target device of the files.
         folder: an empty folder.
         called: C functions that generated code calls.
 
     Raises:
-        LibraryError: two files have one path, or an include may be two headers.
+        LibraryError: two files have one path, or an include is ambiguous.
         AcceleratorConfigError: a file of the backend's own simulator is missing.
     """
     staged = StagedDriver(backend, device, folder)
@@ -139,7 +137,6 @@ def compile_checks(staged: StagedDriver) -> list[Check]:
 
 
 def _library_checks(staged: StagedDriver) -> list[Check]:
-    """Compile those files of a library that calls need."""
     library, checks = staged.library, []
     if library is None:
         return []
@@ -169,9 +166,9 @@ def _header_checks(staged: StagedDriver) -> list[Check]:
 
 
 def _compiled_header(name: str, staged: StagedDriver) -> str:
-    """Compile a header alone; return what the compiler printed if it failed.
+    """Compile a header alone; return the compiler's output on failure.
 
-    A header of a driver in C++ may be of C++, whatever its name ends in.
+    A header of a C++ driver may be C++, whatever its suffix.
     """
     messages = ""
     has_cxx = any(source.endswith(CXX_SUFFIXES) for source in staged.backend.driver.sources)
@@ -187,11 +184,11 @@ def _compiled_header(name: str, staged: StagedDriver) -> str:
 
 
 def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> Check:
-    """Return the fault that a compiler reports first.
+    """Return the first fault in a compiler's output.
 
     Args:
-        name: of the check.
-        messages: what the compiler printed.
+        name: name of the check.
+        messages: output of the compiler.
         staged: the driver.
         otherwise: place to name if the compiler named none.
     """
@@ -203,7 +200,7 @@ def fault_of(name: str, messages: str, staged: StagedDriver, otherwise: str) -> 
     if file == PROGRAM:
         message = f"what _register_codegen(includes=...) returns: {error.message}"
         return failed(name, message, where=otherwise, mend=mend)
-    if file not in staged.places:  # a header that is not the driver's
+    if file not in staged.places:  # a header outside the driver
         message = f"in {error.file.removeprefix('src/')}:{error.line}: {error.message}"
         return failed(name, message, where=otherwise, mend=mend)
     return failed(name, error.message, where=staged.where(error.file, error.line), mend=mend)
@@ -214,8 +211,7 @@ def staging_fault(error: UmakitError) -> Check:
     return refused(FILES, error)
 
 
-# The library of C functions that a backend calls: its files exist, and are laid out as in an
-# export.
+# A backend's library of C functions: its files exist, and have the layout of an export.
 
 LIBRARY = "library"
 
@@ -240,10 +236,9 @@ def library_checks(backend: Backend) -> list[Check]:
 def stage_library(
     backend: Backend, folder: Path, called: Collection[str], texts: Collection[str]
 ) -> tuple[CallableLibrary | None, dict[str, Path]]:
-    """Write what calls need of a library into a folder as an export has it.
+    """Write the parts of a library that calls need into a folder, in the layout of an export.
 
     Args:
-        backend: the backend.
         folder: the folder, with the driver's files in `src`.
         called: C functions that generated code calls.
         texts: C texts of the driver.
@@ -272,9 +267,9 @@ DESIGN = "RTL"
 
 
 def design_checks(backend: Backend) -> list[Check]:
-    """Let Verilator read the design of `[rtl]`, and see whether its ports fit; no checks without.
+    """Check with Verilator that the ports of the design in `[rtl]` fit; no checks without one.
 
-    A machine without Verilator is a fault, as commands with `--rtl` need it.
+    A machine without Verilator is a fault, as commands with `--rtl` need Verilator.
     """
     section = backend.configuration.rtl
     if section is None:
@@ -296,11 +291,11 @@ def design_checks(backend: Backend) -> list[Check]:
 
 
 def write_stand_in(backend: Backend, folder: Path) -> None:
-    """Write a C file with the device function of a backend that nothing but its design answers, so
-    that its driver can be linked without it.
+    """Write a stand-in for the device function of a backend that only has a design.
+
+    The driver can thus be linked without the design.
 
     Args:
-        backend: the backend.
         folder: the folder of the driver's files in a library.
     """
     if backend.configuration.is_only_rtl:

@@ -58,7 +58,7 @@ PURPOSES = {
     "tflite_micro": "`uma diff` with TensorFlow Lite Micro as reference",
     "distributed": "tuning on several machines",
 }
-"""What optional packages are for."""
+"""Purposes of optional packages."""
 
 EXTRAS = {
     "tflite": "tflite", "tflite_micro": "tflite", "torch": "torch", "onnxruntime": "bench",
@@ -114,7 +114,7 @@ def tvm_check() -> Check:
     """Import TVM; its shared libraries may not fit the machine."""
     try:
         importlib.import_module("umakit.tvm_api")
-    except Exception as error:  # whatever its shared libraries raise
+    except Exception as error:  # any exception of its shared libraries
         mend = "pip install --force-reinstall umakit"
         return failed("TVM", f"cannot be imported: {type(error).__name__}: {error}", mend=mend)
     return ok("TVM", "can be imported")
@@ -157,11 +157,10 @@ def device_check(device: Device) -> Check:
 
 
 def cxx_check(device: Device, what: str) -> Check:
-    """Compile, link and run a program of C++ on the host; on a device, find the compiler.
+    """Compile, link and run a C++ program on the host; for other devices, find the compiler.
 
     Args:
-        device: the device.
-        what: what is in C++.
+        what: noun for the C++ code.
     """
     name = "C++ compiler"
     try:
@@ -191,14 +190,13 @@ def _package_mend(device: Device) -> str:
 
 
 def _compiler_mend(variable: str, packages: Sequence[str]) -> str:
-    """Return advice for a compiler of the host that does not work."""
     if os.environ.get(variable):
         return f"let {variable} be a compiler that works, or unset it"
     return f"on Debian: apt-get install {' '.join(packages)}"
 
 
 def other_device_checks(tell: Progress) -> Iterator[Check]:
-    """Try all devices but the host; those that are not installed are warnings."""
+    """Try all devices but the host; missing devices are warnings."""
     for device in DEVICES:
         if device is HOST:
             continue

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of the checks, and what each needs of those before it."""
+"""The order of the checks, and the prerequisites of each."""
 
 from __future__ import annotations
 
@@ -87,17 +87,17 @@ def examine_machine(device: Device, tell: Progress = lambda stage: None) -> Diag
 
 
 def examine_backend(name: str, device: Device, tell: Progress = lambda stage: None) -> Diagnosis:
-    """Check what a backend needs before its first run, up to a first network.
+    """Check the prerequisites of a backend's first run, up to a first network.
 
-    Nothing is written into its folder.
+    The backend's folder is not written to.
 
     Args:
         name: name of the backend or path of its folder.
-        device: the device that the first network runs on.
+        device: device for the first network.
         tell: callback with a description of each stage.
 
     Raises:
-        BackendError: there is no such backend, or there are two.
+        BackendError: the backend is unknown or ambiguous.
     """
     tell("looking at packages and compilers")
     located = locate_backend(name)
@@ -160,7 +160,7 @@ def _examine_driver(
         checks += calls.linked()
         section = backend.configuration.simulator
         is_program = section is not None and bool(section.program)
-        # A program has nothing to do with what is wrong with the driver.
+        # A simulator program is independent of faults of the driver.
         if device is HOST and (is_program or not any_error(checks)):
             tell("starting the simulator")
             checks += start_checks(staged)
@@ -170,7 +170,6 @@ def _examine_driver(
 
 
 def _files_in_cxx(backend: Backend) -> list[str]:
-    """Return the sources of a driver and of its own simulator that are C++."""
     section = backend.configuration.simulator
     sources = [*backend.driver.sources, *(section.sources if section is not None else ())]
     tree = source_tree(backend)
@@ -234,7 +233,7 @@ def _first_network(
 
 
 def _guarded(backend: Backend, name: str, run: Callable[[], list[Check]]) -> list[Check]:
-    """Return the results of checks, or the exception that the backend's own Python raised."""
+    """Return the results of checks, or the exception of the backend's own Python as a fault."""
     try:
         return run()
     except UmakitError as error:
@@ -248,7 +247,7 @@ def _guarded(backend: Backend, name: str, run: Callable[[], list[Check]]) -> lis
 
 @contextlib.contextmanager
 def _leaving_no_trace() -> Iterator[None]:
-    """Write no compiled Python next to a backend's files; what it prints goes to standard error."""
+    """Write no compiled Python next to a backend's files; print output to standard error."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -264,7 +263,7 @@ OFFSET = 'address = "offset" and reachable_by = ["accelerator"]'
 
 
 def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
-    """Check that scratchpads that code names are described, and that described ones are used."""
+    """Check that scratchpads in code are described, and that described ones are used."""
     path = backend.folder / "accel.toml"
     described = {memory.name: memory for memory in backend.configuration.memory}
     texts = texts_in(backend.folder)
@@ -305,7 +304,7 @@ def memory_checks(backend: Backend, probes: Probes) -> list[Check]:
 
 
 def _without_tiles(backend: Backend, probes: Probes) -> list[Check]:
-    """Return warnings of memories of a `[machine]` that hold no tensor while others do."""
+    """Return warnings about memories of a `[machine]` without tensors while others have some."""
     memories = backend.configuration.scratchpads
     held = {tensor for memory in memories for tensor in memory.holds}
     if backend.configuration.machine is None or not held:
@@ -359,7 +358,7 @@ def load_checks(located: LocatedBackend) -> tuple[Backend | None, list[Check]]:
 
 
 def mend_of_loading(error: UmakitError, folder: Path) -> str:
-    """Return what to do about an exception that loading a backend raised."""
+    """Return advice on an exception raised by loading a backend."""
     cause = error.__cause__
     if isinstance(cause, ModuleNotFoundError):
         package, _, module = (cause.name or "").rpartition(".")
@@ -378,7 +377,7 @@ def mend_of_loading(error: UmakitError, folder: Path) -> str:
 
 
 def _hint_of_memories(cause: BaseException | None, folder: Path) -> str:
-    """Return a mend for code that expects other memories than `accel.toml` describes."""
+    """Return advice for code that expects other memories than `accel.toml` describes."""
     traceback = None if cause is None else cause.__traceback__
     line = ""
     while traceback is not None:
@@ -421,7 +420,7 @@ def _configuration_fault(path: Path, error: AcceleratorConfigError) -> Check:
 
 
 def pass_checks(backend: Backend) -> list[Check]:
-    """Check that what is registered as passes are passes."""
+    """Check that registered passes are passes."""
     faults = [
         failed(
             PASSES,

@@ -38,7 +38,7 @@ C_HEADERS = {
 
 
 def mend_of(messages: str, staged: StagedDriver) -> str:
-    """Return advice for the first error that a compiler printed."""
+    """Return advice for the first error in a compiler's output."""
     error = first_error(messages)
     message, file = error.message, posixpath.normpath(error.file)
     missing = MISSING_FILE.search(message)
@@ -62,12 +62,11 @@ def mend_of(messages: str, staged: StagedDriver) -> str:
 
 
 def _place(file: str, line: int, staged: StagedDriver) -> str:
-    """Return the user's name of a place, or what includes a header that is not the driver's."""
+    """Return the user's name of a place, or the includer of a header outside the driver."""
     return staged.where(file, line) if file in staged.places else file.removeprefix("src/")
 
 
 def _mend_of_two(name: str, file: str, other: str, line: int, staged: StagedDriver) -> str:
-    """Return advice for two declarations of one name that differ."""
     place = _place(other, line, staged)
     if other not in staged.places:
         return f"rename {name}: {place} declares it, too"
@@ -139,7 +138,7 @@ def _mend_of_type(name: str, staged: StagedDriver) -> str:
 
 
 def _headers_of_umakit(staged: StagedDriver) -> dict[str, str]:
-    """Return the texts of headers of umakit that a driver may include, without comments."""
+    """Return the texts of umakit's headers that a driver may include, without comments."""
     source = staged.folder / "src"
     return {
         path.relative_to(source).as_posix(): COMMENT.sub(" ", path.read_text(encoding="utf-8"))

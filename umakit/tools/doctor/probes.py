@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small networks that are compiled for a backend, to see what it takes, calls and uses."""
+"""Small networks compiled for a backend, to find the patterns, calls and memories it uses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Probes:
-    """What small networks of a backend came to.
+    """The results of compiling small networks for a backend.
 
     Attributes:
         taken: patterns that matched a layer.
         calls: patterns by C function and number of arguments.
-        memories: patterns by name of the scratchpad that their buffers lie in.
+        memories: patterns by name of the scratchpad with their buffers.
         first: the network with most patterns among those that can be compiled.
-        errors: what a stage refused, by the patterns of the network.
+        errors: errors of stages, by the patterns of the network.
     """
 
     taken: set[str] = field(default_factory=set)
@@ -49,7 +49,7 @@ class Probes:
 def probe(backend: Backend, tell: Progress) -> Probes:
     """Partition small networks for a backend until each of its patterns has matched a layer.
 
-    Networks with patterns that are new are lowered.
+    Networks with new patterns are lowered.
     """
     found = Probes()
     most, wanted = 0, {pattern.name for pattern in backend.patterns}
@@ -74,7 +74,6 @@ def probe(backend: Backend, tell: Progress) -> Probes:
 
 
 def networks() -> Iterator[tuple[str, AOTModel]]:
-    """Yield small networks of common layers, with a label for readers."""
     yield "a float32 convolution", conv2d_model(channels=8, height=8, width=8, filters=8, kernel=3)
     yield "a float32 network", float_network()
     for dtype in ("int8", "int16"):
@@ -149,7 +148,6 @@ def _note(lowered: Lowered, backend: Backend, patterns: set[str], found: Probes)
 
 
 def _calls_of(kernel: Kernel) -> Iterator[tuple[str, int]]:
-    """Yield name and number of arguments of each call of a C function."""
     for node in kernel.driver_calls:
         count = len(node.operands if node.text is None else node.text.call.arguments)
         yield node.function, count

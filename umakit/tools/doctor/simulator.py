@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of a backend's own simulator: it starts, and says what it counts."""
+"""Checks of a backend's own simulator: it starts, and reports its counters."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ SIMULATOR = "simulator"
 PROGRAM = "umakit_doctor_start"
 
 SECONDS = 60.0
-"""Time for the rest of what starts a program, which has a time limit of its own for each answer."""
+"""Time limit for the start of a program apart from its answers, which have their own limit."""
 
 MISSING = re.compile(r"ModuleNotFoundError: No module named '(umakit[\w.]*|simulator_program)'")
-"""What Python writes that has no umakit, or no copy of umakit's side of the protocol."""
+"""Python's message for a missing umakit, or a missing copy of its side of the protocol."""
 
 ANSWERS = 3
 """Number of requests that are sent: the first, a reset, the counters."""
 
 
 def staged_simulators(staged: StagedDriver) -> list[Simulator]:
-    """Return the backend's own simulator as it lies in a library, if it has one."""
+    """Return the backend's own simulator in the layout of a library, if any."""
     name, folder = staged.backend.target_name, staged.folder
     return [
         Simulator(name, folder / SIMULATOR_FOLDER / name, folder / "src", files)
@@ -48,17 +48,17 @@ def staged_simulators(staged: StagedDriver) -> list[Simulator]:
 
 
 def time_limit(backend: Backend, device: Device) -> float | None:
-    """Return the seconds that a run of a backend's linked simulator on the host may take.
+    """Return the time limit in seconds of a run of a backend's linked simulator on the host.
 
-    None if it has no such simulator: programs have a time limit for each answer, devices one of
-    their own.
+    None without such a simulator: programs have a time limit for each answer, devices have their
+    own limit.
     """
     section = backend.configuration.simulator
     return section.timeout if device is HOST and section and not section.program else None
 
 
 def not_returned(backend: Backend, seconds: float) -> DeviceError:
-    """Return the error of a simulator that was still at work after its time limit."""
+    """Return the error of a simulator that exceeded its time limit."""
     return DeviceError(
         f"the simulator of {backend.target_name} did not return within {seconds:g} s "
         "([simulator] timeout in accel.toml)",
@@ -69,7 +69,7 @@ def not_returned(backend: Backend, seconds: float) -> DeviceError:
 
 
 def start_checks(staged: StagedDriver) -> list[Check]:
-    """Start the backend's own simulator on the host, if it has one, and see whether it answers."""
+    """Start the backend's own simulator on the host, if any, and check that it answers."""
     return [_start_check(staged, simulator) for simulator in staged_simulators(staged)]
 
 
@@ -107,7 +107,6 @@ def _start_check(staged: StagedDriver, simulator: Simulator) -> Check:
 
 
 def _mend(section: SimulatorSection, sentence: str) -> str:
-    """Return what to do about a simulator that gave up with a sentence."""
     if not section.program:
         return "correct the table of the simulator: see umakit/own_simulator.h"
     missing = MISSING.search(sentence)
@@ -125,12 +124,11 @@ def _mend(section: SimulatorSection, sentence: str) -> str:
 
 
 def _build(staged: StagedDriver, simulator: Simulator) -> Path:
-    """Build a program that creates the simulator and does nothing else."""
     name, files = simulator.backend, simulator.files
     source = staged.folder / f"{PROGRAM}.c"
     text = render("doctor/start.c.j2", name=name, is_program=bool(files.program))
     source.write_text(text, encoding="utf-8")
-    # That file is included, so that what it keeps can be shown.
+    # The program's source is included, to show the state it keeps.
     rest = [each for each in files.sources if each != program_source(name)]
     others = Simulator(
         name, simulator.folder, simulator.headers, files.model_copy(update={"sources": rest})

@@ -22,11 +22,11 @@ class StagedDriver:
 
     Attributes:
         backend: the backend of the driver.
-        device: the device that the driver is compiled for.
-        folder: where `src` is; messages of compilers name paths that start there.
+        device: target device of the driver.
+        folder: parent of `src`, and base of the paths in compiler messages.
         places: the user's files by path in `folder`.
         objects: objects of the sources that could be compiled, by path in `folder`.
-        compiled: objects and libraries of the driver, as they are linked.
+        compiled: objects and libraries of the driver, in linking order.
         library: the library of C functions that the backend calls.
     """
 
@@ -40,15 +40,14 @@ class StagedDriver:
 
     @property
     def words(self) -> list[str]:
-        """Flags of the compiler for all C that may include headers of the library."""
+        """Compiler flags for all C files that may include headers of the library."""
         return self.library.words if self.library is not None else []
 
     def where(self, file: str, line: int) -> str:
-        """Return the user's file and line for those that a compiler named in `places`."""
+        """Return the user's file and line for a place in a compiler's message."""
         return f"{short_path(self.places[posixpath.normpath(file)])}:{line}"
 
     def texts(self) -> dict[Path, str]:
-        """Return the user's C files and their texts."""
         return {
             path: path.read_text(encoding="utf-8", errors="replace")
             for path in self.places.values()
@@ -66,18 +65,17 @@ class StagedDriver:
 
     @property
     def headers(self) -> list[Path]:
-        """The user's headers, and those of the library that generated C includes."""
+        """The user's headers, and the library's headers that generated C includes."""
         found = [self.backend.folder / name for name in self.backend.driver.headers]
         names = {f"src/{path}" for path in library_headers(self.backend)}
         return [*found, *(path for place, path in self.places.items() if place in names)]
 
     @property
     def sources(self) -> list[Path]:
-        """The user's sources."""
         return [self.backend.folder / name for name in self.backend.driver.sources]
 
     def definition_of(self, name: str) -> str:
-        """Return file and line at which a source defines a C function; empty if none does."""
+        """Return file and line of the definition of a C function; empty without one."""
         for path, text in self.texts().items():
             found = re.search(rf"\b{re.escape(name)}\s*\([^;{{}}]*\)\s*\{{", text)
             if path not in self.headers and found:

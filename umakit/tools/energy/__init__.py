@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of events of an inference and the energy that they take.
+"""Counts of events of an inference, and their energy.
 
 ::
 
-    measured.py    counts_of          counts of a layer that its simulator measured
-    predicted.py   predicted_counts   counts that the cost model predicts
+    predicted.py   predicted_counts   counts predicted by the cost model
     picojoules.py  energy_of          energy of counts, from `[energy]` of `accel.toml`
-    events.py      events_of_run      all of an inference, as `--json` prints them
-    columns.py     event_table        the same as a table of texts
+    events.py      events_of_run      measured events of an inference, as printed by `--json`
+    columns.py     event_table        the events as a table of texts
 """
 
 from umakit.tools.energy.events import LayerEvents, NetworkEvents, counts_of, events_of_run

@@ -30,11 +30,11 @@ class EventTable:
     """A table of events by layer.
 
     Attributes:
-        headers: headers of the columns behind the layer's name.
+        headers: headers of the columns after the layer's name.
         lines: name and figures of each layer.
         total: the sums of all layers.
-        note: what the energy lacks, as a sentence; empty if nothing or without figures.
-        left_out: which counts it has that no column shows, as a sentence; empty like `note`.
+        note: sentence about gaps in the energy; empty without gaps or figures.
+        left_out: sentence about counts in the energy without a column; empty as for `note`.
     """
 
     headers: tuple[str, ...]
@@ -45,7 +45,7 @@ class EventTable:
 
 
 def event_table(events: NetworkEvents) -> EventTable | None:
-    """Return the counts of each layer, measured ones if there are any, and its energy.
+    """Return the counts of each layer, preferably measured ones, and its energy.
 
     Returns:
         None without layers on accelerators.
@@ -82,7 +82,7 @@ def event_table(events: NetworkEvents) -> EventTable | None:
 
 
 def _left_out(energy: Energy | None) -> str:
-    """Return which counts an energy has that no column shows, as a sentence; empty if none."""
+    """Return a sentence about an energy's counts without a column; empty without any."""
     shown = ("read_bytes", "written_bytes")
     names = [] if energy is None else [
         name for name in energy.counted if name not in PLAIN and not name.endswith(shown)
@@ -101,7 +101,7 @@ def energy_text(energy: Energy | None) -> str:
 
 
 def missing_text(energy: Energy | None) -> str:
-    """Return what an energy lacks, as a sentence; empty if nothing."""
+    """Return a sentence about the gaps of an energy; empty without gaps."""
     if energy is None or not energy.missing:
         return ""
     parts = []

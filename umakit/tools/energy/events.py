@@ -17,7 +17,7 @@ from umakit.tools.energy.picojoules import Energy, counts_json, energy_of, figur
 CPU = "cpu"
 
 CPU_STEPS = "CPU steps"
-"""Name of what an energy lacks where steps run on the CPU."""
+"""Name of the missing part of an energy if steps run on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class LayerEvents:
     """The events of a layer on an accelerator in an inference.
 
     Attributes:
-        name, where, identity: of the layer.
-        predicted: counts by the cost model; None if nothing predicts any.
+        name, where, identity: name, backend and identity of the layer.
+        predicted: counts by the cost model; None without a prediction.
         measured: counts by the simulator; None if the layer was not run.
         figures: picojoules of the events on its accelerator; None if its `accel.toml` has none.
     """
@@ -40,7 +40,7 @@ class LayerEvents:
 
     @property
     def counts(self) -> EventCounts:
-        """The measured counts, else the predicted ones."""
+        """The measured counts, else the predicted counts."""
         return self.measured or self.predicted or EventCounts()
 
     @property
@@ -63,8 +63,8 @@ class NetworkEvents:
     """The events of an inference.
 
     Attributes:
-        layers: the layers on accelerators, in the order of execution.
-        cpu_steps: what the steps on the CPU do, whose events nothing counts.
+        layers: the layers on accelerators, in execution order.
+        cpu_steps: kinds of the CPU steps, whose events are not counted.
     """
 
     layers: tuple[LayerEvents, ...]
@@ -72,8 +72,10 @@ class NetworkEvents:
 
     @property
     def energy(self) -> Energy | None:
-        """The energy of all layers, in which steps on the CPU are missing; None if no accelerator
-        has figures."""
+        """The energy of all layers without CPU steps.
+
+        None if no accelerator has figures.
+        """
         energies = [each.energy for each in self.layers]
         known = [each for each in energies if each is not None]
         if not known:
@@ -107,11 +109,10 @@ class NetworkEvents:
 
     @property
     def accelerators(self) -> tuple[str, ...]:
-        """The accelerators of the layers, in the order of their first ones."""
+        """The accelerators of the layers, in order of first use."""
         return tuple(dict.fromkeys(each.where for each in self.layers))
 
     def _accelerator(self, name: str) -> dict[str, Any]:
-        """Return the sums of the layers on an accelerator."""
         own = [each for each in self.layers if each.where == name]
         predicted = _total([each.predicted for each in own])
         measured = _total([each.measured for each in own])
@@ -165,10 +166,10 @@ def _total(counts: Sequence[EventCounts | None]) -> EventCounts | None:
 
 
 def counts_of(layer: LayerProfile) -> EventCounts:
-    """Return the counts of a layer on an accelerator in an inference, as they were measured.
+    """Return the measured counts of a layer on an accelerator in an inference.
 
     Args:
-        layer: its profile. What its simulator does not count is not known.
+        layer: profile of the layer. Counts that its simulator lacks stay unknown.
     """
     accesses = (layer.register_reads, layer.register_writes)
     return EventCounts(

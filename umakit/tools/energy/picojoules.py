@@ -2,7 +2,7 @@
 """Energy of counted events, from the figures of `[energy]` in `accel.toml`.
 
 Energy is the sum over kinds of events of their number times the picojoules of one. Only kinds with
-both are added up; the others are listed with what is missing.
+both are added up; the others are listed with the missing part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from umakit.machine.counts.events import EventCounts, MemoryCounts
 from umakit.machine.energy_config import EnergySection, MemoryEnergy
 
 Missing = Literal["no figure", "not counted"]
-"""Why events are not added up: `[energy]` has no figure, or their number is not known."""
+"""Reasons for omitting events: `[energy]` has no figure, or their number is unknown."""
 
 FIGURES = {
     "macs": "mac",
@@ -41,8 +41,8 @@ class Energy:
     """Energy of events in picojoules.
 
     Attributes:
-        counted: by kind of events, such as `macs` or `memory.scratchpad.reads`.
-        missing: kinds that are not added up, and why.
+        counted: picojoules by kind of events, such as `macs` or `memory.scratchpad.reads`.
+        missing: omitted kinds, with the reason.
     """
 
     counted: Mapping[str, float]
@@ -50,7 +50,7 @@ class Energy:
 
     @property
     def at_least(self) -> float:
-        """The sum of what is counted."""
+        """The sum of the counted energy, a lower bound."""
         return math.fsum(self.counted.values())
 
     @property
@@ -60,7 +60,7 @@ class Energy:
 
     @classmethod
     def sum(cls, energies: Iterable[Energy]) -> Energy:
-        """Return the sum; a kind that one of them lacks is missing, what others have counts."""
+        """Return the sum; a kind that one of them lacks counts for the others, and as missing."""
         counted: dict[str, list[float]] = {}
         missing: dict[str, Missing] = {}
         for each in energies:
@@ -82,11 +82,11 @@ class Energy:
 def energy_of(counts: EventCounts, section: EnergySection) -> Energy:
     """Return the energy of counted events.
 
-    Events that do not happen need no figure. `idle_cycle` is on top of `cycle` and may be left
-    out; of a memory's reads, and of its writes, either the accesses or their bytes need a figure.
+    Events that do not happen need no figure. `idle_cycle` is on top of `cycle` and may be omitted.
+    Of a memory's reads, and of its writes, either the accesses or their bytes need a figure.
 
     Args:
-        counts: of a layer or several.
+        counts: counts of one or several layers.
         section: the figures.
     """
     counted: dict[str, float] = {}
@@ -109,7 +109,7 @@ def energy_of(counts: EventCounts, section: EnergySection) -> Energy:
 def _memories(
     counts: EventCounts, section: EnergySection
 ) -> Iterator[tuple[str, MemoryCounts | None, MemoryEnergy | None]]:
-    """Yield the memories that are counted or have figures, by name of their events."""
+    """Yield the memories with counts or figures, by name of their events."""
     known = counts.memories or {}
     for name in dict.fromkeys([*known, *section.memory]):
         yield f"memory.{name}", known.get(name), section.memory.get(name)
@@ -125,7 +125,6 @@ def _add_side(
     counted: dict[str, float],
     missing: dict[str, Missing],
 ) -> None:
-    """Add the reads or the writes of a memory."""
     counts = {key: getattr(accesses, key) for key in side}
     given = {key: getattr(figures, one) for key, one in side.items()}
     if all(each is None for each in given.values()):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of events that cost models predict."""
+"""Counts of events predicted by cost models."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from umakit.tools.energy.events import NetworkEvents, events_of_run
 
 
 def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) -> EventCounts | None:
-    """Return the counts that are predicted for a layer.
+    """Return the predicted counts of a layer.
 
-    Layers that the backend's planner cuts into tiles: all that its machine says. Other layers: the
-    multiply-accumulates; of whole layers on umakit's systolic array also those that are wasted.
+    For layers that the backend's planner cuts into tiles, these are all counts of its machine. For
+    other layers, these are the multiply-accumulates; for whole layers on umakit's systolic array,
+    also the wasted ones.
 
     Returns:
         None for a step of another backend or of the CPU.
@@ -50,13 +51,13 @@ def predicted_counts(program: Program, call: KernelCall, backend: UMABackend) ->
 def counts_of_tiles(
     backend: UMABackend, planner: TilePlanner, tiles: Tiles, prediction: Prediction
 ) -> EventCounts:
-    """Return the counts that are predicted for a layer that is cut into tiles.
+    """Return the predicted counts of a tiled layer.
 
     Args:
         backend: the accelerator.
-        planner: its planner.
-        tiles: the layer.
-        prediction: its prediction.
+        planner: planner of the accelerator.
+        tiles: tiles of the layer.
+        prediction: prediction for the tiles.
     """
     scratchpads = backend.configuration.scratchpads
     name = scratchpads[0].name if _is_array(backend) and len(scratchpads) == 1 else None
@@ -70,8 +71,10 @@ def _is_array(backend: UMABackend) -> bool:
 
 
 def _wasted(composite: Composite | None, backend: UMABackend) -> int | None:
-    """Return the wasted multiply-accumulates of a layer in one job for each image, in closed form;
-    None if they are not known."""
+    """Return the wasted multiply-accumulates of a layer in one job for each image.
+
+    They are computed in closed form; None if unknown.
+    """
     if composite is None or not _is_array(backend):
         return None
     try:
@@ -95,9 +98,9 @@ def network_events(
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        result: its run with a profile.
-        program: its program.
-        backends: backends that it was compiled for.
+        result: run of the library with a profile.
+        program: program of the library.
+        backends: backends of the compilation.
     """
     known = {backend.target_name: backend for backend in backends}
     predicted = [

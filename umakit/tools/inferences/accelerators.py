@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several inferences need of an accelerator at least, and which weights could stay in it."""
+"""Bounds of several inferences on an accelerator, and weights that could stay in it."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Scratchpad:
     """A memory of an accelerator, as a memory plan uses it.
 
     Attributes:
-        name: its name in the build.
-        size: its bytes; None if they are not described.
-        used: bytes of it that the plan uses at any time.
-        alignment: each tensor starts at a multiple of so many bytes.
-        targets: accelerators that reach it; None for all.
+        name: name of the memory in the build.
+        size: size in bytes; None if not described.
+        used: bytes that the plan uses at any time.
+        alignment: alignment of tensors in bytes.
+        targets: accelerators with access; None for all.
     """
 
     name: str
@@ -74,25 +74,23 @@ class Scratchpad:
 class KeptWeights:
     """Weights, bias, multipliers and shifts that could stay in a scratchpad between inferences.
 
-    They are constants of the library, in the layout of the accelerator. Those that could stay lie
-    where the present plan has nothing at any time; all else would be as it is.
+    They are constants of the library, in the layout of the accelerator. Constants that could stay
+    lie where the present plan has no tensor at any time; all other tensors keep their places.
 
     Attributes:
         stored_bytes: bytes of all constants that the accelerator's layers read.
         room_bytes: bytes of the scratchpad that the plan leaves free; None if unknown.
-        alignment_bytes: each of their places starts at a multiple of so many bytes, such as those
-            of a bank; None if unknown.
-        layers: names of the layers whose constants could stay: of those that fit into the room
-            together, all constants of a layer or none, those that save the most loads; None if
-            unknown.
+        alignment_bytes: alignment of each place, such as the size of a bank; None if unknown.
+        layers: names of the layers whose constants could stay. Of all sets that fit into the room,
+            with all constants of a layer or none, this set saves the most loads. None if unknown.
         could_stay_bytes: bytes of their constants; None if unknown.
-        taken_bytes: bytes of the room that these take with their alignment; None if unknown.
+        taken_bytes: bytes of the room for these constants with their alignment; None if unknown.
         loaded_bytes: bytes of constants that an inference loads, in the present tilings; None if a
             layer is not cut into tiles.
-        saved_bytes: those of them that a later inference would not load; None if unknown.
-        steady_cycles: cycles that the cost model predicts for a later inference then, with the
-            commands of the present tilings without these loads; None if unknown.
-        unknown: why figures are None, a clause each.
+        saved_bytes: share of `loaded_bytes` that a later inference would not load; None if unknown.
+        steady_cycles: predicted cycles of a later inference with these constants kept, that is,
+            with the commands of the present tilings without these loads; None if unknown.
+        unknown: reasons for figures that are None, a clause each.
     """
 
     stored_bytes: int
@@ -112,9 +110,9 @@ class AcceleratorInferences:
     """Bounds of the layers that an accelerator runs, for several inferences.
 
     Attributes:
-        accelerator: its name.
+        accelerator: name of the accelerator.
         nothing_stays: bounds if each inference finds the accelerator empty.
-        weights_stay: bounds if its memories keep what they have between inferences.
+        weights_stay: bounds if its memories keep their content between inferences.
         weights: weights that could stay beside the present plan.
     """
 
@@ -155,9 +153,8 @@ def accelerator_inferences(
     """Return the bounds of each accelerator that runs layers of a program.
 
     Args:
-        program: the program.
-        scratchpads: of the build, with what the memory plan uses of them.
-        backends: its backends.
+        scratchpads: scratchpads of the build, with their use by the memory plan.
+        backends: backends of the program.
         count: number of inferences, at least 1.
     """
     steps, outputs = steps_of(program), frozenset(program.outputs)
@@ -182,20 +179,20 @@ def accelerator_inferences(
 
 
 def _known(bound: InferencesBound, steps: Sequence[Step], where: str) -> InferencesBound:
-    """Return bounds without bytes if those that a layer needs are unknown."""
+    """Return bounds without bytes if the needed bytes of a layer are unknown."""
     parts = (bound.first, bound.steady, bound.all)
     return InferencesBound(*(known_bytes(part, steps, where) for part in parts))
 
 
 def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[int | None]:
-    """Return the bytes that the cost model of each step's backend predicts for it.
+    """Return the bytes that the cost model of each step's backend predicts.
 
     Args:
-        program: the program.
-        backends: its backends.
+        backends: backends of the program.
 
     Returns:
-        In the order of the steps; None on the CPU, and for layers that are not cut into tiles.
+        Bytes in the order of the steps; None on the CPU, and for layers that are not cut into
+        tiles.
     """
     planners = {backend.target_name: backend for backend in backends}
     found: list[int | None] = []
@@ -207,7 +204,6 @@ def predicted_bytes(program: Program, backends: Sequence[UMABackend]) -> list[in
 
 
 def _tiles(program: Program, call: KernelCall, backend: UMABackend) -> Tiles | None:
-    """Return the tiles of a layer; None if its backend does not cut it."""
     composite = program.kernels[call.kernel].composite if call.kernel else None
     return tiles_of(program, composite, backend)
 
@@ -257,7 +253,6 @@ def _kept_weights(
 
 
 def _constants(program: Program, call: KernelCall) -> dict[str, int]:
-    """Return the bytes of each constant that a step reads, by name."""
     operands = (tensor for tensor, _ in program.operands_of(call))
     return {each.name: each.size for each in operands if each.role is Role.CONSTANT}
 
@@ -265,14 +260,13 @@ def _constants(program: Program, call: KernelCall) -> dict[str, int]:
 def _places(sizes: Sequence[int], *, is_tiled: bool) -> tuple[int, ...]:
     """Return the bytes of each place that a layer's constants need.
 
-    Tiled layers have one for weights, their first constant, and one for bias, multipliers and
-    shifts together; others have one for each constant.
+    Tiled layers have one place for weights, their first constant, and one for bias, multipliers and
+    shifts together. Other layers have one place for each constant.
     """
     return (sizes[0], sum(sizes[1:])) if is_tiled else tuple(sizes)
 
 
 def _loaded(program: Program, call: KernelCall, backend: UMABackend) -> int | None:
-    """Return the bytes of constants that a layer loads; None if it is not cut into tiles."""
     tiles, planner = _tiles(program, call, backend), backend.tiling
     if tiles is None or planner is None:
         return None
@@ -281,13 +275,12 @@ def _loaded(program: Program, call: KernelCall, backend: UMABackend) -> int | No
 
 
 def _cycles(program: Program, call: KernelCall, backend: UMABackend, *, keeps: bool) -> int | None:
-    """Return the predicted cycles of a layer; None if they are not those of its commands.
+    """Return the predicted cycles of a layer; None if its prediction is not by commands.
 
     Args:
-        program: the program.
-        call: the step that computes it.
-        backend: its backend.
-        keeps: whether its constants are in their places when it begins.
+        call: step of the layer.
+        backend: backend of the layer.
+        keeps: whether the constants are in their places when the layer begins.
     """
     tiles, planner = _tiles(program, call, backend), backend.tiling
     if tiles is None or planner is None:
@@ -305,7 +298,7 @@ def _cycles(program: Program, call: KernelCall, backend: UMABackend, *, keeps: b
 def _scratchpad_of_constants(
     scratchpads: Sequence[Scratchpad], backend: UMABackend
 ) -> tuple[Scratchpad | None, str]:
-    """Return the scratchpad that constants are loaded into; None with the reason if unknown."""
+    """Return the scratchpad for constants; None with the reason if unknown."""
     own = [
         each for each in scratchpads if each.targets is None or backend.target_name in each.targets
     ]

@@ -25,18 +25,18 @@ def measured_inferences(
     predicted_bytes: Sequence[int | None] | None = None,
     accelerators: tuple[AcceleratorInferences, ...] = (),
 ) -> SeveralInferences:
-    """Return the figures of inferences that ran one after the other.
+    """Return the figures of consecutive inferences that ran.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        result: a run of it that told inferences apart.
+        result: a run of the library with separate inferences.
         cpu_clock, designs: as in `umakit.tools.accounting.account`.
-        predicted_bytes: of each layer, what the cost model predicts; None if nobody asked.
+        predicted_bytes: predictions of the cost model for each layer; None if not requested.
         accelerators: bounds of these inferences.
 
     Raises:
         InputError: as `account` does.
-        ValueError: the run did not tell inferences apart.
+        ValueError: the run did not separate inferences.
     """
     found = result.inferences
     if found is None:
@@ -71,10 +71,10 @@ def predicted_inferences(
     count: int,
     accelerators: tuple[AcceleratorInferences, ...] = (),
 ) -> SeveralInferences:
-    """Return the predicted figures of inferences one after the other.
+    """Return the predicted figures of consecutive inferences.
 
-    All are alike: the driver of a layer opens the device, loads all operands and closes it again,
-    in each inference, and a cost model has no state.
+    All inferences are alike: in each inference, the driver of a layer opens the device, loads all
+    operands and closes the device, and a cost model has no state.
 
     Args:
         layers: layers and steps of the program, with their predictions.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of inferences of a library that was just compiled, with bounds and predicted bytes."""
+"""Figures of inferences of a just compiled library, with bounds and predicted bytes."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def inferences_of_library(
 
     Args:
         library: the compiled library, with its program.
-        backends: backends that it was compiled for.
-        result: its run.
+        backends: backends of the compilation.
+        result: run of the library.
         cpu_clock: as in `umakit.tools.accounting.account`.
 
     Returns:
-        None if the run did not tell inferences apart.
+        None if the run did not separate inferences.
     """
     program, description = library.program, library.metadata["umakit"]
     if result.inferences is None or program is None:

@@ -22,11 +22,12 @@ class LayerFigures:
     """A layer or step in the first inference, or in each later one.
 
     Attributes:
-        name: its name.
+        name: name of the layer or step.
         where: `cpu` or the backend.
-        identity: what it is in terms of the model; None if nobody asked.
-        clock_cycles, moved_bytes: as measured; of later inferences the least and the highest.
-        predicted_cycles, predicted_bytes: by the cost model; None without one, and on the CPU.
+        identity: identity in terms of the model; None if not requested.
+        clock_cycles, moved_bytes: measured range; a single value for the first inference.
+        predicted_cycles, predicted_bytes: prediction of the cost model; None without one, and on
+            the CPU.
     """
 
     name: str
@@ -38,7 +39,6 @@ class LayerFigures:
     predicted_bytes: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "name": self.name,
             "where": self.where,
@@ -52,13 +52,13 @@ class LayerFigures:
 
 @dataclass(frozen=True)
 class InferenceFigures:
-    """The first inference, or each later one. Bytes are those of accelerators over the bus.
+    """The first inference, or each later one. Bytes are bytes of accelerators over the bus.
 
     Attributes:
-        layers: its layers and steps, in order.
-        clock_cycles: cycles of the accelerators' clocks from its begin to its end, as measured.
-        moved_bytes: bytes of all layers on accelerators together, as measured.
-        accounting: the owners of its cycles, of later inferences as means; None if not measured.
+        layers: layers and steps, in order.
+        clock_cycles: measured cycles of the accelerators' clocks from begin to end.
+        moved_bytes: measured bytes of all layers on accelerators.
+        accounting: owners of the cycles, for later inferences as means; None if not measured.
     """
 
     layers: tuple[LayerFigures, ...]
@@ -68,7 +68,6 @@ class InferenceFigures:
 
     @property
     def offloaded(self) -> tuple[LayerFigures, ...]:
-        """The layers on accelerators."""
         return tuple(layer for layer in self.layers if layer.where != "cpu")
 
     @property
@@ -95,14 +94,14 @@ class InferenceFigures:
 
 @dataclass(frozen=True)
 class SeveralInferences:
-    """Several inferences, one after the other in one process.
+    """Several consecutive inferences in one process.
 
     Attributes:
         count: number of inferences.
-        first: the first one.
-        steady: each later one; None if there is none.
-        clock_cycles, moved_bytes: of all together, as measured; None if unknown.
-        accelerators: bounds of each accelerator's layers, and which weights could stay in it.
+        first: the first inference.
+        steady: each later inference; None if there is none.
+        clock_cycles, moved_bytes: measured totals; None if unknown.
+        accelerators: bounds of each accelerator's layers, and weights that could stay in it.
     """
 
     count: int
@@ -145,7 +144,6 @@ class SeveralInferences:
 
 
 def _spread(name: str, spread: Spread) -> dict[str, int | None]:
-    """Return a figure, null if inferences differ in it, and its least and highest value."""
     return {
         name: spread.least if spread.equal else None,
         f"least_{name}": spread.least,

@@ -3,12 +3,11 @@
 
 ::
 
-    figures.py   Page           the figures, as `uma report --json` prints them
-    collect.py   make_page      compiles and runs a network, and collects them
-    bounds.py                   bounds of the network, and what layers lose
-    descriptions.py             tilings and bottlenecks, for a reader
-    timeline.py, roofline.py, memory.py    drawings: where each thing lies on the page
-    writing.py   html           the page itself, from the templates in `templates/report`
+    figures.py   Page           the figures, as printed by `uma report --json`
+    collect.py   make_page      compiles and runs a network, and collects the figures
+    bounds.py                   bounds of the network, and losses of layers
+    timeline.py, roofline.py    layout of the drawings
+    writing.py   html           the page and memory panels, from `templates/report`
 """
 
 from umakit.tools.page.collect import make_page

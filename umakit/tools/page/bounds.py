@@ -23,12 +23,12 @@ from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
 
 @dataclass(frozen=True)
 class LayerBounds:
-    """Bounds of a layer beyond that by its multiply-accumulates and bytes, and what it loses.
+    """Further bounds of a layer, and its losses.
 
     Attributes:
-        array: its bound with folds, drain, first load and last store; None if unknown.
-        losses: its cycles above its bound, by cause; None if unknown.
-        unknown: for `array` and `losses`, why one is None.
+        array: bound with folds, drain, first load and last store; None if unknown.
+        losses: cycles above the bound, by cause; None if unknown.
+        unknown: reasons for a missing `array` or `losses`, by attribute.
     """
 
     array: ArrayBound | None
@@ -47,11 +47,11 @@ class NamedBound:
 
     Attributes:
         name: `network`, `scratchpad`, `layers` or `arrays`.
-        title: what it is, for a table.
+        title: name for a table.
         cycles: the bound; None if unknown.
-        compute, memory, bytes: its parts, as of `CycleBound`; None for sums over layers.
+        compute, memory, bytes: parts of the bound, as of `CycleBound`; None for sums over layers.
         ratio: simulated cycles divided by the bound; None without one of them.
-        unknown: why parts are None, a clause each.
+        unknown: reasons for missing parts, a clause each.
     """
 
     name: str
@@ -69,13 +69,13 @@ class AcceleratorBounds:
     """The bounds of the layers that an accelerator runs.
 
     Attributes:
-        accelerator: its name.
+        accelerator: name of the accelerator.
         layers: number of these layers.
-        macs, total_macs: their multiply-accumulates, and those of the whole network.
-        clock_cycles: their simulated cycles together; None if one was not measured.
-        bounds: from the network's to that which knows most of the machine.
-        not_counted: names of layers of which nothing says what they need of their operands, which
-            therefore count no bytes of them.
+        macs, total_macs: multiply-accumulates of these layers, and of the whole network.
+        clock_cycles: simulated cycles of these layers; None if one was not measured.
+        bounds: the bounds, from the network's to the one with most facts about the machine.
+        not_counted: names of layers with unknown needs of their operands, whose bytes are not
+            counted.
     """
 
     accelerator: str
@@ -88,7 +88,7 @@ class AcceleratorBounds:
 
     @property
     def share(self) -> float | None:
-        """The fraction of the network's multiply-accumulates that they do, 0 to 1."""
+        """The accelerator's fraction of the network's multiply-accumulates, 0 to 1."""
         return self.macs / self.total_macs if self.total_macs else None
 
     def as_json(self) -> dict[str, Any]:
@@ -98,13 +98,13 @@ class AcceleratorBounds:
 
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """What is known of a layer on an accelerator.
+    """The measurements and bounds of a layer on an accelerator.
 
     Attributes:
         where: the accelerator.
         clock_cycles: simulated cycles; None if not measured.
-        bound: its bound by multiply-accumulates and bytes; None if no planner cuts it.
-        array: its bound with folds; None if unknown.
+        bound: bound by multiply-accumulates and bytes; None if no planner cuts the layer.
+        array: bound with folds; None if unknown.
     """
 
     where: str
@@ -116,13 +116,13 @@ class MeasuredLayer:
 def layer_bounds(
     planner: TilePlanner, tiles: Tiles, prediction: Prediction, simulated: int | None
 ) -> LayerBounds:
-    """Return the bounds of a tiled layer beyond that of its prediction, and what it loses.
+    """Return the further bounds of a tiled layer, and its losses.
 
     Args:
-        planner: the planner that cut it.
-        tiles: its tiles.
-        prediction: what the planner predicts for them.
-        simulated: its simulated cycles; None if they were not measured.
+        planner: the planner that cut the layer.
+        tiles: tiles of the layer.
+        prediction: the planner's prediction for the tiles.
+        simulated: simulated cycles; None if not measured.
     """
     machine, layer, unknown = planner.machine, tiles.layer, {}
     array = least = None
@@ -158,10 +158,9 @@ def accelerator_bounds(
     """Return the bounds of each accelerator that runs layers of a program.
 
     Args:
-        program: the program.
         total_macs: multiply-accumulates of the whole network.
-        backends: its backends.
-        layers: its layers on accelerators.
+        backends: backends of the program.
+        layers: layers on accelerators.
     """
     steps = steps_of(program)
     outputs = frozenset(program.outputs)

@@ -69,23 +69,23 @@ def make_page(
     Args:
         source: the network, as in `umakit.compile_model`.
         backends: accelerators in order of priority.
-        inputs: arrays by input name; figures are the mean of the inferences they hold. Default:
-            one inference of random numbers.
+        inputs: arrays by input name; figures are means over the inferences. Default: one inference
+            of random numbers.
         inputs_name: description of the inputs on the page.
         seed: seed of the random numbers.
         input_shapes, rounding, options, progress: as in `umakit.compile_model`.
         observe: called with the folder of the library, the library, the inputs and the run.
-        cpu_clock: cycles a second of the CPU, by which host times of steps on it are scaled; None:
-            their cycles are unknown.
-        inferences: number of inferences, one after the other, of which the first is told apart from
-            all later ones; without inputs, each with random numbers of its own.
+        cpu_clock: cycles a second of the CPU, for scaling host times of CPU steps; None: their
+            cycles are unknown.
+        inferences: number of consecutive inferences, with the first one measured separately;
+            without inputs, each with its own random numbers.
         device: name of the device in `umakit.devices.DEVICES` that runs the network; it must run
             the code of `options.cpu`.
 
     Raises:
         BuildError: the device does not run the code of the CPU, or a program is missing.
         DeviceError: the run failed; names the layer if it is found.
-        UmakitError: its subclass says which other stage refused and why.
+        UmakitError: the subclass names the other stage that refused.
     """
     network, partitioned = partition_model(
         source, backends, input_shapes=input_shapes, rounding=rounding, options=options,
@@ -127,7 +127,7 @@ def page_of(
     Args:
         file_name: name of the model's file.
         library: the compiled library, with its program.
-        backends: backends that it was compiled for.
+        backends: backends of the compilation.
         result: result of its run.
         inputs_name: description of the inputs.
         cpu_clock: as in `umakit.tools.accounting.account`.
@@ -200,7 +200,7 @@ def _accelerator(backend: UMABackend) -> Accelerator:
 
 
 def _calibrated(planner: TilePlanner | None) -> str:
-    """Return when and where the costs of a planner's machine were measured; empty if not."""
+    """Return date and place of the measurement of a planner's costs; empty if not measured."""
     if planner is None or not isinstance(planner.machine, Calibrated):
         return ""
     calibration = planner.machine.calibration
@@ -246,7 +246,6 @@ def _tiled(
     program: Program,
     planners: Mapping[str, TilePlanner | None],
 ) -> TiledLayer | None:
-    """Return the figures of a layer that the target's planner tiled; None for other layers."""
     planner = planners.get(target)
     if composite is None or planner is None:
         return None
@@ -286,7 +285,6 @@ def _spent(prediction: Prediction, planner: TilePlanner) -> Spent | None:
 
 
 def _buffer_names(program: Program) -> dict[str, str]:
-    """Return the names that the backend's pass gave to scratch buffers, by C name."""
     names: dict[str, str] = {}
     for call in program.calls:
         if call.kernel:
@@ -316,7 +314,7 @@ def result_tiles(tiles: Tiles) -> int:
 
 
 def describe_tiling(tiles: Tiles) -> str:
-    """Describe how a layer is cut, outer loop first.
+    """Describe the tiling of a layer, outer loop first.
 
     For example `output stationary; 8 tiles of 16 of 32 output channels x 4 of 16 rows; weights
     loaded once; 4 buffers`.
@@ -359,8 +357,9 @@ def describe_bottleneck(layer: LayerFigures, cells: int, engines: Engines | None
     """Describe the bottleneck of a layer above `NEAR_THE_BOUND` times its bound; else empty.
 
     Args:
+        layer: figures of the layer.
         cells: number of cells of the accelerator's array, or its multiply-accumulates in a cycle.
-        engines: those of a machine that the backend describes; None for umakit's systolic array.
+        engines: engines of a machine described by the backend; None for umakit's systolic array.
     """
     ratio = layer.ratio
     spent = layer.tiled.spent if layer.tiled else None
@@ -374,7 +373,6 @@ def describe_bottleneck(layer: LayerFigures, cells: int, engines: Engines | None
 def _of_engines(
     spent: Spent, waits: Mapping[str, int], layer: LayerFigures, peak: int, engines: Engines
 ) -> str:
-    """Describe the bottleneck of a layer on a machine whose engines have names."""
     computing = engines.computing
     if spent.bottleneck == "array":
         working = spent.full_array + spent.partial_array

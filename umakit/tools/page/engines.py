@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the engines of a machine that a backend describes, for texts about its cycles."""
+"""Names of the engines of a machine described by a backend, for texts about its cycles."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Engines:
 
     Attributes:
         computing: name of the engine whose idle cycles are explained.
-        copying: by tensor, the name of the engine that copies it.
-        streams: by tensor, the stream of its copies.
+        copying: name of the copying engine, by tensor.
+        streams: stream of the copies, by tensor.
     """
 
     computing: str
@@ -35,7 +35,7 @@ class Engines:
         """Return the engines of a machine; None for umakit's systolic array.
 
         Args:
-            described: the machine as the backend describes it, without measured costs.
+            described: the machine as described by the backend, without measured costs.
         """
         if isinstance(described, Hardware):
             return None
@@ -48,15 +48,15 @@ class Engines:
 
     @property
     def copies(self) -> str:
-        """The names of the engines that copy, as a list in a sentence."""
+        """The names of the copying engines, as a list in a sentence."""
         return joined(list(dict.fromkeys(self.copying.values())))
 
     def awaited(self, waits: Mapping[str, int], tensors: Sequence[str]) -> tuple[str, str, int]:
-        """Return the engine that was waited for longest, what it copies as a list, and how long.
+        """Return the engine with the longest wait, its copied tensors as a list, and the cycles.
 
         Args:
-            waits: by stream, the cycles in which the computing engine waited for it.
-            tensors: those that may have been waited for.
+            waits: cycles in which the computing engine waited, by stream.
+            tensors: candidate tensors.
         """
         streams = {self.streams[each] for each in tensors}
         longest = max(sorted(streams), key=lambda stream: waits.get(stream, 0))

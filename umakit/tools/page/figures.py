@@ -19,7 +19,7 @@ from umakit.tools.page.engines import Engines
 from umakit.tools.report_format import FORMAT, VERSION
 
 NEAR_THE_BOUND = 1.15
-"""Ratio of cycles to bound above which the bottleneck of a layer is named."""
+"""Ratio of cycles to bound above which a layer's bottleneck is named."""
 
 CONVOLUTIONS = ("convolution", "convolution with a sum", "depthwise convolution")
 """Kinds of layers that are included in the total over convolutions."""
@@ -31,15 +31,15 @@ class Accelerator:
 
     Attributes:
         name: name of the target.
-        description: description in its `accel.toml`.
-        rows, columns: dimensions of its array; None without an array in its `accel.toml`.
-        bytes_per_cycle: bandwidth of its DMA engines together; None if it has none or does not
-            tile layers.
-        tiles: whether a planner cuts its layers into tiles and predicts their cycles.
-        calibrated: when the costs were measured that cycles are predicted from; empty if they are
-            those that the backend describes.
-        macs_per_cycle: peak multiply-accumulates per cycle; None if nothing says them.
-        engines: those of a machine that the backend describes; None for umakit's systolic array and
+        description: description in `accel.toml`.
+        rows, columns: dimensions of the array; None without an array in `accel.toml`.
+        bytes_per_cycle: total bandwidth of the DMA engines; None without DMA engines or without
+            tiled layers.
+        tiles: whether a planner cuts layers into tiles and predicts their cycles.
+        calibrated: date of the measurement of the costs behind predictions; empty for described
+            costs.
+        macs_per_cycle: peak multiply-accumulates per cycle; None if unknown.
+        engines: engines of a machine described by the backend; None for umakit's systolic array and
             without a planner.
     """
 
@@ -55,7 +55,6 @@ class Accelerator:
 
     @property
     def cells(self) -> int | None:
-        """The number of cells of its array; None without an array."""
         if self.rows is None or self.columns is None:
             return None
         return self.rows * self.columns
@@ -66,7 +65,7 @@ class Spent:
     """The cycles of a layer by the state of the array; the fields add up to all cycles.
 
     Attributes:
-        full_array: cycles that the multiply-accumulates take if every cell is used.
+        full_array: cycles of the multiply-accumulates with every cell in use.
         partial_array: additional cycles of the array because of unused cells, and cycles of the
             pooling stage.
         drain: cycles in which results leave the array and nothing enters.
@@ -84,13 +83,14 @@ class Spent:
 
     @property
     def cycles(self) -> int:
-        """The total cycles of the layer."""
         return sum(asdict(self).values())
 
     @property
     def bottleneck(self) -> str:
-        """The largest part of the cycles that a perfect array would not need: `array`, `drain`,
-        `loads`, `stores` or `driver`."""
+        """The largest part of the cycles that a perfect array would save.
+
+        One of `array`, `drain`, `loads`, `stores` and `driver`.
+        """
         others = {
             "array": self.partial_array,
             "drain": self.drain,
@@ -113,11 +113,11 @@ class TiledLayer:
         predicted_cycles: cycles by the cost model.
         compute_bound: cycles if every cell of the array is used in every cycle.
         memory_bound: cycles to move inputs, weights and results once.
-        spent: the predicted cycles by the state of the array; None if the planner predicts them
-            in a way of its own.
-        waits: by stream, the predicted cycles in which the engine that computes waits for it; only
-            for machines that a backend describes.
-        bounds: its other bounds, and what it loses to what; None if nobody asked.
+        spent: predicted cycles by the state of the array; None if the planner has its own
+            prediction.
+        waits: predicted cycles in which the computing engine waits, by stream; only for machines
+            described by a backend.
+        bounds: further bounds and losses; None if not requested.
     """
 
     tiling: str
@@ -145,19 +145,19 @@ class LayerFigures:
         number: number of the step in execution order, from 1.
         name: name of the layer in the user's model.
         where: `cpu` or the name of a backend.
-        operators: operators that it computes.
+        operators: operators of the step.
         kind: kind such as `convolution`; empty without a pattern of `umakit.patterns`.
         macs: multiply-accumulates computed from the shapes.
-        clock_cycles: of the simulated device; 0 on the CPU, whose time is not simulated; None where
-            no simulator counts them.
-        moved_bytes: bytes that the device moved over the bus; None if they are not measured.
-        commands: times of the device's commands; empty if they are not recorded.
+        clock_cycles: cycles of the simulated device; 0 on the CPU, whose time is not simulated;
+            None if no simulator counts them.
+        moved_bytes: bytes that the device moved over the bus; None if not measured.
+        commands: times of the device's commands; empty if not recorded.
         commands_left_out: number of commands that were not recorded.
-        concurrent_steps: numbers of the steps on the CPU that run while the accelerator does; only
-            when layers are not measured one by one, as they were for these figures.
-        tiled: None for a layer that no planner cut into tiles.
-        explanation: its bottleneck, if it takes more than `NEAR_THE_BOUND` times its bound.
-        identity: what it is in terms of the model.
+        concurrent_steps: numbers of the CPU steps that run together with the accelerator; only if
+            layers are not measured one by one, as they were for these figures.
+        tiled: figures of the tiling; None for a layer that no planner cut into tiles.
+        explanation: description of the bottleneck, for more than `NEAR_THE_BOUND` times the bound.
+        identity: identity of the step in terms of the model.
     """
 
     number: int
@@ -177,12 +177,11 @@ class LayerFigures:
 
     @property
     def bottleneck(self) -> str:
-        """The name of its bottleneck if it is explained; else empty."""
+        """The name of the explained bottleneck; else empty."""
         return self.explanation.partition(": ")[0]
 
     @property
     def on_cpu(self) -> bool:
-        """Whether no accelerator runs it."""
         return self.where == CPU
 
     @property
@@ -193,12 +192,11 @@ class LayerFigures:
 
     @property
     def difference(self) -> float | None:
-        """Predicted cycles above the simulated ones, in percent."""
+        """Excess of predicted over simulated cycles, in percent."""
         return self.cycles.difference_percent
 
     @property
     def ratio(self) -> float | None:
-        """Simulated cycles divided by the lower bound."""
         if self.tiled is None or self.clock_cycles is None:
             return None
         return self.clock_cycles / self.tiled.bound
@@ -209,8 +207,11 @@ class LayerFigures:
         return self.macs / self.clock_cycles if self.macs and self.clock_cycles else None
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; a command is [engine, start, end of busy, completion],
-        with what it did behind that if the simulator says so."""
+        """Return all figures by name.
+
+        A command is [engine, start, end of busy, completion], followed by its label if the
+        simulator provides one.
+        """
         view: dict[str, Any] = {
             "number": self.number,
             "name": self.name,
@@ -251,13 +252,12 @@ def _command_json(command: CommandTimes) -> list[str | int]:
 
 
 def _sum(figures: Iterable[int | None]) -> int | None:
-    """Return the sum of figures; None if there are none, or one is unknown."""
+    """Return the sum of figures; None without figures, or if one is unknown."""
     values = list(figures)
     return sum(value for value in values if value) if values and None not in values else None
 
 
 def _all_spent(spent: Sequence[Spent]) -> Spent:
-    """Return the sums of each part."""
     parts = zip(*(asdict(each).values() for each in spent), strict=True)
     return Spent(*map(sum, parts)) if spent else Spent(0, 0, 0, 0, 0, 0)
 
@@ -270,10 +270,10 @@ class Total:
         name: description of the layers.
         layers: number of layers.
         macs: multiply-accumulates.
-        predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if
-            one of the layers was not measured.
-        spent: the predicted cycles by the state of the array; None if unknown for one of them.
-        cycles: sums over the layers that were measured, and how many these are.
+        predicted_cycles, clock_cycles, bound, moved_bytes: sums of the layers' figures; None if a
+            layer was not measured.
+        spent: predicted cycles by the state of the array; None if unknown for a layer.
+        cycles: sums over the measured layers, with their number.
     """
 
     name: str
@@ -305,7 +305,7 @@ class Total:
 
     @property
     def label(self) -> str:
-        """Its name, and how many of its layers were measured if not all of them were."""
+        """The name, with the number of measured layers if not all were measured."""
         measured = self.cycles.measured_layers
         if measured == self.layers:
             return self.name
@@ -313,16 +313,14 @@ class Total:
 
     @property
     def difference(self) -> float | None:
-        """Predicted cycles above the simulated ones of measured layers, in percent."""
+        """Excess of predicted over simulated cycles of measured layers, in percent."""
         return self.cycles.difference_percent
 
     @property
     def ratio(self) -> float | None:
-        """Simulated cycles divided by the lower bound."""
         return None if self.clock_cycles is None else self.clock_cycles / self.bound
 
     def as_json(self) -> dict[str, Any]:
-        """All figures by name."""
         return {
             **asdict(self),
             "difference_percent": self.difference,
@@ -332,7 +330,7 @@ class Total:
 
 @dataclass(frozen=True)
 class Page:
-    """Everything that `uma report` says about a network.
+    """All facts about a network in `uma report`.
 
     Attributes:
         model: file name of the network.
@@ -348,10 +346,10 @@ class Page:
         accounting: the owners of all cycles of an inference.
         events: counts of events that take energy, predicted and measured.
         memory: the memory plan, as in `metadata.json` of a library.
-        buffers: names of the buffers in scratchpads, such as `weights`, by the C names that
-            `memory` has.
+        buffers: names of the buffers in scratchpads, such as `weights`, by their C names in
+            `memory`.
         bounds: bounds of all layers of each accelerator together.
-        inferences: the first of several inferences apart from all later ones; None if nobody asked.
+        inferences: figures of the first and of later inferences; None if not requested.
     """
 
     model: str
@@ -373,7 +371,6 @@ class Page:
 
     @property
     def offloaded(self) -> tuple[LayerFigures, ...]:
-        """The layers on accelerators."""
         return tuple(layer for layer in self.layers if not layer.on_cpu)
 
     @property
@@ -383,7 +380,7 @@ class Page:
 
     @property
     def unmeasured(self) -> tuple[str, ...]:
-        """The accelerators that have layers whose cycles nothing counted."""
+        """The accelerators with unmeasured layers."""
         names = [layer.where for layer in self.offloaded if layer.clock_cycles is None]
         return tuple(dict.fromkeys(names))
 
@@ -394,7 +391,7 @@ class Page:
 
     @property
     def offloaded_text(self) -> str:
-        """How many operators are offloaded, and how many need no code where the CPU has no step."""
+        """The number of offloaded operators, and of those without code if the CPU has no step."""
         rest = len(self.offload.placements) - len(self.offload.offloaded)
         text = (
             f"{len(self.offload.offloaded)} of {len(self.offload.placements)} operators offloaded"
@@ -405,29 +402,30 @@ class Page:
 
     @property
     def clock_cycles(self) -> int | None:
-        """The simulated cycles of an inference on all accelerators; None if there are none, or
-        one that was not measured."""
+        """The simulated cycles of an inference on all accelerators.
+
+        None without layers on accelerators, or if one was not measured.
+        """
         return _sum(layer.clock_cycles for layer in self.offloaded)
 
     @property
     def cycles(self) -> CycleTotals:
-        """Sums of measured and of predicted cycles, and what they include."""
+        """Sums of measured and of predicted cycles, with the numbers of included layers."""
         return CycleTotals.of(layer.cycles for layer in self.layers)
 
     @property
     def includes(self) -> str:
-        """What totals of measured cycles include, as a clause; empty without accelerators."""
+        """A clause about the layers in totals of measured cycles; empty without accelerators."""
         cycles = self.cycles
         return included(cycles.measured_layers, cycles.layers, cycles.cpu_layers)
 
     @property
     def moved_bytes(self) -> int | None:
-        """The bytes that all accelerators move in an inference; None like `clock_cycles`."""
+        """The bytes that all accelerators move in an inference; None as for `clock_cycles`."""
         return _sum(layer.moved_bytes for layer in self.offloaded)
 
     @property
     def tiled(self) -> tuple[LayerFigures, ...]:
-        """The layers that a planner cut into tiles."""
         return tuple(layer for layer in self.layers if layer.tiled is not None)
 
     @property

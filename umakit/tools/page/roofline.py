@@ -48,11 +48,9 @@ class Label:
 
     @property
     def left(self) -> float:
-        """The position of the left edge of the text."""
         return self.x - self.width * {"start": 0.0, "middle": 0.5, "end": 1.0}[self.anchor]
 
     def overlaps(self, other: Label) -> bool:
-        """Whether two labels overlap."""
         apart = self.left + self.width <= other.left or other.left + other.width <= self.left
         return not (apart or abs(self.middle - other.middle) >= LINE)
 
@@ -97,7 +95,7 @@ class Roofline:
         roof: corners of the roof, from the left.
         points: points of the layers.
         x_ticks, y_ticks: ticks of the axes.
-        without: names of layers without multiply-accumulates or bytes moved, which are not drawn.
+        without: names of layers without multiply-accumulates or moved bytes, which are not drawn.
     """
 
     accelerator: Accelerator
@@ -168,7 +166,6 @@ def _axis(values: tuple[float, float], start: float, end: float) -> Callable[[fl
 
 
 def _grid(values: tuple[float, float]) -> list[float]:
-    """Return round numbers in a range, including its ends."""
     low, high = values
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     numbers = (factor * 10.0**exponent for exponent in exponents for factor in (1, 2, 5))
@@ -185,7 +182,7 @@ def _points(
     y: Callable[[float], float],
     roof: Sequence[tuple[float, float]],
 ) -> tuple[Point, ...]:
-    """Return the points; layers less than a radius apart share one."""
+    """Return the points; layers less than a radius apart share one point."""
     groups: list[tuple[float, float, str, list[LayerFigures]]] = []
     for layer in layers:
         at = x(layer.macs / (layer.moved_bytes or 1)), y(layer.macs_per_cycle or 1.0)
@@ -212,7 +209,7 @@ def _points(
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    """Return numbers as short text: `2, 3, 6`, or the first two and how many more."""
+    """Return numbers as short text: `2, 3, 6`, or the first two and the number of others."""
     if len(numbers) <= 5:
         return ", ".join(map(str, numbers))
     return f"{numbers[0]}, {numbers[1]} + {len(numbers) - 2} more"

@@ -24,7 +24,7 @@ GAP = 3.0
 """Minimum distance of labels in pixels."""
 
 LEAST_NAME = 5
-"""Minimum number of characters to which a name is shortened."""
+"""Minimum number of characters of a shortened name."""
 
 MOST_BARS = 12_000
 """Maximum number of bars; more commands are merged, because browsers become slow."""
@@ -36,12 +36,12 @@ KNOWN_LANES = {"load": "loads", "array": "array", "store": "stores"}
 """Labels of the lanes of umakit's simulator by stream, from the top; the CPU's lane is below."""
 
 STYLES = 6
-"""Number of colours of other engines, whose lanes come in the order in which they first work."""
+"""Number of colours of other engines, whose lanes are in the order of first work."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A command, or several merged ones, in cycles of the common clock.
+    """A command, or several merged commands, in cycles of the common clock.
 
     Attributes:
         style: name of its colour in the style sheet.
@@ -71,7 +71,6 @@ class Band:
 
     @property
     def cycles(self) -> int:
-        """The length in cycles."""
         return self.end - self.start
 
 
@@ -95,8 +94,8 @@ class Timeline:
         bars: commands of these layers.
         marks: steps on the CPU.
         ticks: labelled cycles of the axis.
-        resolution: commands that start within an interval of this many cycles are merged; 1 if
-            none are merged.
+        resolution: commands that start within an interval of this many cycles are merged; 1 if none
+            are merged.
         left_out: number of commands that were not recorded, at the ends of very long layers.
     """
 
@@ -115,7 +114,7 @@ class Timeline:
 
 
 def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
-    """Return the timeline of a program; None if no commands were recorded that it can show."""
+    """Return the timeline of a program; None without recorded commands to show."""
     commands = {layer.number: _shown(layer) for layer in layers}
     if not any(commands.values()):
         return None
@@ -152,7 +151,7 @@ def timeline_of(layers: Sequence[LayerFigures]) -> Timeline | None:
 
 
 def _shown(layer: LayerFigures) -> list[CommandTimes]:
-    """Return the commands of a layer whose cycles are known that begin in it, cut at its end."""
+    """Return the commands that begin within a layer with known cycles, cut at its end."""
     end = layer.clock_cycles or 0
     return [
         each
@@ -164,7 +163,6 @@ def _shown(layer: LayerFigures) -> list[CommandTimes]:
 
 
 def _engines(layers: Sequence[Sequence[CommandTimes]]) -> tuple[str, ...]:
-    """Return the engines in the order of their lanes."""
     seen = dict.fromkeys(each.stream for commands in layers for each in commands)
     return tuple(KNOWN_LANES if seen.keys() <= KNOWN_LANES.keys() else seen)
 
@@ -174,9 +172,9 @@ def _heading(layer: LayerFigures) -> str:
 
 
 def _labelled(bands: Sequence[Band], total: int) -> tuple[Band, ...]:
-    """Return bands with labels that do not overlap, as the script of the page places them too.
+    """Return bands with labels that do not overlap, as in the script of the page.
 
-    A name has to fit into its band; a number may be wider than that.
+    A name has to fit into its band; a number may be wider than the band.
     """
     labelled, free_from = [], -math.inf
     for band in bands:
@@ -215,7 +213,7 @@ def _resolution(layers: Sequence[Sequence[CommandTimes]]) -> int:
 
 @dataclass(frozen=True)
 class Merged:
-    """`count` commands that are drawn as one bar and are busy for `busy` cycles."""
+    """`count` commands drawn as one bar, with `busy` busy cycles."""
 
     stream: str
     start: int

@@ -25,7 +25,7 @@ class Part:
 
     Attributes:
         name: field of `Spent`; also the class in the style sheet.
-        label: description of it in the legend of the page.
+        label: description in the legend of the page.
     """
 
     name: str
@@ -47,7 +47,7 @@ PARTS = (
 
 
 def parts_of(page: Page) -> tuple[Part, ...]:
-    """Return the parts of layers' cycles, with the names of the engines that compute them."""
+    """Return the parts of layers' cycles, with the names of the computing engines."""
     tiling = [each for each in page.accelerators if each.tiles]
     names = {each.engines.computing if each.engines else "array" for each in tiling}
     if all(each.engines is None for each in tiling):
@@ -69,13 +69,13 @@ def _is_pool(layer: LayerFigures) -> bool:
 
 
 def lost_by(layer: LayerFigures) -> tuple[Loss, ...]:
-    """Return the causes of a layer's cycles above its bound; none if they are unknown."""
+    """Return the causes of a layer's cycles above its bound; none if unknown."""
     bounds = layer.tiled.bounds if layer.tiled is not None else None
     return () if bounds is None or bounds.losses is None else bounds.losses.parts
 
 
 def html(page: Page) -> str:
-    """Return the page; it loads no other files and is readable without JavaScript."""
+    """Return the page, which loads no other files and works without JavaScript."""
     drawn = (roofline_of(each, page.layers) for each in page.accelerators)
     return render_html(
         "report/page.html.j2",
@@ -104,7 +104,7 @@ LINE = 12.0
 """Minimum width of a step and height of a line of text in pixels."""
 
 BUFFERS = ("data", "weights", "parameters", "addend", "result")
-"""Buffers in a scratchpad that have their own colours."""
+"""Buffers in a scratchpad with colours of their own."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,10 @@ class Panel:
     Attributes:
         name: name of the memory.
         used: bytes in use.
-        size: size in bytes; None if it is not limited.
+        size: size in bytes; None if not limited.
         step: width of a step in pixels.
         boxes: boxes of the tensors, all steps side by side.
-        strips: the same, cut into parts that are drawn one below the other.
+        strips: the boxes, cut into parts that are drawn one below the other.
         bytes_at: position in pixels and bytes of each grid line.
         kinds: kinds of the boxes, in the order of the legend.
     """
@@ -215,7 +215,6 @@ def _panel(pool: Mapping[str, Any], buffers: Mapping[str, str], steps: int) -> P
 
 
 def _strips(boxes: Sequence[Box], step: float, steps: int) -> tuple[Strip, ...]:
-    """Cut a panel into strips that are as wide as the page."""
     each = round(WIDTH / step)
     strips = []
     for first in range(0, steps, each):
@@ -234,7 +233,6 @@ def _strips(boxes: Sequence[Box], step: float, steps: int) -> tuple[Strip, ...]:
 
 
 def _cut(box: Box, start: float, end: float) -> Box:
-    """Return the part of a box between two positions; without its label if that is too long."""
     left, right = max(box.x, start), min(box.x + box.width, end)
     label = box.label if len(box.label) <= (right - left - 6) / LETTER else ""
     return replace(box, x=left, width=right - left, label=label)
@@ -245,7 +243,6 @@ ROLES = ("input", "intermediate", "output")
 
 
 def _named(tensor: Mapping[str, Any], buffers: Mapping[str, str]) -> tuple[str, str]:
-    """Return the kind of a tensor and the label of its box."""
     if tensor["role"] != "scratch":
         return str(tensor["role"]), str(tensor["name"])
     buffer = buffers.get(tensor["c_name"], "")
@@ -253,7 +250,7 @@ def _named(tensor: Mapping[str, Any], buffers: Mapping[str, str]) -> tuple[str, 
 
 
 def _label(kind: str, name: str, width: float, height: float) -> str:
-    """Return as much of a name as fits; for buffers, which have colours, all or nothing."""
+    """Return the fitting part of a name; for buffers, which have colours, all or nothing."""
     most = int((width - 6) / LETTER)
     if height < LINE or most < (len(name) if kind in BUFFERS else LEAST_NAME):
         return ""

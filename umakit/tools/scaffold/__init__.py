@@ -5,27 +5,25 @@
 
     answers.py    Kind, Answers      the flags of `uma new`, checked; `OPERATORS`
     kinds.py      KINDS              one entry for each kind of accelerator
-    values.py     template_values    what templates see, made of the answers
-    names.py      check_name         names of backends
     new.py        new_backend        renders templates and writes a new folder; tutorials
-    record.py     read_record        `.umakit/` of a project: its flags, its files as written
-    update.py     update_backend     `uma new --update`; merge.py: files that both sides changed
+    record.py     read_record        `.umakit/` of a project: its flags, its files as written; names
+    update.py     update_backend     `uma new --update`, which merges edited files
 
 **How a kind is added.** A folder of templates and an entry:
 
-1. `templates/kind_NAME/` has a template (`*.j2`) for each file that only this kind has, in
-   subfolders as they are in the project. `BACKEND` in a path stands for the backend's name:
+1. `templates/kind_NAME/` has a template (`*.j2`) for each file that only this kind has, in the
+   subfolders of the project. `BACKEND` in a path stands for the backend's name:
    `simulator/BACKEND_simulator.c.j2` becomes `simulator/my_npu_simulator.c`. A template whose text
-   is blank for some answers writes no file. `templates/project/` has what all kinds share
+   is blank for some answers writes no file. `templates/project/` has the files common to all kinds
    (pyproject.toml, run.py, test_backend.py, README.md, ...); a file of the kind with the same path
-   replaces it. The shared README.md includes `kind_NAME/_steps.md.j2`, the steps of that kind in
-   their order; templates whose names begin with `_` are included by others and write no file.
-2. `KINDS` in kinds.py gets `Kind(name, summary, operators, flags, page)`: which flags it knows,
+   replaces them. The shared README.md includes `kind_NAME/_steps.md.j2`, the steps of that kind in
+   order. Templates whose names begin with `_` are included by others and write no file.
+2. `KINDS` in kinds.py gets `Kind(name, summary, operators, flags, page)`: the flags of the kind
    with their defaults, and functions that compute further values for its templates (`values`) or
-   whole files without a template (`files`), for example of a register map (`answers.registers`
-   is its text, empty without `--registers`).
+   whole files without a template (`files`), for example from a register map (`answers.registers` is
+   its text, empty without `--registers`).
 
-`values.template_values` lists what every template sees.
+`new.template_values` lists the values common to all templates.
 """
 
 from umakit.tools.scaffold.answers import OPERATORS, Answers, Kind, answers_of

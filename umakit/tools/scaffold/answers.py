@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a kind of backend asks, and the flags of `uma new` as checked answers."""
+"""The questions of a kind of backend, and the flags of `uma new` as checked answers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Operator:
     """An operator that a new backend may offer.
 
     Attributes:
-        name: of the flag `--operators`; `q` and it are its pattern of `umakit.patterns`.
-        layers: Python text behind a `QuantizedNetwork` that appends a layer of it. The layers
-            keep the size of the tensor, but for those of pools and fully connected layers.
+        name: name in the flag `--operators`; its pattern in `umakit.patterns` has the prefix `q`.
+        layers: Python text, appended to a `QuantizedNetwork`, that adds a layer of the operator.
+            The layers keep the size of the tensor, except pools and fully connected layers.
     """
 
     name: str
@@ -37,7 +37,7 @@ OPERATORS = {
         Operator("dense", ".dense(10)"),
     )
 }
-"""In the order in which a network has them."""
+"""In the order of a network."""
 
 DEFAULTS = {
     "operators": "conv2d,depthwise,dense",
@@ -64,18 +64,18 @@ UNITS = {"": 1, "K": 1024, "M": 1024**2}
 
 @dataclass(frozen=True)
 class Answers:
-    """What a new backend is to be.
+    """The specification of a new backend.
 
     Attributes:
         kind: name of one of `KINDS`.
         operators: names in `OPERATORS`, in its order.
-        layouts: of images, `NHWC`, `NCHW` or both; the networks of tests have the first.
+        layouts: layouts of images, `NHWC`, `NCHW` or both; the networks of tests have the first.
         roundings: `tflm`, `ort` or both; the networks of tests have the first.
-        rows, columns: of the MAC array; 0 for a kind without one.
+        rows, columns: dimensions of the MAC array; 0 for a kind without one.
         scratchpad: bytes; 0 for a kind without one.
         simulator: `own` or `none`.
         registers: text of a register map in TOML; empty for the kind's own.
-        flags: all flags of the kind by name, as the user writes them.
+        flags: all flags of the kind by name, as written by the user.
     """
 
     kind: str
@@ -99,11 +99,11 @@ class Kind:
     """A kind of backend.
 
     Attributes:
-        name: what `--kind` says; its templates are in the folder `kind_NAME`.
-        summary: what it is for, half a sentence for a question on the terminal.
-        operators: names in `OPERATORS` that it can offer.
-        flags: names of the flags of `uma new` that it knows, with their defaults.
-        page: its page of the documentation.
+        name: value of `--kind`; its templates are in the folder `kind_NAME`.
+        summary: purpose, half a sentence for a question on the terminal.
+        operators: supported names in `OPERATORS`.
+        flags: names of the supported flags of `uma new`, with their defaults.
+        page: page of the documentation.
         values: (answers, name of the backend) -> further values for its templates.
         files: (answers, name of the backend) -> texts of files that have no template, by path.
     """
@@ -118,15 +118,14 @@ class Kind:
 
 
 def answers_of(kind: Kind, flags: Mapping[str, str], registers: str = "") -> Answers:
-    """Check the flags of a kind, and return what they say.
+    """Check the flags of a kind, and return the answers.
 
     Args:
-        kind: the kind.
-        flags: text by name of a flag, without dashes; those that are left out have defaults.
+        flags: text by name of a flag, without dashes; omitted flags have defaults.
         registers: text of the file that `--registers` names.
 
     Raises:
-        ScaffoldError: the kind has no such flag, or no such value of it.
+        ScaffoldError: the kind does not support the flag or its value.
     """
     for name, text in flags.items():
         if name not in kind.flags:
@@ -162,7 +161,7 @@ def _one_or_both(text: str, flag: str) -> tuple[str, ...]:
 
 
 def _operators(kind: Kind, text: str) -> tuple[str, ...]:
-    """Return the names of a list that commas separate, in the order of `OPERATORS`."""
+    """Return the names of a comma-separated list, in the order of `OPERATORS`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     fix = f"choose from {', '.join(kind.operators)}"
     for name in names:
@@ -179,7 +178,6 @@ def _operators(kind: Kind, text: str) -> tuple[str, ...]:
 
 
 def _array(text: str) -> tuple[int, int]:
-    """Return rows and columns of `ROWSxCOLUMNS`."""
     found = re.fullmatch(r"([0-9]{1,4})x([0-9]{1,4})", text.strip())
     sizes = (int(found[1]), int(found[2])) if found else (0, 0)
     if not all(1 <= size <= LARGEST_ARRAY for size in sizes):
@@ -191,7 +189,6 @@ def _array(text: str) -> tuple[int, int]:
 
 
 def _bytes(text: str) -> int:
-    """Return the number of bytes of `N`, `NK` or `NM`."""
     found = re.fullmatch(r"([0-9]{1,10})([KM]?)", text.strip())
     size = int(found[1]) * UNITS[found[2]] if found else 0
     if not SMALLEST_SCRATCHPAD <= size <= LARGEST_SCRATCHPAD:

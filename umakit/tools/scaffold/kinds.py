@@ -12,7 +12,7 @@ from umakit.tools.scaffold.layer.values import layer_files, layer_values
 
 MOST_BANKS = 16
 LEAST_BANKS = 6
-"""With fewer banks not all tensors of a layer have one; 1 is a scratchpad without banks."""
+"""With fewer banks, not every tensor of a layer has one; 1 is a scratchpad without banks."""
 
 ALIGNMENT = 16
 """Tiles begin at multiples of so many bytes, unless accel.toml says otherwise: banks do, too."""
@@ -23,7 +23,7 @@ LEAST_SUMS = 4096
 def tiles_values(answers: Answers, name: str) -> Mapping[str, object]:
     """Return the further values of a backend of the kind `tiles`.
 
-    `banks` of the scratchpad; `sum_bytes` of the array; `identity`, hexadecimal digits of its ID
+    `banks` of the scratchpad; `sum_bytes` of the array; `identity`, hexadecimal digits of the ID
     register; `has_images`, whether an operator has a layout.
     """
     banks = [
@@ -43,7 +43,7 @@ HEADERS = ("include/umakit/reference.h", sim.ARITHMETIC_HEADER)
 
 
 def library_files(answers: Answers, name: str) -> dict[str, str]:
-    """Return headers with which the stand-in library is complete, as a vendor's is."""
+    """Return headers that complete the stand-in library, as in a vendor's library."""
     folder = sim.source_directory()
     return {f"kernels/{path}": (folder / path).read_text(encoding="utf-8") for path in HEADERS}
 

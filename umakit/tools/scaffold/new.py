@@ -23,7 +23,7 @@ from umakit.version import __version__
 TUTORIALS = ("vanilla", "strawberry", "chocolate", "small_chocolate")
 
 LIKE = {"small_chocolate": "chocolate"}
-"""Tutorials that are as another one, but for some files."""
+"""Tutorials that share most files with another tutorial."""
 SHARED = "project"
 
 
@@ -33,7 +33,7 @@ class NewBackend:
 
     Attributes:
         name: name of its target.
-        folder: where it is.
+        folder: folder of the backend.
         files: paths in the folder.
         kind: name of one of `KINDS`; empty for a tutorial.
         flags: all flags of the kind by name.
@@ -50,7 +50,7 @@ def kind_of(name: str) -> Kind:
     """Return a kind by its name.
 
     Raises:
-        ScaffoldError: there is no such kind.
+        ScaffoldError: the kind is unknown.
     """
     if name not in KINDS:
         close = closest(name, KINDS)
@@ -92,7 +92,7 @@ def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
 
 
 def _design(tutorial: str) -> dict[str, str]:
-    """Return the texts of a tutorial's design by path; they are those of the reference backend."""
+    """Return the texts of a tutorial's design by path, from the reference backend."""
     folder = Path(str(files("umakit.backends"))) / f"{tutorial}_accelerator"
     return {
         path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def _design(tutorial: str) -> dict[str, str]:
 
 
 def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the texts of a folder of templates by path; those without any text are left out."""
+    """Return the non-empty texts of a folder of templates, by path."""
     place = template_folder() / folder
     found = {}
     for template in sorted(place.rglob("*.j2")):
@@ -116,7 +116,7 @@ def _rendered(folder: str, name: str, values: Mapping[str, object]) -> dict[str,
 
 
 def _target_path(template: str, name: str) -> str:
-    """Return where a template's text goes: names that begin with `dot.` begin with a dot there."""
+    """Return the path of a template's text: the prefix `dot.` of names becomes a dot."""
     path = re.sub(r"(^|/)dot\.", r"\1.", template.removesuffix(".j2"))
     return path.replace("BACKEND", name)
 
@@ -134,7 +134,7 @@ def new_backend(
 
     Args:
         name: name of the target.
-        folder: where its folder is made.
+        folder: parent of the new folder.
         tutorial: one of `TUTORIALS`, for a finished mock accelerator.
         kind: otherwise one of `KINDS`.
         flags: flags of the kind by name, as on the command line.
@@ -179,12 +179,11 @@ def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object
     """Return the values of the templates of a kind.
 
     `name`, `upper` (`MY_NPU`), `class_prefix` (`MyNpu`), `class_name` (`MyNpuBackend`); `kind`, its
-    `page`; `operators` (names in `OPERATORS`); `layouts`,
-    `roundings` (lists), `layout`, `rounding` (their first), `layout_argument`,
-    `rounding_argument` (Python text of a pattern's argument); `rows`, `columns`, `scratchpad`
-    (bytes), `simulator` (`own` or `none`); `network_size`, `network` (Python text of a
-    `QuantizedNetwork` and its layers), `networks` (layers by operator); `version` of umakit; and
-    what the kind adds.
+    `page`; `operators` (names in `OPERATORS`); `layouts`, `roundings` (lists), `layout`, `rounding`
+    (their first), `layout_argument`, `rounding_argument` (Python text of a pattern's argument);
+    `rows`, `columns`, `scratchpad` (bytes), `simulator` (`own` or `none`); `network_size`,
+    `network` (Python text of a `QuantizedNetwork` and its layers), `networks` (layers by operator);
+    `version` of umakit; and the kind's own values.
     """
     layers = {operator: Code(OPERATORS[operator].layers) for operator in answers.operators}
     return {
@@ -212,5 +211,4 @@ def template_values(name: str, answers: Answers, kind: Kind) -> dict[str, object
 
 
 def _python_names(names: tuple[str, ...]) -> Code:
-    """Return one name, or a list of several, as Python text."""
     return Code(json.dumps(names[0] if len(names) == 1 else names))

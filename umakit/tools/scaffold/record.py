@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `uma new` remembers in a project's folder `.umakit`: the flags, and its files as written."""
+"""The record of a project in its folder `.umakit`: the flags, and the files as written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BASE = f"{FOLDER}/base/"
 
 @dataclass(frozen=True)
 class Record:
-    """What a project was written with.
+    """The settings and files that a project was written with.
 
     Attributes:
         name: name of the backend.
@@ -63,10 +63,10 @@ def recorded(name: str, answers: Answers, files: Mapping[str, str]) -> dict[str,
 
 
 def read_record(folder: Path) -> Record:
-    """Return what a project was written with.
+    """Return the record of a project.
 
     Raises:
-        ScaffoldError: the folder has no record, one that cannot be read, or a newer one.
+        ScaffoldError: the folder has no record, an unreadable one, or a newer one.
     """
     path = folder / FLAGS
     try:
@@ -106,7 +106,6 @@ def _damaged(path: Path, reason: str) -> ScaffoldError:
 
 
 def _check_version(text: str, path: Path) -> None:
-    """Refuse the record of a newer umakit, whose templates are not known here."""
     try:
         is_newer = Version(text) > Version(__version__)
     except InvalidVersion:

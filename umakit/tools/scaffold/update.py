@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma new --update`: a project as newer templates or other flags write it, with all edits kept.
+"""`uma new --update`: updates a project to newer templates or other flags, and keeps all edits.
 
-A file is looked at in three texts: as it was written (the base), as it is, and as it would be
-written now. What only one side changed is taken from that side; what both changed is merged if
-asked for, and shown otherwise.
+A file has three texts: as written earlier (the base), as edited, and as it would be written now.
+Changes on one side are taken. Changes on both sides are merged if requested, and shown otherwise.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from umakit.tools.scaffold.new import kind_of, project_files
 from umakit.tools.scaffold.record import BASE, FLAGS, Record, read_record, record_text
 
 REGISTERS = "registers.toml"
-"""A file of a project from which others are rendered: edits of it are an input of an update."""
+"""A project file that other files are rendered from: its edits are an input of an update."""
 
 
 @dataclass
 class Update:
-    """What an update did; paths in the folder.
+    """The result of an update; paths are relative to the folder.
 
     Attributes:
         folder: the project.
         added: new files.
-        replaced: files that were not edited, and are as they are written now.
-        removed: files that were not edited, and are not written any more.
-        merged: edited files that have the changes of their templates now, without conflicts.
-        conflicts: files with markers of conflicts, which are to be solved.
-        to_merge: edited files whose templates changed too, which were left as they are.
-        kept: edited files that are not written any more.
-        differences: what merging would change in each of `to_merge`, by path.
+        replaced: unedited files with new text.
+        removed: unedited files that are obsolete.
+        merged: edited files with their templates' changes merged, without conflicts.
+        conflicts: files with markers of conflicts, which the user has to resolve.
+        to_merge: edited files whose templates changed too, left unchanged.
+        kept: edited files that are obsolete.
+        differences: pending changes of a merge for each file of `to_merge`, by path.
     """
 
     folder: str
@@ -59,18 +58,18 @@ class Update:
         return not self.to_merge and not self.conflicts
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as `uma new --update --json` prints it."""
+        """Return the update as `uma new --update --json` prints it."""
         return asdict(self)
 
 
 def update_backend(
     folder: Path, flags: Mapping[str, str] | None = None, registers: str = "", *, merge: bool
 ) -> Update:
-    """Bring a project to what `uma new` writes now.
+    """Update a project to the present output of `uma new`.
 
     Args:
         folder: the project.
-        flags: flags of its kind that change.
+        flags: changed flags of its kind.
         registers: text of a register map that replaces the project's.
         merge: whether files that both sides changed are merged.
 
@@ -82,7 +81,7 @@ def update_backend(
     kind = kind_of(record.kind)
     chosen = {name: text for name, text in record.flags.items() if name in kind.flags}
     registers = registers or _own_registers(folder, record)
-    if registers:  # from now on the map is the project's, whatever its kind has
+    if registers:  # from now on the map is the project's, not its kind's
         chosen["registers"] = REGISTERS
     answers = answers_of(kind, chosen | dict(flags or {}), registers)
     texts = project_files(record.name, answers)
@@ -96,7 +95,7 @@ def update_backend(
 
 
 def _own_registers(folder: Path, record: Record) -> str:
-    """Return the project's register map, if it is not the one that its kind has anyway."""
+    """Return the project's register map, if it differs from its kind's map."""
     content = _read(folder / REGISTERS)
     is_given = bool(record.flags.get("registers"))
     if content is None or (content == record.base.get(REGISTERS) and not is_given):
@@ -112,7 +111,6 @@ def _own_registers(folder: Path, record: Record) -> str:
 def _update_file(
     folder: Path, path: str, base: bytes | None, new: bytes | None, merge: bool, update: Update
 ) -> None:
-    """Bring one file up to date, and its base."""
     yours = _read(folder / path)
     if new is None:
         if yours is not None and yours == base:
@@ -142,7 +140,7 @@ def _update_file(
 def _merge_file(
     file: Path, path: str, sides: tuple[bytes, bytes, bytes], merge: bool, update: Update
 ) -> None:
-    """Merge a file that both sides changed, or note what that would change."""
+    """Merge a file that both sides changed, or note the changes of a merge."""
     result = merged(*sides)
     if not merge:
         update.to_merge.append(path)
@@ -153,7 +151,6 @@ def _merge_file(
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a file; None if there is none."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -161,7 +158,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole, with the permissions of the one that it replaces."""
+    """Write a file atomically, with the permissions of the replaced file."""
     place = Path(os.path.realpath(path))
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f"{PREFIX}{os.getpid()}-{place.name}")
@@ -176,7 +173,7 @@ def _write(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def _named(folder: Path) -> Iterator[None]:
-    """Errors of the system become errors that name the file."""
+    """Convert errors of the system to errors that name the file."""
     try:
         yield
     except OSError as error:
@@ -186,7 +183,7 @@ def _named(folder: Path) -> Iterator[None]:
 
 
 MOST_CONFLICTS = 127
-"""`git merge-file` returns the number of conflicts, at most this; above, it failed."""
+"""Maximum number of conflicts that `git merge-file` returns; a higher code is a failure."""
 
 LABELS = ("yours", "as `uma new` wrote it", "as `uma new` writes it now")
 
@@ -195,7 +192,7 @@ def merged(yours: bytes, base: bytes, new: bytes) -> bytes:
     """Return an edited file with the changes of its template; conflicts have markers.
 
     Raises:
-        ScaffoldError: there is no git, whose merge this is, or a file is no text.
+        ScaffoldError: git, which merges, is missing, or a file is no text.
     """
     with temporary_folder("umakit-merge-") as folder:
         paths = []
@@ -219,14 +216,14 @@ def merged(yours: bytes, base: bytes, new: bytes) -> bytes:
 
 
 def has_conflicts(content: bytes) -> bool:
-    """Whether a file has markers of conflicts that nobody has solved yet."""
+    """Whether a file has unresolved markers of conflicts."""
     lines = content.splitlines()
     marks = (b"<<<<<<< ", b"=======", b">>>>>>> ")
     return all(any(line.startswith(mark) for line in lines) for mark in marks)
 
 
 def difference(path: str, old: bytes, new: bytes) -> str:
-    """Return what changes in a file, as a unified difference."""
+    """Return the changes of a file, as a unified difference."""
     before, after = (text.decode("utf-8", "replace").splitlines() for text in (old, new))
     names = f"{path} (yours)", f"{path} (merged)"
     lines = difflib.unified_diff(before, after, *names, lineterm="")

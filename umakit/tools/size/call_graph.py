@@ -35,8 +35,7 @@ class Frame:
 
     Attributes:
         size: size in bytes, including the return address if a call pushes it.
-        bounded: whether the size is an upper bound, which it is not with `alloca` or
-            variable-length arrays.
+        bounded: whether the size is an upper bound; false with `alloca` or variable-length arrays.
         place: file and line of the function.
     """
 
@@ -50,11 +49,11 @@ class CallGraph:
     """Call graph of functions by key: the name, or `FILE:name` for a static function.
 
     Attributes:
-        frames: frames of the functions that were compiled.
+        frames: frames of the compiled functions.
         calls: keys of the callees of each function.
         files: source file of each function.
-        sites: line and column of each call in C, with the key of what is called: another function
-            than C names where the compiler merged functions.
+        sites: line and column of each call in C, with the key of the callee, which differs from the
+            name in C for merged functions.
     """
 
     frames: dict[str, Frame] = field(default_factory=dict)
@@ -82,7 +81,7 @@ class CallGraph:
                 self.sites += [(edge["place"], callee)] if edge["place"] else []
 
     def unite(self, keys: Collection[str]) -> None:
-        """Give functions with the same code the frame and the calls of the one that has them."""
+        """Give functions with the same code the frame and the calls of the emitted one."""
         known = next((key for key in keys if key in self.frames), None)
         if known is not None:
             self.frames.update(dict.fromkeys(keys, self.frames[known]))
@@ -90,7 +89,7 @@ class CallGraph:
             self.files.update(dict.fromkeys(keys, self.files[known]))
 
     def called_as(self, function: str, text: str) -> str | None:
-        """Return the key of the function that the compiler calls where C calls another one.
+        """Return the key of the function that the compiler calls in place of a function in C.
 
         Args:
             function: the name in C.
@@ -106,9 +105,9 @@ class CallGraph:
     def resolve_tables(self, files: Collection[str]) -> None:
         """Resolve calls through function pointers in some files to the possible callees.
 
-        A static function that nothing calls by name is compiled only if something takes its
-        address, so each of them is a possible callee. One that is also called by name would be
-        missed: only for files whose tables hold no such function.
+        A static function without calls by name is compiled only if its address is taken, so each
+        such function is a possible callee. A function that is also called by name would be missed:
+        use only for files whose tables contain no such function.
         """
         called = {callee for callees in self.calls.values() for callee in callees}
         held = {
@@ -140,8 +139,8 @@ class Stack:
     Attributes:
         size: total size in bytes of the frames on the deepest path, None if there is no bound.
         external_calls: names of reachable functions whose frames are unknown.
-        findings: why there is no bound, one sentence each.
-        chain: bytes of each function on the deepest path, by key; the last has the red zone.
+        findings: reasons for a missing bound, one sentence each.
+        chain: bytes of each function on the deepest path, by key; the last includes the red zone.
     """
 
     size: int | None
@@ -206,7 +205,6 @@ def _findings(graph: CallGraph, reached: Iterable[str]) -> list[str]:
 
 
 def _recursion(graph: CallGraph, start: str) -> list[str]:
-    """Return one sentence for each call that closes a cycle."""
     findings = []
     for key, path in _walk(graph.calls, start):
         if key in path:
@@ -234,7 +232,6 @@ def _walk(calls: Mapping[str, set[str]], start: str) -> Iterable[tuple[str, list
 
 
 def _callees_first(graph: CallGraph, start: str) -> list[str]:
-    """Return the reachable functions of an acyclic graph, callees before callers."""
     order: list[str] = []
     done: set[str] = set()
     waiting = [(start, False)]

@@ -52,13 +52,13 @@ class LayerSize:
         name: name of the layer, for example `conv1 + relu1`.
         where: `cpu` or the name of a backend.
         kernel: name of its kernel; empty for a plain copy.
-        text_bytes: its kernel and all functions of the library that it calls; shared functions are
-            counted in each layer. 0 if the compiler put the kernel into its caller or removed it.
-        own_text_bytes: part of these bytes that no other layer reaches.
-        constants_bytes: constants that it reads; shared constants are counted in each layer.
-        arena_bytes: live bytes in the arena while it runs.
-        stack_bytes: worst-case stack of its kernel, None without a bound.
-        identity: what it is in terms of the model.
+        text_bytes: code of the kernel and all library functions that it calls; shared functions are
+            counted in each layer. 0 if the compiler inlined or removed the kernel.
+        own_text_bytes: share of `text_bytes` that no other layer reaches.
+        constants_bytes: constants of the layer; shared constants are counted in each layer.
+        arena_bytes: live bytes in the arena while the layer runs.
+        stack_bytes: worst-case stack of the kernel, None without a bound.
+        identity: identity of the layer in terms of the model.
     """
 
     name: str
@@ -77,27 +77,27 @@ class LibrarySize:
     """The memory of a library, in bytes.
 
     Attributes:
-        compiler: the command line that the sizes are for.
+        compiler: compiler command line of the measurement.
         arena_bytes: working memory.
         live_set_bound_bytes: maximum total size of tensors alive at the same time.
         constants_bytes: parameters of the network.
         text_bytes: machine code without the simulator, each function once.
-        shared_text_bytes: part of the machine code that no layer reaches: run functions, status
+        shared_text_bytes: share of the machine code that no layer reaches: run functions, status
             texts.
-        common_text_bytes: the part that several layers reach, by where these layers run. With
+        common_text_bytes: share that several layers reach, by their targets. With
             `shared_text_bytes` and `own_text_bytes` of all layers, this adds up to `text_bytes`.
         read_only_bytes: read-only data other than constants: strings, tables, padding.
         static_bytes: variables of drivers and kernels, without the arena.
         simulator_text_bytes: machine code of the simulator, which a board omits.
         stack_bytes: worst-case stack of `tvmgen_NAME_run_unpacked` down to the device, without
             external functions; None without a bound.
-        stack_chain: bytes of each function that `stack_bytes` adds up, the outermost first.
+        stack_chain: bytes of each function in `stack_bytes`, the outermost first.
         stack_bytes_of: worst-case stack of each function of the interface that runs the network.
         stack_with_simulator_bytes: `stack_bytes` with the simulator as the device.
-        stack_external_calls: reachable functions that are not part of the library: of libc, of
-            the compiler's runtime, of the device.
-        stack_findings: reasons why there is no bound.
-        layers: layers in the order in which they run.
+        stack_external_calls: reachable functions outside the library: of libc, of the compiler's
+            runtime, of the device.
+        stack_findings: reasons for a missing bound.
+        layers: layers in execution order.
     """
 
     compiler: str
@@ -141,9 +141,9 @@ def library_size(
         library: an exported library.
         command: a compiler and its flags; default: the device's.
         progress: callback with a description of each stage.
-        device: device to compile for.
-        cpu: of a library for several CPUs, the one that it is compiled for; default: the first one
-            that the device has.
+        device: target device.
+        cpu: target CPU, for a library for several CPUs; default: the first CPU that the device
+            supports.
 
     Raises:
         LibraryError: the library is missing, damaged or of another version.
@@ -219,12 +219,11 @@ def _call_graph_flag(command: Sequence[str], folder: Path) -> list[str]:
 
 
 def _name(source: Path) -> str:
-    """Return the name of a file in the program: its path without the suffix."""
     return source.with_suffix("").as_posix()
 
 
 def _on_one_line(source: Path, sources: Path, folder: Path) -> Path:
-    """Return a path that gcc's call graph, which has one line per function, can contain."""
+    """Return a path that fits a line of gcc's call graph, which has one line per function."""
     if str(source.parent).isprintable() and '"' not in str(source.parent):
         return source
     link = folder / "sources"
@@ -237,9 +236,9 @@ class _Program:
     """The object files of a library, or of a part of it, with their references and call graph.
 
     Attributes:
-        objects: by name.
+        objects: objects by name.
         network: name of the network's own file.
-        text: its C.
+        text: C text of the network's own file.
     """
 
     def __init__(
@@ -267,7 +266,7 @@ class _Program:
         return sum(item.text_bytes for item in self.objects.values())
 
     def text_of(self, function: str) -> dict[tuple[str, int], int]:
-        """Return the bytes of code of a function and of all that it calls, by file and section."""
+        """Return the code bytes of a function and all its callees, by file and section."""
         sizes = {}
         for name, number in self._closure(function) if function else ():
             section = self.objects[name].sections[number]
@@ -294,13 +293,15 @@ class _Program:
         return Stack(size, tuple(sorted(external)), tuple(findings), chain)
 
     def has(self, function: str) -> bool:
-        """Whether a function was compiled, or is in the C and the compiler needed no code of it."""
+        """Whether a function was compiled, or is in the C text without needing code."""
         in_c = re.search(rf"\b{function}\b", self.text)
         return bool(in_c or self._sections_of(function))
 
     def _keys(self, function: str) -> list[str]:
-        """Return the nodes of the call graph of a function, including compiler-made clones; those
-        of the function that it was merged with."""
+        """Return the call graph's nodes of a function, including compiler-made clones.
+
+        For a merged function, these are the nodes of the remaining function.
+        """
         assert self._graph is not None
         wanted = (function, f"{self.network}:{function}")
         found = [
@@ -311,14 +312,13 @@ class _Program:
         return found or self._merged_with(function)
 
     def _merged_with(self, function: str) -> list[str]:
-        """Return the node that the compiler calls instead of a function that it has merged."""
         key = self._graph.called_as(function, self.text) if self._graph else None
         return [key] if key is not None else []
 
     def _mentioned(self, start: str) -> set[str]:
         """Return the undefined symbols that a function and its callees refer to.
 
-        The call graph lacks what is called only from assembly, such as helpers of the compiler.
+        The call graph lacks functions that only assembly calls, such as helpers of the compiler.
         """
         assert self._graph is not None
         names: set[str] = set()
@@ -329,7 +329,6 @@ class _Program:
         return names
 
     def _place(self, key: str) -> tuple[str, int] | None:
-        """Return file and section of a node of the call graph."""
         file_name, _, name = key.rpartition(":")
         if not file_name:
             return self._owner.get(name)
@@ -337,8 +336,10 @@ class _Program:
         return None if number is None else (file_name, number)
 
     def _sections_of(self, function: str) -> list[tuple[str, int]]:
-        """Return the sections of a function of the network and of its clones, or of the function
-        that it was merged with."""
+        """Return the sections of a function of the network and of its clones.
+
+        For a merged function, these are the sections of the remaining function.
+        """
         item = self.objects[self.network]
         names = {**item.exported, **item.local_functions}
         found = [
@@ -442,19 +443,19 @@ def _summarize(
 def compiled_objects(
     files: Sequence[Path], compiled: Collection[ObjectFile], example: Path, target: str
 ) -> dict[str, ObjectFile]:
-    """Return the objects that are linked, by a name that no source has.
+    """Return the linked objects, by a name that no source has.
 
-    Objects are linked whole, of static libraries what defines a symbol that is missing. Shared
-    libraries are the host's, not the program's.
+    Objects are linked whole; of static libraries, only members that define missing symbols. Shared
+    libraries belong to the host, not to the program.
 
     Args:
-        files: objects and libraries, in the order in which they are linked.
-        compiled: what was compiled from sources.
-        example: an object that was compiled.
-        target: what is compiled for, for messages.
+        files: objects and libraries, in linking order.
+        compiled: objects compiled from sources.
+        example: a compiled object.
+        target: name of the target, for messages.
 
     Raises:
-        BuildError: one is for another kind of processor, missing or damaged.
+        BuildError: a file is for another processor, missing or damaged.
     """
     files = [path for path in files if not is_shared(path.name)]
     if not files:
@@ -479,7 +480,6 @@ def compiled_objects(
 
 
 def _next_member(members_left: Iterable[ObjectFile], linked: Sequence[ObjectFile]) -> str:
-    """Return the name of a member that defines a missing symbol; empty if none does."""
     wanted = {
         symbol
         for item in linked

@@ -33,8 +33,8 @@ class Section:
         size: size in bytes.
         is_code: whether it contains machine code.
         is_writable: whether it needs RAM.
-        sections: numbers of the sections of the same file that it refers to.
-        symbols: external symbols that it refers to.
+        sections: numbers of referenced sections of the same file.
+        symbols: referenced external symbols.
     """
 
     size: int
@@ -54,7 +54,7 @@ class ObjectFile:
         sections: sections by number.
         exported: section number by name of a global symbol.
         local_functions: section number by name of a static function.
-        merged: names of functions with the same code, which the compiler made one function of.
+        merged: names of functions with the same code, which the compiler merged.
     """
 
     name: str
@@ -101,10 +101,10 @@ def read_object(path: Path, name: str) -> ObjectFile:
 
 
 def read_content(content: bytes, name: str) -> ObjectFile:
-    """Read the content of an object file that a library brings along.
+    """Read the content of an object file that a library contains.
 
     Raises:
-        BuildError: it is not an ELF file.
+        BuildError: the content is not ELF.
     """
     try:
         return _read(ELFFile(io.BytesIO(content)), name)
@@ -152,7 +152,6 @@ def _read(elf: Any, name: str) -> ObjectFile:
 def _references(
     elf: Any, symbols: list[Any], kept: set[int]
 ) -> dict[int, tuple[set[int], set[str]]]:
-    """Return the sections and external symbols that each section's relocations refer to."""
     found: dict[int, tuple[set[int], set[str]]] = {number: (set(), set()) for number in kept}
     for table in elf.iter_sections():
         if table["sh_type"] not in ("SHT_REL", "SHT_RELA") or table["sh_info"] not in kept:

@@ -6,11 +6,10 @@
     settings.py  parse_settings    values of `accel.toml` in texts
     machines.py  machine_with      a copy of a backend with other values
     predict.py   predict_network   a network on one machine
-    points.py    predict_machine,  the same as a task of a worker, and on the simulator
+    points.py    predict_machine,  a prediction as a task of a worker, and a simulation
                  simulate_machine
-    pareto.py    pareto_front      the machines that no other one is better than
     records.py   SweepRecords      the file of finished machines
-    sweep.py     sweep_machines    all of them
+    sweep.py     sweep_machines    all machines, and the Pareto front
     plot.py      draw_sweep        a picture of cycles against costs
 """
 

@@ -29,21 +29,21 @@ LINE = re.compile(r"(accel\.toml):\d+")
 
 @contextmanager
 def machine_with(folder: Path, settings: Settings) -> Iterator[UMABackend]:
-    """Load a copy of a backend whose `accel.toml` has other values, and delete it after the block.
+    """Load a copy of a backend with other values in `accel.toml`; delete it after the block.
 
     Args:
-        folder: folder of the backend, which stays as it is.
+        folder: folder of the backend, which stays unchanged.
         settings: values by key of `accel.toml`.
 
     Raises:
-        InputError: a key is unknown, or takes no such value.
-        BackendError: the backend refuses the values. Neither this nor what is raised in the block
-            names the copy: texts are those of the backend's own folder.
+        InputError: a key is unknown, or does not take the value.
+        BackendError: the backend refuses the values. Neither this error nor errors of the block
+            name the copy: their texts name the backend's own folder.
         StorageError: the folder cannot be copied.
     """
     changed = configured(read_configuration(folder), settings)
     root = (changed.get("sources") or {}).get("root")
-    if isinstance(root, str) and ".." in Path(root).parts:  # outside of what is copied
+    if isinstance(root, str) and ".." in Path(root).parts:  # outside of the copied folder
         changed["sources"]["root"] = str((folder / root).resolve())
     with temporary_folder("umakit-sweep-") as temporary:
         copy = temporary.resolve() / folder.name
@@ -81,9 +81,9 @@ def _copy(folder: Path, copy: Path) -> None:
 
 
 def _renamed(text: str, copy: Path, folder: Path) -> str:
-    """Return a text with the backend's own name instead of what belongs to a copy of it.
+    """Return a text with the backend's own name in place of its copy's.
 
-    Lines of `accel.toml` are left out: in the copy it is written anew.
+    Lines of `accel.toml` are omitted: in the copy, the file was rewritten.
     """
     for path in dict.fromkeys((str(copy), short_path(copy))):
         text = text.replace(f"{path}{os.sep}", "").replace(path, folder.name)
@@ -91,7 +91,6 @@ def _renamed(text: str, copy: Path, folder: Path) -> str:
 
 
 def _forget(copy: Path) -> None:
-    """Forget the Python modules of a copy."""
     for name, module in sys.modules.copy().items():
         file = getattr(module, "__file__", None)
         paths = [str(file)] if file else [str(each) for each in getattr(module, "__path__", ())]
@@ -100,11 +99,11 @@ def _forget(copy: Path) -> None:
 
 
 def backend_digest(folder: Path, other: Collection[Path] = ()) -> str:
-    """Return the SHA-256 of all that a copy of a backend consists of, as hexadecimal digits.
+    """Return the SHA-256 of all files in a copy of a backend, in hexadecimal.
 
     Args:
         folder: folder of the backend.
-        other: files that are none of the backend's, such as those that a command writes.
+        other: files that do not belong to the backend, such as outputs of a command.
     """
     skipped = {os.path.realpath(path) for path in other}
     digest = hashlib.sha256()

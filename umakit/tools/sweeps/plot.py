@@ -24,7 +24,7 @@ AXIS_LABELS: dict[Cost, str] = {
     "scratchpad": "bytes of scratchpads",
 }
 MOST_LABELLED = 12
-"""Maximum number of machines of the front that are labelled with their settings."""
+"""Maximum number of machines of the front labelled with their settings."""
 
 LONGEST_LABEL = 60
 
@@ -54,10 +54,9 @@ def draw_sweep(
     """Draw the machines of a sweep whose cycles are known. Equal sweeps give equal files.
 
     Args:
-        sweep: the sweep.
-        path: ends in `.svg`, `.png` or `.pdf`; written in full or not at all. A plot that umakit
-            drew earlier is replaced.
-        inputs: files that were read and must not be overwritten.
+        path: file ending in `.svg`, `.png` or `.pdf`; written in full or not at all. An earlier
+            plot of umakit is replaced.
+        inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
 
     Raises:
@@ -110,7 +109,6 @@ def _draw(axes: Axes, sweep: Sweep, cost: Cost) -> None:
 
 
 def _label(axes: Axes, front: list[tuple[int, int, SweptMachine]]) -> None:
-    """Write the settings of machines of the front beside their points, one at each place."""
     labels: dict[tuple[int, int], str] = {}
     for x, y, each in front:
         labels.setdefault((x, y), settings_text(each.machine.settings))

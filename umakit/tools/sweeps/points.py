@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One machine of a sweep: what is asked of a worker, and what it answers."""
+"""One machine of a sweep: the task of a worker, and its answer."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ from umakit.tools.sweeps.settings import Settings, Value
 from umakit.version import __version__
 
 REFUSALS = (BackendError, LoweringError, MemoryPlanError, InputError)
-"""What a backend says about a machine that it cannot be, or that cannot run the network."""
+"""Errors for settings that the backend cannot have, or a network that the machine cannot run."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A network and a backend, as another process finds them.
+    """A network and a backend, in a form that other processes can load.
 
     Attributes:
         model: path of the network's file.
@@ -60,8 +60,8 @@ class Source:
         shapes: shapes of inputs with symbolic dimensions, by name.
         rounding, keep_layout: as in `umakit.compile_model` and `umakit.ExportOptions`.
         model_files: all files of the network.
-        others: files that are none of the backend's, such as those that a command writes.
-        model_digest, backend_digest: SHA-256 of what both consist of.
+        others: files that do not belong to the backend, such as outputs of a command.
+        model_digest, backend_digest: SHA-256 of the files of both.
     """
 
     model: str
@@ -85,10 +85,10 @@ class Source:
         keep_layout: bool = False,
         others: Sequence[Path] = (),
     ) -> Source:
-        """Return a network and a backend as they are now.
+        """Return a network and a backend with their present digests.
 
         Args:
-            model: the network's file.
+            model: file of the network.
             folder: folder of the backend.
             shapes: shapes of inputs with symbolic dimensions, by name.
             rounding, keep_layout, others: as in the attributes.
@@ -120,11 +120,10 @@ class Source:
         return backend_digest(Path(self.folder), [Path(other) for other in self.others])
 
     def check(self) -> None:
-        """Refuse another network or backend at the same path: on another machine, or after a
-        change.
+        """Refuse a changed network or backend at the same path, also on another machine.
 
         Raises:
-            RecordsError: a file is not what it was when the sweep began.
+            RecordsError: a file has changed since the sweep began.
         """
         changed = {self.model: self._model() != self.model_digest,
                    self.folder: self._backend() != self.backend_digest}  # fmt: skip
@@ -136,10 +135,10 @@ class Source:
                 )  # fmt: skip
 
     def key(self, settings: Settings, kind: str) -> str:
-        """Return what identifies the answer to a question about a machine.
+        """Return the identifier of the answer to a question about a machine.
 
         Args:
-            settings: of the machine.
+            settings: settings of the machine.
             kind: the question, such as `predicted`.
         """
         asked = {
@@ -156,32 +155,32 @@ class Source:
 
     @property
     def options(self) -> ExportOptions:
-        """The options of compilations."""
         return ExportOptions(keep_layout=self.keep_layout)
 
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class PredictedMachine:
-    """A machine of a sweep, and what is predicted of it. What is not known is None.
+    """A machine of a sweep with its predictions; None if unknown.
 
     Attributes:
         settings: values by key of `accel.toml`.
-        refused: why the backend cannot be this machine, or not run the network; else empty.
+        refused: reason why the backend cannot be this machine, or cannot run the network; else
+            empty.
         cycles: cycles of all layers on the accelerator.
-        moved_bytes: bytes that these move over the bus.
-        utilisation: their multiply-accumulates over those that all cells could do, 0 to 1.
+        moved_bytes: bytes of these layers over the bus.
+        utilisation: their multiply-accumulates relative to the capacity of all cells, 0 to 1.
         offloaded_macs, total_macs: multiply-accumulates on the accelerator, and of the network.
-        cells: multiply-accumulates that the machine can do in a cycle.
+        cells: capacity of the machine in multiply-accumulates per cycle.
         scratchpad_bytes: size of all memories that drivers address by offset.
-        largest_scratchpad_bytes: the most bytes of these that a layer takes.
+        largest_scratchpad_bytes: largest use of these memories by a layer.
         layers, cpu_layers, predicted_layers: number of layers on the accelerator, on the CPU, and
-            of those on the accelerator whose cycles are predicted.
+            with predicted cycles on the accelerator.
         offloaded: numbers of the operators on the accelerator, in the order of the network.
-        notices: of network and backend.
-        picojoules: energy of these layers, of all that has a count and a figure; None without
+        notices: notices of network and backend.
+        picojoules: energy of these layers, as far as counts and figures exist; None without
             `[energy]`.
-        energy_is_whole: whether that is all of it; None without `[energy]`.
+        energy_is_whole: whether `picojoules` is complete; None without `[energy]`.
     """
 
     settings: dict[str, Value]
@@ -233,7 +232,6 @@ class PredictedMachine:
         return self.offloaded_macs / self.total_macs
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         view: dict[str, Any] = TypeAdapter(PredictedMachine).dump_python(self, mode="json")
         return {**view, "refused": self.refused or None, "offloaded_share": self.offloaded_share}
 
@@ -241,13 +239,13 @@ class PredictedMachine:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class SimulatedMachine:
-    """What a simulator counted on a machine of a sweep.
+    """The simulator's counts for a machine of a sweep.
 
     Attributes:
-        cycles: cycles of all layers on the accelerator; None if nothing counts them.
-        moved_bytes: bytes that these move over the bus; None if nothing counts them.
-        failed: why it could not be compiled or run, or why nothing counts cycles; else empty.
-        is_final: whether it would be the same again: False if a run failed.
+        cycles: cycles of all layers on the accelerator; None if not counted.
+        moved_bytes: bytes of these layers over the bus; None if not counted.
+        failed: reason of a failed compilation or run, or of missing cycles; else empty.
+        is_final: whether a repetition would give the same answer: False for a failed run.
     """
 
     cycles: int | None
@@ -261,7 +259,7 @@ def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
 
     Raises:
         ModelError: the network cannot be imported.
-        RecordsError: network or backend are not what they were when the sweep began.
+        RecordsError: network or backend have changed since the sweep began.
         BackendError: a Python module that the backend imports is missing.
         StorageError: there is no room for the copy.
     """
@@ -278,7 +276,7 @@ def predict_machine(source: Source, settings: Settings) -> PredictedMachine:
 def simulate_machine(source: Source, settings: Settings) -> SimulatedMachine:
     """Compile and run a network on a copy of a backend with other settings, with random inputs.
 
-    What keeps it from being compiled or run is part of the answer.
+    A failure of the compilation or of the run is part of the answer.
 
     Raises:
         ModelError, RecordsError, StorageError, BackendError: as in `predict_machine`.
@@ -308,7 +306,6 @@ def _library(network: Network, backend: UMABackend, options: ExportOptions) -> I
 
 
 def _run(library: Path, network: Network, backend: UMABackend) -> SimulatedMachine:
-    """Run one inference of random numbers and return the cycles of the backend's layers."""
     is_rtl = backend.configuration.is_only_rtl
     inputs = select_inputs(library, random_inference(network.imported, 0))
     designs = [design_from(backend.configuration, backend.folder)] if is_rtl else []
@@ -329,26 +326,25 @@ def _sum(figures: list[int | None]) -> int | None:
 
 
 def _raise_what_workers_lack(error: UmakitError) -> None:
-    """Raise an error again that is no refusal: a Python module is missing where a worker runs."""
+    """Raise an error again if a Python module is missing where the worker runs."""
     if isinstance(error.__cause__, ImportError):
         raise error
 
 
 def _reason(error: UmakitError) -> str:
-    """Return why a machine is refused, without what to do about it, which the settings are."""
     return f"{error.where}: {error.what}" if error.where else error.what
 
 
 _networks: dict[Source, Network] = {}
 _importing = threading.Lock()
-"""Lock for importing: a cluster worker may have several threads, which share networks."""
+"""Lock for importing: threads of a cluster worker share networks."""
 
 
 def network_of(source: Source) -> Network:
-    """Return the network of a source, which is imported once in a process.
+    """Return the network of a source, imported once in a process.
 
     Raises:
-        ModelError: it cannot be imported.
+        ModelError: the network cannot be imported.
     """
     with _importing:
         if source not in _networks:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicts the cycles of a network on an accelerator without writing C.
 
-The stages up to the memory plan run as for `uma compile`, so that layers, tilings and what is
-refused are the same. Cycles are those of the cost model, as `uma report` shows them.
+The stages up to the memory plan run as for `uma compile`, so that layers, tilings and refusals are
+the same. Cycles are those of the cost model, as in `uma report`.
 """
 
 from __future__ import annotations
@@ -50,19 +50,18 @@ class PredictedLayer:
         number: number of the step in execution order, from 1.
         name: name of the layer in the user's model.
         where: `cpu` or the name of the backend.
-        operators: operators that it computes, by their names in Relax.
+        operators: operators of the step, by their names in Relax.
         macs: multiply-accumulates computed from the shapes.
         cycles: cycles of the device's clock by the cost model; None on the CPU and for layers that
             the backend does not cut into tiles.
-        moved_bytes: bytes over the bus in both directions; None like `cycles`.
-        bound: lower bound of the cycles of all tilings; None like `cycles`.
-        scratchpad_bytes: bytes of the accelerator's memories that its tiles take; None like
-            `cycles`.
-        utilisation: multiply-accumulates over those that all cells could do in its cycles, 0 to 1;
-            None like `cycles`, and for layers without multiply-accumulates.
-        identity: what it is in terms of the model.
+        moved_bytes: bytes over the bus in both directions; None as for `cycles`.
+        bound: lower bound of the cycles of all tilings; None as for `cycles`.
+        scratchpad_bytes: use of the accelerator's memories by the tiles; None as for `cycles`.
+        utilisation: multiply-accumulates relative to the capacity of all cells in these cycles, 0
+            to 1; None as for `cycles`, and for layers without multiply-accumulates.
+        identity: identity of the step in terms of the model.
         counts: counts of events that take energy; None on the CPU.
-        figures: picojoules of these; None if the `accel.toml` has none.
+        figures: picojoules of these events; None if `accel.toml` has none.
     """
 
     number: int
@@ -81,18 +80,16 @@ class PredictedLayer:
 
     @property
     def energy(self) -> Energy | None:
-        """The energy of `counts`; None without them or without figures."""
+        """The energy of `counts`; None without counts or figures."""
         if self.counts is None or self.figures is None:
             return None
         return energy_of(self.counts, self.figures)
 
     @property
     def on_cpu(self) -> bool:
-        """Whether no accelerator runs it."""
         return self.where == CPU
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         plain = {k: v for k, v in vars(self).items() if k not in ("counts", "figures")}
         plain["identity"] = None if self.identity is None else self.identity.as_json()
         events = None if self.counts is None else counts_json(self.counts, self.figures)
@@ -101,16 +98,16 @@ class PredictedLayer:
 
 @dataclass(frozen=True)
 class PredictedNetwork:
-    """A network on an accelerator, as its cost model predicts it.
+    """A network on an accelerator, as predicted by its cost model.
 
     Attributes:
         layers: steps of the program in execution order.
-        report: where each operator went.
-        cells: multiply-accumulates that the machine can do in a cycle; None if it does not say.
+        report: placement of each operator.
+        cells: capacity of the machine in multiply-accumulates per cycle; None if unknown.
         scratchpad_bytes: size of all memories that drivers address by offset.
         has_cost_model: whether the backend cuts layers into tiles, whose cycles are predicted.
-        notices: of network and backend, one sentence each.
-        inferences: several inferences, one after the other; None if nobody asked.
+        notices: notices of network and backend, one sentence each.
+        inferences: figures of several consecutive inferences; None if not requested.
     """
 
     layers: tuple[PredictedLayer, ...]
@@ -123,43 +120,46 @@ class PredictedNetwork:
 
     @cached_property
     def totals(self) -> CycleTotals:
-        """The sum of predicted cycles, and how many layers it includes."""
+        """The sum of predicted cycles, and the number of included layers."""
         return CycleTotals.of(LayerCycles(each.on_cpu, None, each.cycles) for each in self.layers)
 
     @property
     def offloaded(self) -> tuple[PredictedLayer, ...]:
-        """The layers on the accelerator."""
         return tuple(each for each in self.layers if not each.on_cpu)
 
     @property
     def cycles(self) -> int | None:
-        """The cycles of all layers on the accelerator; None if there are none, or one is
-        unknown."""
+        """The cycles of all layers on the accelerator.
+
+        None without such layers, or if a layer's cycles are unknown.
+        """
         return _sum(each.cycles for each in self.offloaded)
 
     @property
     def moved_bytes(self) -> int | None:
-        """The bytes that these layers move; None like `cycles`."""
+        """The moved bytes of these layers; None as for `cycles`."""
         return _sum(each.moved_bytes for each in self.offloaded)
 
     @property
     def largest_scratchpad_bytes(self) -> int | None:
-        """The most bytes of scratchpads that one of these layers takes; None like `cycles`."""
+        """The largest use of scratchpads by one of these layers; None as for `cycles`."""
         found = [each.scratchpad_bytes for each in self.offloaded]
         known = [each for each in found if each is not None]
         return max(known) if known and len(known) == len(found) else None
 
     @property
     def utilisation(self) -> float | None:
-        """Multiply-accumulates of these layers over those that all cells could do in `cycles`."""
+        """Multiply-accumulates of these layers relative to all cells' capacity in `cycles`."""
         if self.cycles is None or not self.cells:
             return None
         return sum(each.macs for each in self.offloaded) / (self.cycles * self.cells)
 
     @property
     def energy(self) -> Energy | None:
-        """The energy of an inference, in which steps on the CPU are missing; None like that of the
-        accelerator."""
+        """The energy of an inference, with CPU steps marked as missing.
+
+        None if the accelerator's energy is None.
+        """
         own = self.accelerator_energy
         if own is None or not self.totals.cpu_layers:
             return own
@@ -213,11 +213,12 @@ def predict_network(
         backend: the accelerator.
         options: options of the compilation; default: those of `umakit.ExportOptions`.
         progress: callback with a description of each stage.
-        inferences: number of inferences, one after the other, to predict too; None for none.
+        inferences: number of consecutive inferences to predict as well; None for none.
 
     Raises:
         BackendError: the backend's Python failed.
-        UmakitError: the network cannot be compiled for it, as `umakit.compile_model` says.
+        UmakitError: the network cannot be compiled for the accelerator, as in
+            `umakit.compile_model`.
     """
     options = options or ExportOptions()
     progress("partitioning")
@@ -248,7 +249,6 @@ def predict_network(
 def _inferences(
     layers: Iterable[PredictedLayer], planned: PlannedProgram, backend: UMABackend, count: int
 ) -> SeveralInferences:
-    """Return what several inferences take, and at least."""
     figures = [
         LayerFigures(
             each.name, each.where, None, predicted_cycles=each.cycles,
@@ -262,7 +262,7 @@ def _inferences(
 
 
 def cells_of(backend: UMABackend) -> int | None:
-    """Return the multiply-accumulates that a machine can do in a cycle; None if it does not say."""
+    """Return a machine's capacity in multiply-accumulates per cycle; None if unknown."""
     if backend.tiling is not None:
         return backend.tiling.machine.macs_per_cycle
     configuration = backend.configuration
@@ -304,7 +304,6 @@ def _layer(
 def _predicted(
     program: Program, composite: Any, backend: UMABackend
 ) -> tuple[Tiles, Prediction] | None:
-    """Return the tiles of a layer and their prediction; None if the backend does not cut it."""
     try:
         tiles = tiles_of(program, composite, backend)
         if tiles is None or backend.tiling is None:
@@ -319,7 +318,7 @@ def _predicted(
 
 
 def _sum(figures: Iterable[int | None]) -> int | None:
-    """Return the sum of figures; None if there are none, or one is unknown."""
+    """Return the sum of figures; None without figures, or if one is unknown."""
     values = list(figures)
     known = [each for each in values if each is not None]
     return sum(known) if known and len(known) == len(values) else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of a sweep's finished machines: JSON Lines, so that the same sweep goes on with it.
+"""The file of a sweep's finished machines, in JSON Lines, for resuming the sweep.
 
 A line holds the answer to one question about a machine, with a key that identifies model, backend,
-settings and version: lines of several sweeps may be in one file.
+settings and version. One file can hold lines of several sweeps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Line:
     """A line of the file.
 
     Attributes:
-        key: what identifies model, backend, settings, version and question.
+        key: identifier of model, backend, settings, version and question.
         answer: figures by name.
     """
 
@@ -47,14 +47,14 @@ _LINE = TypeAdapter(Line)
 
 
 class SweepRecords:
-    """Answers that were recorded, and the file that they are in.
+    """Recorded answers, and their file.
 
     Args:
         path: path of the file, which need not exist; None to record nothing.
-        inputs: files that are read and must not be overwritten.
+        inputs: input files, which must not be overwritten.
 
     Raises:
-        RecordsError: the file holds something else, is damaged, or cannot be written.
+        RecordsError: the file is of another kind, is damaged, or cannot be written.
     """
 
     def __init__(self, path: Path | None, inputs: Iterable[Path] = ()) -> None:
@@ -85,7 +85,7 @@ class SweepRecords:
             ) from None  # fmt: skip
 
     def add(self, key: str, answer: object) -> None:
-        """Record an answer; the file is written anew and then replaced.
+        """Record an answer, and replace the file atomically.
 
         Lines that another process added meanwhile stay.
 
@@ -113,7 +113,7 @@ def check_records(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Refuse a file that records must not be written to.
 
     Raises:
-        RecordsError: it is an input, holds something else, or its folder does not exist.
+        RecordsError: the file is an input, is of another kind, or its folder does not exist.
     """
     if not path.parent.is_dir():
         raise RecordsError("no such folder", where=short_path(path.parent))
@@ -124,7 +124,6 @@ def check_records(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the answers of a file by key; none if it does not exist or is empty."""
     where = short_path(path)
     if is_special(path):
         raise RecordsError("is not a regular file", where=where, fix=ANOTHER)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of an `accel.toml` in texts: `array.rows=32`, and several values of a key to sweep over.
+"""Settings of an `accel.toml` in texts: `array.rows=32`, or several values of a key to sweep over.
 
 A key is the dotted path of a value in the file. Entries of lists are named by their `name` instead
-of a number, and a memory needs no `memory.` in front: `scratchpad.size`, `machine.engine.dma.busy`.
-The schema of the file says of which type a value is; in whole numbers `K` and `M` stand for 1,024
+of a number, and a memory needs no `memory.` prefix: `scratchpad.size`, `machine.engine.dma.busy`.
+The schema of the file determines the type of a value. In whole numbers, `K` and `M` stand for 1,024
 and 1,048,576.
 """
 
@@ -42,12 +42,12 @@ MEMORY = "memory"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a key leads to.
+    """The place of a key in the file.
 
     Attributes:
         key: the key in its shortest form.
         path: keys and numbers of list entries, from outside to inside.
-        adapter: checks a value.
+        adapter: validates a value.
     """
 
     key: str
@@ -56,10 +56,10 @@ class Place:
 
 
 def read_configuration(folder: Path) -> dict[str, Any]:
-    """Return the content of the `accel.toml` in a backend's folder, as TOML has it.
+    """Return the parsed content of the `accel.toml` in a backend's folder.
 
     Raises:
-        AcceleratorConfigError: it cannot be read.
+        AcceleratorConfigError: the file cannot be read.
     """
     path = folder / "accel.toml"
     try:
@@ -74,14 +74,13 @@ def parse_settings(texts: Sequence[str], configuration: Mapping[str, Any]) -> di
     """Parse texts such as `array.rows=32`.
 
     Args:
-        texts: the texts.
-        configuration: content of the `accel.toml` that they are for.
+        configuration: content of the `accel.toml`.
 
     Returns:
-        Values by key, in their order.
+        Values by key, in order.
 
     Raises:
-        InputError: a text has another form, or its key is unknown, given twice, or takes no such
+        InputError: a text is malformed, or its key is unknown, given twice, or does not take the
             value.
     """
     found: dict[str, Value] = {}
@@ -100,8 +99,7 @@ def parse_sweeps(
     Commas between brackets or quotes do not separate values.
 
     Args:
-        texts: the texts.
-        configuration: content of the `accel.toml` that they are for.
+        configuration: content of the `accel.toml`.
         given: settings of all combinations.
 
     Returns:
@@ -130,10 +128,10 @@ def parse_sweeps(
 
 
 def configured(configuration: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """Return the content of an `accel.toml` with other values; sections are made where missing.
+    """Return the content of an `accel.toml` with other values; create missing sections.
 
     Raises:
-        InputError: a key is unknown, or takes no such value.
+        InputError: a key is unknown, or does not take the value.
     """
     changed = deepcopy(dict(configuration))
     for key, value in settings.items():
@@ -147,10 +145,10 @@ def configured(configuration: Mapping[str, Any], settings: Settings) -> dict[str
 
 
 def place_of(key: str, configuration: Mapping[str, Any]) -> Place:
-    """Return where a key leads to.
+    """Return the place of a key.
 
     Raises:
-        InputError: there is no such key, or it is a section; names the nearest.
+        InputError: the key is unknown, or is a section; names the nearest key.
     """
     parts = key.split(".")
     memories = _names(configuration.get(MEMORY))
@@ -182,7 +180,7 @@ STRICT = ConfigDict(strict=True)
 
 
 def _step(annotation: Any, inside: Any, part: str, key: str, before: str) -> tuple[Any, str | int]:
-    """Return the type of what a part of a key leads to, and the part as TOML has it."""
+    """Return the type behind a part of a key, and the part in TOML."""
     kind = _without_none(annotation)
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         fields = {_name(name, field): field for name, field in kind.model_fields.items()}
@@ -221,7 +219,6 @@ def _inside(value: Any, step: str | int) -> Any:
 
 
 def _names(entries: Any) -> list[str]:
-    """Return the names of the entries of a list of sections; empty ones where they have none."""
     found = entries if isinstance(entries, list) else []
     names = [each.get(NAMED) if isinstance(each, dict) else None for each in found]
     return [name if isinstance(name, str) else "" for name in names]
@@ -232,14 +229,13 @@ def _name(name: str, field: FieldInfo) -> str:
 
 
 def _annotation(field: FieldInfo) -> Any:
-    """Return the type of a field with what is required of its values."""
+    """Return the type of a field with the requirements on its values."""
     if not field.metadata:
         return field.annotation
     return Annotated[field.annotation, *field.metadata]
 
 
 def _without_none(annotation: Any) -> Any:
-    """Return a type without what surrounds it: requirements, and `None` for an absent one."""
     while typing.get_origin(annotation) is Annotated:
         annotation = typing.get_args(annotation)[0]
     if typing.get_origin(annotation) in (Union, UnionType):
@@ -274,7 +270,6 @@ def _check_new(place: Place, others: Mapping[str, Any]) -> None:
 
 
 def _value(place: Place, text: str) -> Value:
-    """Return the value that a text stands for by the schema."""
     first: InputError | None = None
     for value in _readings(text):
         try:
@@ -295,7 +290,7 @@ def _check(place: Place, value: Value) -> Value:
 
 
 def _readings(text: str) -> Iterator[Value]:
-    """Yield what a text may stand for: a size, a value of TOML, the text itself."""
+    """Yield the possible readings of a text: a size, a TOML value, the text itself."""
     size = SIZE.fullmatch(text)
     if size:
         yield int(size[1]) * UNITS[size[2]]
@@ -313,7 +308,7 @@ def _is_same(one: Value, other: Value) -> bool:
 
 
 def _separated(text: str) -> list[str]:
-    """Return the parts of a text between commas that are in no brackets or quotes."""
+    """Return the parts of a text between commas outside brackets and quotes."""
     parts, depth, quote = [""], 0, ""
     for letter in text:
         if quote:

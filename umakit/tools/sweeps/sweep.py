@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts a network on many machines, and finds those that no other one is better than."""
+"""Predicts a network on many machines, and finds the Pareto front."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Answer = TypeVar("Answer")
 
 Cost = Literal["cells", "scratchpad"]
 COSTS: tuple[Cost, ...] = get_args(Cost)
-"""What a machine may cost: the multiply-accumulates that it can do in a cycle, and the bytes of all
-memories that drivers address by offset."""
+"""Costs of a machine: its capacity in multiply-accumulates per cycle, and the bytes of all memories
+that drivers address by offset."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,9 @@ class SweptMachine:
     """A machine of a sweep.
 
     Attributes:
-        machine: its settings, and what is predicted of it.
-        on_front: whether no other machine of the sweep does as much in fewer cycles or at less
-            cost, and is in nothing worse.
-        simulated: what the simulator counted; None if it was not run.
+        machine: settings of the machine, and its predictions.
+        on_front: whether no other machine of the sweep beats this one, see `Offer.beats`.
+        simulated: counts of the simulator; None if it was not run.
     """
 
     machine: PredictedMachine
@@ -47,12 +46,11 @@ class SweptMachine:
 
     @property
     def difference_percent(self) -> float | None:
-        """Predicted cycles above the simulated ones, in percent; None without one of them."""
+        """Excess of predicted over simulated cycles in percent; None without one of them."""
         simulated = None if self.simulated is None else self.simulated.cycles
         return percent_above(self.machine.cycles, simulated)
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         simulated = self.simulated
         return {
             **self.machine.as_json(),
@@ -66,12 +64,12 @@ class SweptMachine:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The machines of a sweep in the order in which they were given.
+    """The machines of a sweep in the given order.
 
     Attributes:
         backend: name of the backend.
         model: file name of the network.
-        costs: the costs that the front is of, beside cycles.
+        costs: the costs of the front besides cycles.
         machines: all machines.
     """
 
@@ -82,7 +80,7 @@ class Sweep:
 
     @property
     def front(self) -> tuple[SweptMachine, ...]:
-        """The machines that no other one is better than."""
+        """The machines on the front."""
         return tuple(each for each in self.machines if each.on_front)
 
     @property
@@ -92,12 +90,12 @@ class Sweep:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What network and backend say, one sentence each."""
+        """The notices of network and backend, one sentence each."""
         return tuple(dict.fromkeys(n for each in self.machines for n in each.machine.notices))
 
     @cached_property
     def common_notices(self) -> tuple[str, ...]:
-        """Those of all machines that are not refused."""
+        """The notices common to all machines that are not refused."""
         said = [each.machine.notices for each in self.machines if not each.machine.refused]
         return tuple(n for n in self.notices if all(n in each for each in said))
 
@@ -120,7 +118,7 @@ class Sweep:
 
 
 Tell = Callable[[str, int, int], None]
-"""Told of each finished machine: the stage, the number of finished ones, and that of all."""
+"""Callback for each finished machine: the stage, the number of finished machines, and the total."""
 
 
 def sweep_machines(
@@ -136,24 +134,24 @@ def sweep_machines(
 ) -> Sweep:
     """Predict a network on copies of a backend with other settings.
 
-    The result depends neither on the workers nor on what was recorded before. A machine that the
-    backend refuses is one of the result, with the reason.
+    The result depends neither on the workers nor on earlier records. A machine that the backend
+    refuses is part of the result, with the reason.
 
     Args:
         source: the network and the backend.
-        points: settings of each machine: values by key of `accel.toml`, as `parse_sweeps` returns
-            them.
-        costs: the costs that the front is of, beside cycles.
+        points: settings of each machine: values by key of `accel.toml`, as returned by
+            `parse_sweeps`.
+        costs: the costs of the front besides cycles.
         simulate: whether the network is compiled and run on the machines of the front.
         records: file of finished machines, which are not computed again; None for none.
-        inputs: files that are read and must not be overwritten by records.
-        workers: workers that do the work; default: this process.
-        tell: told how far it is.
+        inputs: input files, which records must not overwrite.
+        workers: workers for the tasks; default: this process.
+        tell: callback for the progress.
 
     Raises:
-        InputError: there is no such cost or key, or a key takes no such value.
-        RecordsError: the file of records holds something else, or cannot be written; or the
-            network or the backend were changed meanwhile.
+        InputError: a cost or key is unknown, or a key does not take the value.
+        RecordsError: the file of records is of another kind, or cannot be written; or the network
+            or the backend were changed meanwhile.
         ModelError: the network cannot be imported.
     """
     for cost in costs:
@@ -161,7 +159,7 @@ def sweep_machines(
             raise InputError(f"there is no cost {cost!r}", fix=f"costs are {', '.join(COSTS)}")
     configuration = read_configuration(Path(source.folder))
     for point in points:
-        configured(configuration, point)  # refuses what is a mistake, and not a machine
+        configured(configuration, point)  # refuses mistakes before any machine is tried
     kept = SweepRecords(records, inputs)
     pool = workers or ThisProcess()
 
@@ -172,7 +170,7 @@ def sweep_machines(
         source, points, "predicted", PredictedMachine, predict_machine, kept, pool,
         told("predicting"),
     )  # fmt: skip
-    # Recorded ones have the keys in the order of another call.
+    # Recorded settings have the key order of another call.
     predicted = [replace(m, settings=dict(p)) for m, p in zip(predicted, points, strict=True)]
     front = pareto_front([_offer(each, costs) for each in predicted])
     chosen = [point for point, best in zip(points, front, strict=True) if best and simulate]
@@ -200,7 +198,6 @@ def _answers(
     workers: Workers,
     tell: Callable[[int, int], None],
 ) -> list[Answer]:
-    """Return the answers about all points; those that are not recorded are computed."""
     keys = [source.key(point, kind) for point in points]
     found = {key: records.find(key, answer) for key in keys}
     missing = [n for n, key in enumerate(keys) if found[key] is None]
@@ -218,12 +215,11 @@ def _answers(
 
 
 def cost_of(machine: PredictedMachine, cost: Cost) -> int | None:
-    """Return what a machine costs; None if that is unknown."""
+    """Return the cost of a machine; None if unknown."""
     return machine.cells if cost == "cells" else machine.scratchpad_bytes
 
 
 def _offer(machine: PredictedMachine, costs: Sequence[Cost]) -> Offer | None:
-    """Return what a machine offers; None if something of it is unknown."""
     figures = [machine.cycles, *(cost_of(machine, cost) for cost in costs)]
     known = tuple(figure for figure in figures if figure is not None)
     return Offer(known, frozenset(machine.offloaded)) if len(known) == len(figures) else None
@@ -231,21 +227,23 @@ def _offer(machine: PredictedMachine, costs: Sequence[Cost]) -> Offer | None:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a machine costs, and what it does for that.
+    """The costs of a machine, and its work.
 
     Attributes:
-        costs: cycles and chosen costs, of which less is better, in one order for all machines.
-        work: the operators of the network that it takes from the CPU. Cycles of an accelerator that
-            takes less are fewer and no better: the rest is left to the CPU, whose cycles nobody
-            knows.
+        costs: cycles and chosen costs, in one order for all machines; less is better.
+        work: operators of the network that the machine takes from the CPU. Fewer cycles for less
+            work are no advantage: the CPU does the rest in an unknown number of cycles.
     """
 
     costs: tuple[int, ...]
     work: Collection[int]
 
     def beats(self, other: Offer) -> bool:
-        """Whether it does all that another one does, and costs less of one thing and more of none;
-        or costs as much and does more."""
+        """Whether the offer includes all work of another one and is better.
+
+        The offer is better if it costs less in one respect and more in none, or costs the same and
+        does more work.
+        """
         if not set(self.work) >= set(other.work):
             return False
         pairs = list(zip(self.costs, other.costs, strict=True))
@@ -255,12 +253,12 @@ class Offer:
 
 
 def pareto_front(offers: Sequence[Offer | None]) -> list[bool]:
-    """Return of each machine whether no other one beats it; False where its figures are unknown.
+    """Return whether each machine is on the Pareto front; False for unknown figures.
 
     Machines of equal costs and work are on the front together.
 
     Args:
-        offers: what each machine offers; None where something is unknown.
+        offers: offer of each machine; None if a figure is unknown.
     """
     known = [each for each in offers if each is not None]
     return [each is not None and not any(o.beats(each) for o in known) for each in offers]

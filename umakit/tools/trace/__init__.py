@@ -4,13 +4,10 @@
 ::
 
     model.py      Trace         slices and counters by layer, in cycles
-    simulated.py  simulated     what the simulators, or designs in RTL, recorded in a run
-    predicted.py  predicted     what the cost models predict
-    reported.py   trace_of_report  both, of `uma report`
+    simulated.py  trace_of_run  records of simulators or RTL designs in a run, and use of memory
+    reported.py   trace_of_report  simulations and predictions, of `uma report`
     first.py      first_inference  the run of the first inference alone
-    memory.py     memory_use    bytes of each memory that are in use in each step
-    events.py     trace_events  the events of the trace-event format
-    writing.py    write_trace   the file
+    writing.py    write_trace   the file, in the trace-event format
 """
 
 from __future__ import annotations

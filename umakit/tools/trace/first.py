@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The run of one inference, of which a trace is."""
+"""The run of the single inference that a trace shows."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ def first_inference(
 ) -> RunResult:
     """Return the run of the first inference alone, on the host, with recorded commands.
 
-    Profiles of several inferences are means, to which the times of one do not add up.
+    Profiles of several inferences are means, which do not match the times of one inference.
 
     Args:
-        library: the library.
         arrays: inputs by name, of one inference or several.
         result: the run of all of them, with a profile and recorded commands.
         timeout, rtl, cpu: as in `umakit.run_library`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a trace shows, as plain data: processes of layers, whose slices are in cycles."""
+"""The content of a trace as plain data: processes of layers, whose slices are in cycles."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ CPU_TRACK = "CPU"
 LAYER_TRACK = "layers"
 
 Arguments = Mapping[str, Any]
-"""What a slice says about itself when it is selected; values are as in JSON."""
+"""Figures shown for a selected slice; values are as in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Something that lasts, in cycles since the begin of its layer.
+    """An interval, in cycles since the begin of its layer.
 
     Attributes:
-        track: name of its track; slices that overlap there get tracks of their own.
-        name: what it is.
-        begin, end: its first cycle, and the cycle after its last one.
-        args: figures of it.
-        rank: tracks of a process are shown in the order of these numbers.
+        track: name of the track; overlapping slices get separate tracks.
+        name: name of the slice.
+        begin, end: first cycle, and the cycle after the last one.
+        args: figures of the slice.
+        rank: sort key of the track within its process.
     """
 
     track: str
@@ -40,12 +40,11 @@ class TracedLayer:
 
     Attributes:
         number: number of the step in execution order, from 1.
-        name: its name, see `layer_name`.
+        name: name of the step, see `layer_name`.
         where: `cpu` or the name of a backend.
-        cycles: how long it takes; None if that is not known, and for steps on the CPU in what was
-            simulated.
-        args: figures of it.
-        slices: what engines, queues and the driver do in it, in any order; can be used once.
+        cycles: duration; None if unknown, and for CPU steps of a simulation.
+        args: figures of the step.
+        slices: slices of engines, queues and the driver, in any order; can be used once.
         left_out: number of commands that were not recorded.
     """
 
@@ -59,16 +58,15 @@ class TracedLayer:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether no accelerator runs it."""
         return self.where == "cpu"
 
 
 @dataclass(frozen=True)
 class Process:
-    """A clock of its own, with tracks: a simulation, or a prediction.
+    """A separate clock with tracks: a simulation, or a prediction.
 
     Attributes:
-        name: what it is.
+        name: name of the process.
         layers: the steps in execution order.
     """
 
@@ -82,7 +80,7 @@ class Process:
 
     @property
     def cycles(self) -> int:
-        """The cycles of all layers whose cycles are known."""
+        """The total of the known cycles of layers."""
         return sum(layer.cycles or 0 for layer in self.layers)
 
 
@@ -93,8 +91,7 @@ class Trace:
     Attributes:
         model: name of the network in C.
         fingerprint: SHA-256 of the model.
-        processes: those with a clock.
-        memory: by memory, its bytes in use in each step of the program.
+        memory: bytes in use in each step of the program, by memory.
     """
 
     model: str
@@ -104,5 +101,5 @@ class Trace:
 
 
 def layer_name(name: str) -> str:
-    """Return the name by which a trace calls a layer, of the name in `metadata.json`."""
+    """Return a layer's name in a trace, for its name in `metadata.json`."""
     return name

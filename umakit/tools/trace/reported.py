@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of `uma report`: what was simulated, and beside it what was predicted."""
+"""The trace of `uma report`: the simulation, and beside it the prediction."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def trace_of_report(
     """Return the trace of the first inference of a library that was compiled and run.
 
     Args:
-        backends: backends that the library was compiled for.
-        folder: the library's folder.
+        backends: backends of the compilation.
+        folder: folder of the library.
         library: the library, with its program.
         arrays: inputs by name.
         result: the run, with a profile and recorded commands.
@@ -57,7 +57,7 @@ DRIVER_RANK, QUEUE_RANK = 10, 20
 """Ranks of the tracks of drivers and queues."""
 
 NAMES = {"load": "load {}", "store": "store {}", "compute": "job"}
-"""What commands are called, by what they do."""
+"""Names of commands, by action."""
 
 Described = Sequence[tuple[str, Arguments]]
 
@@ -67,7 +67,7 @@ class Plans:
 
     Args:
         library: a library that was compiled, with its program.
-        planners: planner of each backend, by its name; None if it has none.
+        planners: planner of each backend by name; None if it has none.
     """
 
     def __init__(self, library: Library, planners: Mapping[str, TilePlanner | None]) -> None:
@@ -82,7 +82,6 @@ class Plans:
         ]
 
     def process(self) -> Process:
-        """Return the layers as predicted."""
         return Process(
             "Predicted",
             tuple(
@@ -94,11 +93,11 @@ class Plans:
     def details(self, index: int, commands: Sequence[CommandTimes]) -> Described | None:
         """Return the name and the figures of each of a layer's recorded commands.
 
-        Commands of a stream start in their order, so the first of a stream is the first of the
-        plan there. What a command waited for is found from the recorded times.
+        Commands of a stream start in order, so the first recorded command of a stream is the first
+        of the plan. Waits are derived from the recorded times.
 
         Returns:
-            None if the commands are not those of the plan: others, or more.
+            None if the commands differ from the plan in kind or number.
         """
         plan = self._plans[index]
         found = None if plan is None else _matched(plan, commands)
@@ -123,21 +122,21 @@ class _Plan:
 
     @cached_property
     def run(self) -> Run | None:
-        """The predicted run, if it is what the predicted cycles come from."""
+        """The predicted run, if the predicted cycles are derived from it."""
         run = self.prediction.run
         finish = self.planner.driver.finish
         return run if run is not None and self.prediction.cycles == run.cycles + finish else None
 
     @cached_property
     def details(self) -> list[CommandDetails]:
-        """What each command does; empty if the predicted commands are others than the kit's."""
+        """The action of each command; empty if the predicted commands are not the kit's."""
         run = self.prediction.run
         found = command_details(self.tiles, self.planner.machine, self.planner.driver)
         return found if run is not None and len(found) == len(run.commands) else []
 
     @cached_property
     def names(self) -> list[str]:
-        """What each command is called."""
+        """The name of each command."""
         assert self.prediction.run is not None
         if not self.details:
             return [command.stream for command in self.prediction.run.commands]
@@ -145,7 +144,7 @@ class _Plan:
 
     @cached_property
     def figures(self) -> list[dict[str, Any]]:
-        """The figures of each command that do not depend on when it ran."""
+        """The figures of each command that do not depend on its times."""
         assert self.prediction.run is not None
         if not self.details:
             return [{"command": number} for number, _ in enumerate(self.prediction.run.commands)]
@@ -163,7 +162,7 @@ class _Plan:
 
 
 def _places(memory: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
-    """Return the scratchpad and the offset of each buffer there, by C name."""
+    """Return the scratchpad and the offset of each buffer, by C name."""
     return {
         tensor["c_name"]: (pool["name"], int(tensor["offset_bytes"]))
         for pool in memory["scratchpads"]
@@ -177,7 +176,6 @@ def _plan(
     planners: Mapping[str, TilePlanner | None],
     places: Mapping[str, tuple[str, int]],
 ) -> _Plan | None:
-    """Return the plan of a step; None if no planner cut it into tiles."""
     kernel = program.kernels[call.kernel] if call.kernel else None
     planner = planners.get(call.target)
     if kernel is None or kernel.composite is None or planner is None:
@@ -212,7 +210,6 @@ def _predicted(
 
 
 def _slices(plan: _Plan, run: Run, number: int, name: str) -> Iterator[Slice]:
-    """Yield the slices of a layer's driver, queues and engines, as predicted."""
     where: dict[str, Any] = {"layer": number, "layer_name": name}
     waited = awaited_commands(
         [each.stream for each in run.commands], [each.busy for each in run.commands],
@@ -253,7 +250,7 @@ def _named(plan: _Plan, index: int) -> str | None:
 
 
 def _matched(plan: _Plan, commands: Sequence[CommandTimes]) -> list[int] | None:
-    """Return the planned command of each recorded one; None if they are not those of the plan."""
+    """Return the planned command of each recorded one; None if they differ from the plan."""
     run = plan.prediction.run
     if run is None:
         return None
@@ -283,7 +280,6 @@ def _matched(plan: _Plan, commands: Sequence[CommandTimes]) -> list[int] | None:
 def _waits_of_recorded(
     plan: _Plan, commands: Sequence[CommandTimes], found: Sequence[int]
 ) -> list[Arguments]:
-    """Return what each recorded command waited for, by the ends of the others."""
     run = plan.prediction.run
     assert run is not None
     count = len(commands)

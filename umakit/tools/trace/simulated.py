@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulators of accelerators, or designs in RTL, recorded while a library ran."""
+"""Records of accelerators' simulators, or of designs in RTL, during a run of a library."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ENGINE_RANK = 40
 """Rank of the tracks of engines."""
 
 Details = Callable[[int, Sequence[CommandTimes]], Sequence[tuple[str, Arguments]] | None]
-"""Returns, for the index of a layer and its commands, the name and the figures of each command;
-None if they are not known."""
+"""Returns name and figures of each command, for the index of a layer and its commands; None if
+unknown."""
 
 COUNTERS = (
     "macs",
@@ -43,11 +43,11 @@ def trace_of_run(
     """Return the trace of a run of one inference with a profile and recorded commands.
 
     Args:
-        description: `metadata.json` of the library, its part `umakit`.
+        description: section `umakit` of the library's `metadata.json`.
         result: the run.
-        designs: names of the backends whose design in RTL answered.
-        predicted: what was predicted, if that is shown too.
-        details: what commands of a layer did, where that is known from a plan.
+        designs: names of the backends whose RTL designs ran.
+        predicted: the prediction, to show as well.
+        details: names and figures of a layer's commands, if known from a plan.
 
     Raises:
         InputError: the cycles of no layer are known.
@@ -120,13 +120,13 @@ def _slices(index: int, profile: LayerProfile, details: Details) -> Iterator[Sli
 
 
 def command_slices(track: str, name: str, times: CommandTimes, args: Arguments) -> Iterator[Slice]:
-    """Yield the slice in which a command occupies its engine, and that of its tail if it has one.
+    """Yield the slice in which a command occupies its engine, and its tail's slice, if any.
 
     Args:
-        track: name of the engine's track; that of tails has it in its name.
-        name: what the command does.
-        times: its times, in cycles since the begin of its layer.
-        args: figures of it.
+        track: name of the engine's track; the tails' track is named after it.
+        name: action of the command.
+        times: times of the command, in cycles since the begin of its layer.
+        args: figures of the command.
     """
     tail = times.completion - times.busy_end
     figures = {"busy_cycles": times.busy_end - times.start, "tail_cycles": tail, **args}
@@ -160,7 +160,7 @@ def _used(tensors: Iterable[Mapping[str, Any]], steps: int) -> tuple[int, ...]:
 
 
 def _covered(places: list[tuple[int, int]]) -> int:
-    """Return how many bytes lie in at least one of the places."""
+    """Return the number of bytes in the union of places."""
     total, end = 0, 0
     for first, last in sorted(places):
         total += max(0, last - max(first, end))

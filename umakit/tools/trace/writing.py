@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a trace, event by event: a large one is never in memory as a whole."""
+"""Writing a trace, event by event: a large trace is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_trace(destination: Path, inputs: Iterable[Path] = (), *, force: bool =
         destination, inputs, force: as in `write_trace`.
 
     Raises:
-        OutputError: the folder does not exist, or the file is not ours to write.
+        OutputError: the folder does not exist, or the file must not be written.
     """
     check_parent(destination)
     check_file(destination, TRACE, inputs, force=force)
@@ -45,17 +45,17 @@ def write_trace(
     """Write a trace in the trace-event format (JSON), atomically.
 
     Args:
-        destination: the file; a trace that umakit wrote earlier is replaced.
-        trace: what it shows; its slices are used up.
-        inputs: files that were read and must not be overwritten.
+        destination: the file; an earlier trace of umakit is replaced.
+        trace: the trace; its slices are consumed.
+        inputs: input files, which must not be overwritten.
         force: whether a file that umakit did not write is replaced too.
         progress: callback with a description of each stage.
 
     Returns:
-        What was written, and what was left out.
+        A summary of written and omitted events.
 
     Raises:
-        OutputError: umakit must not replace the file, or it cannot be written.
+        OutputError: umakit must not replace the file, or cannot write it.
     """
     summary = TraceSummary()
     write_chunks(destination, _chunks(trace, summary, progress), TRACE, inputs, force=force)
@@ -87,10 +87,7 @@ def _chunks(
 
 # The events of the trace-event format, as dictionaries.
 #
-# The format is described in "Trace Event Format" by Google, which chrome://tracing and Perfetto
-# read.
-# Slices are complete events (`X`), steps on the CPU instants (`i`), memories counters (`C`), names
-# metadata (`M`). A cycle is a microsecond.
+# Source: "Trace Event Format" by Google, the format of chrome://tracing and Perfetto.
 
 Event = dict[str, Any]
 
@@ -100,15 +97,14 @@ RANKS, TRACKS = 100, 1_000_000
 
 @dataclass
 class TraceSummary:
-    """What was written, and what was not.
+    """The written and omitted events of a trace.
 
     Attributes:
         events: number of events.
-        left_out: by process and layer, the commands that were not recorded.
-        outside: commands that begin after the end of their layer, and are thus not shown.
-        cut: commands that end after the end of their layer, where they are cut.
-        without_cycles: layers on accelerators whose cycles are not known, and which are not shown,
-            by process.
+        left_out: number of commands that were not recorded, by process and layer.
+        outside: number of commands that begin after the end of their layer, which are not shown.
+        cut: number of commands that end after the end of their layer, where they are cut.
+        without_cycles: layers on accelerators with unknown cycles, which are not shown, by process.
     """
 
     events: int = 0
@@ -124,7 +120,6 @@ class TraceSummary:
         return sum(counts) + self.outside
 
     def as_json(self) -> dict[str, Any]:
-        """Return all figures by name."""
         return {
             "events": self.events,
             "dropped_commands": self.dropped,
@@ -139,8 +134,8 @@ def trace_events(trace: Trace, summary: TraceSummary) -> Iterator[Event]:
     """Yield all events of a trace, and count them.
 
     Args:
-        trace: the trace, whose slices are used up.
-        summary: gets the counts.
+        trace: the trace, whose slices are consumed.
+        summary: receives the counts.
     """
     for number, process in enumerate(trace.processes, start=1):
         for event in _Writer(number, process, trace.memory, summary).events():
@@ -151,8 +146,8 @@ def trace_events(trace: Trace, summary: TraceSummary) -> Iterator[Event]:
 class _Writer:
     """Makes the events of a process.
 
-    Each name of a track has as many tracks as slices overlap there at a time; the first has the
-    name, others have a number behind it.
+    Each track name has as many tracks as the maximum number of overlapping slices. The first track
+    has the plain name; further tracks have a number appended.
     """
 
     def __init__(
@@ -207,7 +202,7 @@ class _Writer:
         if layer.left_out:
             dropped = summary.left_out.setdefault(self._process.name, {})
             dropped[f"{layer.number} {layer.name}"] = layer.left_out
-        # Lanes are given to what begins first: a shared engine runs commands in another order.
+        # Assign lanes by begin: a shared engine runs commands in another order.
         for each in sorted(layer.slices, key=lambda shown: (shown.begin, shown.end)):
             if each.begin > cycles or each.begin == cycles < each.end:
                 summary.outside += 1
@@ -222,7 +217,7 @@ class _Writer:
             yield self._complete(shown, now, lane)
 
     def _lane(self, shown: Slice, now: int) -> int:
-        """Return the first lane of a track that is free, which then is taken."""
+        """Return the first free lane of a track, and occupy it."""
         lanes = self._lanes.setdefault(shown.track, [])
         for number in itertools.count():
             if number == len(lanes):
@@ -233,10 +228,10 @@ class _Writer:
         raise AssertionError
 
     def _named(self, track: str, lane: int, rank: int) -> Iterator[Event]:
-        """Yield what names a lane of a track that is used for the first time."""
+        """Yield the events that name a lane on its first use."""
         if (track, lane) in self._threads:
             return
-        # Perfetto shows tracks in the order of these numbers, and takes that of the process for
+        # Perfetto orders tracks by these numbers, and treats a track with the process's number as
         # its main thread.
         place = RANKS * self._number + rank
         thread = self._threads[track, lane] = TRACKS * place + len(self._threads)

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`uma tune`: the search for tilings, whose records `uma compile --records` reads.
+"""`uma tune`: the search for tilings, recorded for `uma compile --records`.
 
 ::
 
-    layers.py     tiled_layers     what there is to tune
     search.py     search           the best tiling of a layer
     simulate.py   simulated_cycles a layer alone in the simulator
     networks.py   network_of       a network of one layer
-    workers.py    Workers          who does the work
+    workers.py    Workers          processes for the tasks
     (lower/tiling_records.py: the file)
-    tune.py       tune_model       all layers of a model
-    totals.py     totals           their cycles together, measured or predicted
+    tune.py       tune_model       all layers of a model, and their totals
 """
 
 from umakit.lower.tiling_records import Effort, Record, Records, check_records_file, read_records

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of one layer of given sizes, on which the simulator counts the layer's cycles.
+"""Networks of one layer of given sizes, for counting the layer's cycles in the simulator.
 
-Cycles depend on sizes, and on some accelerators on values: weights are random, and any arithmetic
-is used.
+Cycles depend on sizes, and on some accelerators on values. Weights are therefore random;
+quantization parameters are arbitrary.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ INT8 = (-128, 127)
 
 
 def network_of(layer: Layer) -> Any:
-    """A Relax module whose `main` takes the layer's data and computes it."""
+    """Return a Relax module whose `main` takes the layer's data and computes the layer."""
     return network_of_layers([layer])
 
 
 def network_of_layers(
     layers: Sequence[Layer], dense: Collection[Layer] = (), rounding: str = "tflm"
 ) -> Any:
-    """A Relax module whose `main` takes the data of several layers and computes each of them.
+    """Return a Relax module whose `main` takes the data of several layers and computes each.
 
-    Inputs are `data` of one layer, `data0`, `data1` and so on of several; results are a tuple then.
-    Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
+    Inputs are `data` for one layer, or `data0`, `data1` and so on for several, whose results form a
+    tuple. Tensors that layers add, `addend` or `addend0` and so on, are further inputs.
 
     Args:
         layers: sizes of the layers.
-        dense: those of them that are fully connected layers, with data of rows x channels; they
-            are convolutions of one column with a kernel of one element.
-        rounding: how results are rounded, one of `umakit.patterns.ROUNDINGS`.
+        dense: the fully connected layers among them, with data of rows x channels; they are
+            convolutions of one column with a kernel of one element.
+        rounding: rounding of results, one of `umakit.patterns.ROUNDINGS`.
     """
     relax = tvm_api.relax
     builder = relax.BlockBuilder()
@@ -84,7 +84,6 @@ def network_of_layers(
 
 
 def _operator(layer: Layer, *, is_dense: bool) -> tuple[Parameters, list[Any]]:
-    """Return the operator of a layer, and its constants."""
     if layer.is_pool:
         return _pool(layer)
     return _dense(layer) if is_dense else _convolution(layer)
@@ -113,7 +112,6 @@ def _dense(layer: Layer) -> tuple[Parameters, list[Any]]:
 
 
 def _constants(layer: Layer, shape: tuple[int, ...]) -> list[Any]:
-    """Return weights of a shape, bias, multipliers and shifts."""
     weights = np.random.default_rng(0).integers(-127, 128, shape).astype(np.int8)
     bias = np.zeros(layer.output_channels, np.int32)
     multipliers = np.full(layer.scales, 2**30, np.int32)
@@ -138,7 +136,6 @@ def _sum(layer: Layer) -> Parameters:
 
 
 def _result(layer: Layer) -> dict[str, Any]:
-    """Return the attributes of all operators."""
     return {
         "output_shape": _shape(layer, layer.output_size, layer.output_channels),
         "output_dtype": "int8",
@@ -149,7 +146,6 @@ def _result(layer: Layer) -> dict[str, Any]:
 
 
 def _common(layer: Layer) -> dict[str, Any]:
-    """Return the attributes of convolutions and pools."""
     ends = [
         max((output - 1) * stride + (taps - 1) * dilation + 1 - size - before, 0)
         for output, stride, taps, dilation, size, before in zip(

@@ -3,11 +3,11 @@
 
 1. All tilings of nearly equal parts by the estimate. Tilings whose lower bound is not below the
    default's cycles are omitted, unless the planner's predictions are its own.
-2. The best of them with the exact cycles of the cost model: what the planner predicts.
+2. The best of them with the exact cycles of the cost model: the planner's prediction.
 3. Starting from the best of these, all tilings that differ along one axis, including unequal parts,
-   as long as that finds better ones.
-4. The best few in the simulator, and the default: cycles that were measured are compared with
-   measured ones only.
+   as long as better ones are found.
+4. The best few in the simulator, and the default: measured cycles are compared with measured cycles
+   only.
 
 Each step depends only on the results of the previous one and not on the timing of workers.
 """
@@ -44,26 +44,25 @@ TILINGS_PER_TASK = 4
 """Number of tilings that one process simulates at a time."""
 
 NEIGHBOURS = 4
-"""Number of the best tilings by the estimate that are kept of each kind of neighbours, unless the
-planner's predictions are its own: then the estimate may be far from them."""
+"""Number of the best tilings by the estimate kept for each kind of neighbours, unless the planner's
+predictions are its own: then the estimate may be far off."""
 
 STARTS = 3
 """Number of best tilings whose neighbours are searched."""
 
 GAIN_DIVISOR = 1000
-"""A tiling is simulated exactly if it may save at least the best cycles divided by this."""
+"""A tiling is simulated exactly if it may save at least the best cycles divided by this number."""
 
 ROUNDS = 8
-"""Maximum number of rounds in which neighbours are searched."""
+"""Maximum number of rounds of the search among neighbours."""
 
 
 _backends: dict[str, UMABackend] = {}
 _loading = threading.Lock()
-"""Lock for loading backends: a cluster worker may have several threads, which share them."""
+"""Lock for loading backends: threads of a cluster worker share backends."""
 
 
 def _backend_in(folder: str) -> UMABackend:
-    """Return the backend of a folder, which is loaded once."""
     with _loading:
         if folder not in _backends:
             _backends[folder] = load_backend_folder(Path(folder))
@@ -75,9 +74,8 @@ class Problem:
     """A layer on an accelerator.
 
     Attributes:
-        layer: the layer.
-        given: the planner that cuts it; None in another process if its class, its machine or one of
-            its methods is the backend's own, which that process loads from the backend's folder.
+        given: planner of the layer. None in another process if the planner's class, its machine or
+            a method is the backend's own, which that process loads from the backend's folder.
         folder: folder of the backend; empty if there is none.
     """
 
@@ -87,14 +85,12 @@ class Problem:
 
     @property
     def planner(self) -> TilePlanner:
-        """The planner of the accelerator."""
         planner = self.given or _backend_in(self.folder).tiling
-        assert planner is not None  # the backend registered it in this process too
+        assert planner is not None  # the backend registered its planner in this process too
         return planner
 
     @property
     def machine(self) -> TileMachine:
-        """The accelerator."""
         return self.planner.machine
 
     def __reduce__(self) -> tuple[type[Problem], tuple[Layer, TilePlanner | None, str]]:
@@ -134,8 +130,8 @@ class Best:
         bound: lower bound of the cycles of all tilings.
         default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
-        simulated: cycles of the best tiling in the simulator; None if it was not run there.
-        default_simulated: the same of the default tiling.
+        simulated: cycles of the best tiling in the simulator; None if not simulated.
+        default_simulated: cycles of the default tiling in the simulator; None if not simulated.
         seen: number of tilings that were estimated or ruled out by a bound.
     """
 
@@ -178,7 +174,7 @@ def search(problem: Problem, effort: Effort, workers: Workers, tell: Tell | None
         tasks = [(problem.folder, problem.layer, each) for each in finalists]
         cycles = zip(finalists, list(workers.map(simulate, tasks)), strict=True)
         measured = {each: count for each, count in cycles if count is not None}
-    if default in measured:  # the first of equal ones
+    if default in measured:  # the first of equally good tilings
         tiling = min(measured, key=lambda each: measured[each])
     return Best(
         tiling, found.bound.cycles, found.cycles, walk.cycles[tiling],
@@ -228,12 +224,11 @@ class _Walk:
 
     @property
     def is_own(self) -> bool:
-        """Whether bounds do not hold, because the planner's predictions are its own."""
+        """Whether the planner has its own predictions, for which bounds do not hold."""
         return self.problem.planner.has_own_predictions
 
     @property
     def best(self) -> int:
-        """The cycles of the best tiling."""
         return min(self.cycles.values())
 
     @property
@@ -242,7 +237,7 @@ class _Walk:
         return self.best - self.best // GAIN_DIVISOR
 
     def ranked(self) -> list[Tiling]:
-        """Return the simulated tilings, best first; the default comes before equal ones."""
+        """Return the simulated tilings, best first; the default precedes equally good ones."""
 
         def key(tiling: Tiling) -> tuple[int, bool, Key]:
             return self.cycles[tiling], tiling != self.default, tiling_key(tiling)
@@ -250,7 +245,6 @@ class _Walk:
         return sorted(self.cycles, key=key)
 
     def report(self, stage: str) -> None:
-        """Report the progress."""
         self.tell(Progress(stage, self.seen, self.best))
 
     def space(self) -> None:
@@ -278,7 +272,6 @@ class _Walk:
             self._run(self._candidates(parts, keep), max(BATCH, keep))
 
     def _candidates(self, parts: list[Subspace], keep: int) -> list[Candidate]:
-        """Return the best candidates of parts of the space, best first."""
         found: list[Candidate] = []
         tasks = [(self.problem, part, keep, self.wanted) for part in parts]
         for candidates, seen in self.workers.map(select, tasks):
@@ -288,7 +281,6 @@ class _Walk:
         return sorted(found)
 
     def _run(self, candidates: list[Candidate], most: int) -> None:
-        """Simulate the best candidates that have not been simulated yet."""
         fresh = {
             each.tiling: each
             for each in candidates

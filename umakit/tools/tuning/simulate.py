@@ -63,5 +63,5 @@ def drawn_inputs(views: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def has_simulator(backend: UMABackend) -> bool:
-    """Whether a simulator answers for the device of a backend; one of its own may have no clock."""
+    """Whether a simulator implements a backend's device; a backend's own may have no clock."""
     return backend.configuration.device.simulator != "none"

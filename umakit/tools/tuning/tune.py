@@ -51,7 +51,7 @@ class LayerProgress:
     Attributes:
         number, count: number of the layer, from 1, and number of layers.
         layer: the current layer.
-        operators: operators of the model that it computes.
+        operators: operators of the model in the layer.
         progress: progress of its search.
     """
 
@@ -83,19 +83,19 @@ def tune_model(
         network: a network of `umakit.pipeline.import_network`.
         backend: backend that cuts its layers into tiles.
         path: file of the records; it may contain records of this model.
-        effort: extent of the search for each layer. Without a simulator of umakit only the cost
-            model is used, and `Record.simulated` is None.
+        effort: extent of the search for each layer. Without a simulator, only the cost model is
+            used, and `Record.simulated` is None.
         again: whether layers with a record are searched again.
         workers: workers that run the tasks; default: this process.
-        tell: told how far it is.
-        done: told of each layer, when its record is written.
-        inputs: input files other than those of the backend, which must not be overwritten.
+        tell: callback for the progress.
+        done: called with each layer, once its record is written.
+        inputs: input files other than the backend's, which must not be overwritten.
         keep_layout: as in `ExportOptions`.
 
     Raises:
         BackendError: the backend does not cut layers into tiles.
-        RecordsError: the file is for another model, backend or version, or cannot be written; or
-            no layer of the model is cut into tiles.
+        RecordsError: the file is for another model, backend or version, or cannot be written; or no
+            layer of the model is cut into tiles.
         UmakitError: the network cannot be lowered, or the simulator cannot be run.
     """
     effort = effort or Effort()
@@ -155,7 +155,7 @@ def _chain(
 def tiled_layers(
     network: Network, backend: UMABackend, *, keep_layout: bool = False
 ) -> dict[Layer, tuple[str, ...]]:
-    """Return by layer the names of its operators, in the order of the network.
+    """Return the names of each layer's operators, in the order of the network.
 
     Layers of equal sizes are one entry with the operators of each occurrence.
 
@@ -180,7 +180,7 @@ def tiled_layers(
             continue
         try:
             layer = Layer.of(composite)
-        except TypeError:  # the backend computes it without tiles
+        except TypeError:  # the backend computes the layer without tiles
             continue
         label = partitioned.report.label(tvm_api.rows_of(call))
         found[layer] = (*found.get(layer, ()), label)
@@ -192,11 +192,11 @@ MEASURED, PREDICTED = "measured", "predicted"
 
 @dataclass(frozen=True)
 class Total:
-    """Cycles of those layers of a network whose cycles are of one kind.
+    """Total cycles of the layers of a network with cycles of one kind.
 
     Attributes:
-        cycles_are: `measured` or `predicted`, of both the default and the best tilings.
-        layers: number of layers; one that a network repeats counts repeatedly.
+        cycles_are: `measured` or `predicted`, for both the default and the best tilings.
+        layers: number of layers; repeated layers count repeatedly.
         default, best: cycles with the default tilings and with the best ones.
         bound: lower bound of the cycles.
     """
@@ -218,9 +218,9 @@ def kind_of(record: Record) -> str:
 
 
 def totals(records: Iterable[Record]) -> list[Total]:
-    """Return the total of all layers that were measured, and that of all others.
+    """Return the totals of all measured layers, and of all others.
 
-    A kind that no layer has is left out.
+    A kind without layers is omitted.
     """
     given = list(records)
     of_kinds = {kind: [each for each in given if kind_of(each) == kind]

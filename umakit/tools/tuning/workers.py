@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of a search: this process, several processes of this machine, or a cluster.
 
-Tasks are functions of modules, called with what can be pickled. Results come in the order of the
+Tasks are calls of module-level functions with picklable arguments. Results come in the order of the
 tasks, so that the result of a search does not depend on the workers.
 """
 
@@ -28,7 +28,7 @@ class Workers(Protocol):
     """Interface of workers, which call functions, possibly several at a time."""
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Results of calls with these arguments, in their order."""
+        """Yield the results of calls with these arguments, in order."""
         ...
 
 
@@ -36,11 +36,11 @@ class ThisProcess:
     """Runs tasks sequentially in this process, each when its result is requested.
 
     A task during which Ctrl-C was pressed has no result, whatever it returned or raised: a library
-    that it calls may turn the interrupt into an exception of its own.
+    may turn the interrupt into another exception.
     """
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Results of calls with these arguments, in their order.
+        """Yield the results of calls with these arguments, in order.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed during a call.
@@ -53,8 +53,10 @@ class ThisProcess:
 
 @contextmanager
 def _interrupts_end() -> Iterator[None]:
-    """Raise `KeyboardInterrupt` at the end of a block during which Ctrl-C was pressed, also if the
-    block caught it or made another exception of it."""
+    """Raise `KeyboardInterrupt` after a block during which Ctrl-C was pressed.
+
+    This holds also if the block caught the interrupt or converted it to another exception.
+    """
     before = signal.getsignal(signal.SIGINT)
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or not callable(before):  # ignored, as by nohup
@@ -79,14 +81,12 @@ def _interrupts_end() -> Iterator[None]:
 
 
 class _Executor:
-    """Submits tasks to an executor."""
-
     def __init__(self, submit: Callable[..., Any], cancel: Callable[[list[Any]], object]) -> None:
         self._submit = submit
         self._cancel = cancel
 
     def map(self, function: Callable[..., T], tasks: Sequence[tuple[Any, ...]]) -> Iterator[T]:
-        """Results of calls with these arguments, in their order."""
+        """Yield the results of calls with these arguments, in order."""
         futures = [self._submit(function, *task) for task in tasks]
         try:
             for future in futures:
@@ -142,7 +142,7 @@ def _ignore_interrupts() -> None:
 
 @contextmanager
 def cluster_workers(address: str) -> Iterator[Workers]:
-    """Return the workers of a dask cluster, on which umakit and the backend are installed.
+    """Yield the workers of a dask cluster, on which umakit and the backend are installed.
 
     Args:
         address: address of the scheduler, for example `tcp://host:8786`.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The register map of a new backend that brings none of its own."""
+"""The register map of a new backend without a map of its own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Texts = Mapping[str, str]
 """C texts by operator; `any` for all operators that have these arguments."""
 
 ROUNDINGS = ("tflm", "ort")
-"""Names that `uma new` takes, in the order of `enum umakit_rounding` (`umakit/requantize.h`). They
-are not imported, because that would take TVM."""
+"""Names accepted by `uma new`, in the order of `enum umakit_rounding` (`umakit/requantize.h`). They
+are not imported, because the import would need TVM."""
 
 POOLS = ("avg_pool2d", "max_pool2d")
 ELEMENTS = ("add", "multiply")
@@ -135,7 +135,7 @@ LIMITS: Mapping[str, str] = {
     "CLIP.LOWEST": 'least = -128\nnot_above = "CLIP.HIGHEST"',
     "CLIP.HIGHEST": ZERO_POINT,
 }
-"""What drivers send, by register or field."""
+"""Ranges of registers and fields for drivers, by name."""
 
 GROUPED = ("INPUT_CHANNELS", "OUTPUT_CHANNELS")
 """Registers with multiples of the groups."""
@@ -210,9 +210,9 @@ def default_map(name: str, functions: Sequence[DriverFunction], roundings: Seque
     """Return the TOML text of a register map for the operators of a driver.
 
     Args:
-        name: of the backend.
-        functions: of the driver.
-        roundings: names of those that its patterns take.
+        name: name of the backend.
+        functions: functions of the driver.
+        roundings: names of the roundings that its patterns accept.
     """
     operators = list(dict.fromkeys(each.operator for each in functions))
     parts = [
@@ -276,7 +276,7 @@ def _register(name: str, offset: int, description: str, texts: Texts) -> str:
 
 
 def _limits(key: str, functions: Sequence[DriverFunction]) -> str:
-    """Return lines with what drivers send to a register or field; empty if that is anything."""
+    """Return lines with the range of a register or field for drivers; empty without limits."""
     lines = LIMITS.get(key, "")
     if key in GROUPED and any("groups" in each.operands for each in functions):
         lines += f'\none_of = ["{key} / GROUPS * GROUPS"]'

@@ -17,7 +17,7 @@ IMAGES = ("conv2d", "depthwise", "avg_pool2d", "max_pool2d")
 WEIGHTED = ("conv2d", "depthwise", "dense")
 
 CHANNELS_FIRST = "channels_first"
-"""What a register map may ask for beside the arguments of a driver: 1 for NCHW, else 0."""
+"""Name that a register map may use besides a driver's arguments: 1 for NCHW, else 0."""
 
 SIGNED = frozenset(
     "input_zero_point output_zero_point lowest highest left_zero_point right_zero_point shift "
@@ -66,11 +66,11 @@ class DriverFunction:
     """A C function of a driver.
 
     Attributes:
-        operator: name of the flag `--operators`.
-        pattern: name of the pattern, which is another one for the second layout.
-        name: of the function.
-        layout: of images.
-        declaration: its prototype, as `patterns.c_declaration` prints it, without a semicolon.
+        operator: name in the flag `--operators`.
+        pattern: name of the pattern, which differs for the second layout.
+        name: name of the function.
+        layout: layout of images.
+        declaration: prototype, as `patterns.c_declaration` prints it, without a semicolon.
     """
 
     operator: str
@@ -103,23 +103,21 @@ class DriverFunction:
 
     @property
     def is_convolution(self) -> bool:
-        """Whether it computes convolutions of images."""
         return self.operator in ("conv2d", "depthwise")
 
     @property
     def is_pool(self) -> bool:
-        """Whether it computes pools."""
         return self.operator.endswith("pool2d")
 
     @property
     def unneeded(self) -> frozenset[str]:
-        """Arguments without which the reference loops compute the layer."""
+        """Arguments that the reference loops do not need for the layer."""
         pools = ("output_zero_point", "rounding") if self.is_pool else ()
         return frozenset({"pad_bottom", "pad_right", *pools})
 
     @property
     def channels_first(self) -> int:
-        """What `$channels_first` stands for."""
+        """Value of `$channels_first`."""
         return int(self.layout == "NCHW")
 
     def sizes(self, tensor: str) -> str:
@@ -130,8 +128,8 @@ class DriverFunction:
         """Return the prototype in lines of at most 90 characters.
 
         Args:
-            name: another name than that of the function.
-            more: further arguments behind the others.
+            name: replacement for the function's name.
+            more: further arguments after the others.
         """
         start, _, rest = self.declaration.partition("(")
         head = start.replace(self.name, name or self.name) + "("
@@ -142,11 +140,11 @@ class DriverFunction:
 
 
 def functions_of(answers: Answers, name: str) -> list[DriverFunction]:
-    """Return the functions of a driver: for each operator, of images for each layout.
+    """Return a driver's functions, one per operator; for image operators, one per layout.
 
     Args:
         answers: the flags of `uma new`.
-        name: of the backend.
+        name: name of the backend.
     """
     from umakit import patterns
 

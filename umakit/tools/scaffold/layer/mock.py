@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the simulator gets a layer's sizes and tensors back from registers."""
+"""Recovery of a layer's sizes and tensors from registers, for the simulator."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ MAY_BE_MISSING: Mapping[str, str] = {
     "batch": "1", "stride_y": "1", "stride_x": "1", "pad_top": "0", "pad_left": "0",
     "dilation_y": "1", "dilation_x": "1",
 }  # fmt: skip
-"""What an argument is that no register says: patterns take no other layers then."""
+"""Value of an argument that no register holds; patterns accept no other layers."""
 
 DENSE_NUMBERS: Mapping[str, int] = {
     **{name: int(text) for name, text in MAY_BE_MISSING.items()},
     "width": 1, "output_width": 1, "kernel_height": 1, "kernel_width": 1, "groups": 1,
     CHANNELS_FIRST: 0,
 }  # fmt: skip
-"""Arguments of the convolution that a fully connected layer is: an image of one column."""
+"""Arguments of a fully connected layer as a convolution of an image of one column."""
 
 DENSE_ARGUMENTS: Mapping[str, str] = {
     "height": "rows", "output_height": "rows", "input_channels": "inputs",
     "output_channels": "outputs",
 }  # fmt: skip
-"""Arguments of a fully connected layer by those of the convolution."""
+"""Arguments of a fully connected layer by the convolution's argument."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class MockJob:
     """A kind of job of the simulator.
 
     Attributes:
-        function: the function of the driver whose registers it reads.
-        condition: C text that tells it from other jobs; empty if there is no other.
-        numbers: C text of each argument, in an order in which a text may name earlier ones.
+        function: the function of the driver whose registers the job reads.
+        condition: C text that distinguishes the kind from other jobs; empty if there is no other.
+        numbers: C text of each argument, ordered so that a text may name earlier arguments.
         addresses: C text of each tensor's bus address.
     """
 
@@ -54,7 +54,7 @@ class MockJob:
 
     @property
     def results(self) -> list[str]:
-        """Names of tensors that it writes."""
+        """Names of the tensors that the job writes."""
         return ["result"]
 
 
@@ -63,7 +63,7 @@ class _Words:
     """C texts that read words of a job.
 
     Attributes:
-        prefix: of names in the header.
+        prefix: prefix of names in the header.
         in_descriptor: whether words are those of the descriptor.
     """
 
@@ -71,7 +71,6 @@ class _Words:
     in_descriptor: bool
 
     def word(self, name: str) -> str:
-        """Return C text of a word."""
         if self.in_descriptor:
             return f"machine->words[{self.prefix}_DESCRIPTOR_{name}]"
         return f"get(machine, {self.prefix}_{name}_OFFSET)"
@@ -102,9 +101,9 @@ def mock_of(
 
     Args:
         registers: the register map.
-        functions: of the driver, with what each writes.
-        prefix: of names in the header.
-        rounding: name of the rounding where no register says it.
+        functions: functions of the driver, with their settings.
+        prefix: prefix of names in the header.
+        rounding: name of the rounding if no register holds it.
 
     Raises:
         RegisterMapError: a layer's size or tensor cannot be found in the registers, or jobs of two
@@ -128,7 +127,7 @@ Constants = tuple[tuple[str, str], ...]
 def _groups(
     functions: Mapping[DriverFunction, list[Setting]],
 ) -> dict[Constants, list[DriverFunction]]:
-    """Return functions by what they always write, where all functions always write something."""
+    """Return functions by their constants, for places that are constant in all functions."""
     constants = [
         {setting.place: setting.constant for setting in settings if setting.constant}
         for settings in functions.values()
@@ -183,7 +182,7 @@ def _job(
 
 
 def _ordered(numbers: Mapping[str, str]) -> dict[str, str]:
-    """Return numbers with those that others are computed from first."""
+    """Return numbers ordered so that computed ones follow their operands."""
     late = [name for name in ("groups", "scales") if name in numbers]
     early = {name: text for name, text in numbers.items() if name not in late}
     return early | {name: numbers[name] for name in late}
@@ -192,7 +191,7 @@ def _ordered(numbers: Mapping[str, str]) -> dict[str, str]:
 def _number(
     name: str, function: DriverFunction, said: Mapping[str, Setting], words: _Words, rounding: str
 ) -> str:
-    """Return C text of an argument from registers, or of what it always is."""
+    """Return C text of an argument from registers, or of its constant value."""
     if name in said:
         setting = said[name]
         assert setting.argument is not None
@@ -246,7 +245,7 @@ def _given(
 def _check_alike(
     first: DriverFunction, other: DriverFunction, mine: list[Setting], its: list[Setting]
 ) -> None:
-    """Refuse jobs of two functions that the hardware cannot tell, unless they are of one form."""
+    """Refuse indistinguishable jobs of two functions, unless they have one form."""
     says_groups = any(each.argument and each.argument[0] == "groups" for each in mine)
     is_one_form = first.is_convolution and other.is_convolution and says_groups
     if first.operator == other.operator or is_one_form:
@@ -265,9 +264,9 @@ def _check_dense(mine: list[Setting], its: list[Setting], convolution: DriverFun
     """Refuse a map whose fully connected layers are not written as convolutions of one column.
 
     Args:
-        mine: what a convolution writes.
-        its: what a fully connected layer writes.
-        convolution: whose jobs look the same.
+        mine: settings of a convolution.
+        its: settings of a fully connected layer.
+        convolution: function whose jobs look the same.
     """
     written = {each.place: each for each in its}
     for each in mine:

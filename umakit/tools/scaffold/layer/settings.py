@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a driver writes into which register, and what that says of layers."""
+"""The register writes of a driver, and the resulting constraints on layers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INT8 = frozenset(name for name in SIGNED if "shift" not in name)
 
 @dataclass(frozen=True)
 class Setting:
-    """What a driver writes into a register or field, or into a word of a descriptor.
+    """A driver's write to a register or field, or to a word of a descriptor.
 
     Attributes:
         word: the register or word.
@@ -53,7 +53,7 @@ class Setting:
 
     @property
     def argument(self) -> tuple[str, int, int] | None:
-        """The argument that it says as it is: name, sign and what is added; else None."""
+        """The argument that is written directly: name, sign and addend; else None."""
         text = self.text.text.strip()
         if text.startswith("(") and text.endswith(")"):
             text = text[1:-1].strip()
@@ -65,12 +65,12 @@ class Setting:
 
     @property
     def constant(self) -> str:
-        """Its text if it has no argument."""
+        """The text, if it has no argument."""
         return "" if self.text.names else self.text.text
 
     @property
     def is_signed(self) -> bool:
-        """Whether what is written may be negative."""
+        """Whether the written value may be negative."""
         if self.field is not None and self.field.signed is not None:
             return self.field.signed
         names = self.text.names
@@ -78,7 +78,7 @@ class Setting:
 
     @property
     def range(self) -> tuple[int, int]:
-        """The least and the largest number that it holds."""
+        """The least and the largest number that fits."""
         width = 32 if self.field is None else self.field.width
         return (-(1 << (width - 1)), (1 << (width - 1)) - 1) if self.is_signed else (
             0, (1 << width) - 1,
@@ -86,15 +86,15 @@ class Setting:
 
 
 def settings_of(registers: RegisterMap, text: str, function: DriverFunction) -> list[Setting]:
-    """Return what a function writes, in the order of the map.
+    """Return the writes of a function, in the order of the map.
 
     Args:
         registers: the map.
-        text: its TOML, for the lines of messages.
+        text: TOML of the map, for the lines of messages.
         function: the C function.
 
     Raises:
-        RegisterMapError: a text is not C or has a name that is no argument; with file and line.
+        RegisterMapError: a text is not C or names no argument; with file and line.
     """
     found = []
     for word in registers.words:
@@ -111,8 +111,8 @@ def check_operands(registers: RegisterMap, text: str, functions: list[DriverFunc
     """Refuse texts that belong to no function of the driver.
 
     Raises:
-        RegisterMapError: an operand is for an operator that does not exist, or names arguments
-            that no function has together.
+        RegisterMapError: an operand is for an unknown operator, or names arguments that no function
+            has together.
     """
     operators = {each.operator for each in functions} | {each.pattern[1:] for each in functions}
     every = {name for each in functions for name in each.operands}
@@ -147,7 +147,6 @@ def _operands(registers: RegisterMap) -> Iterator[tuple[Word, BitField | None, O
 
 
 def _expression(operand: Operand, function: DriverFunction, place: str, where: str) -> CText | None:
-    """Return the text of an operand for a function; None if there is none for it."""
     texts = {ANY: operand} if isinstance(operand, str) else operand
     own = texts.get(function.pattern[1:], texts.get(function.operator))
     if own is not None:
@@ -193,7 +192,7 @@ def named(settings: list[Setting]) -> set[str]:
 
 
 def limits_of(function: DriverFunction, settings: list[Setting]) -> dict[str, tuple[int, int]]:
-    """Return the least and the largest value of arguments that a field of fewer bits holds."""
+    """Return the limits of arguments that are written to fields of fewer than 32 bits."""
     found: dict[str, tuple[int, int]] = {}
     for each in settings:
         argument = each.argument
@@ -234,12 +233,14 @@ def computed_limits(
 def constraints_of(
     function: DriverFunction, settings: list[Setting], roundings: tuple[str, ...], derived: set[str]
 ) -> list[str]:
-    """Return Python texts of a pattern's arguments: what no register says, a layer must not have.
+    """Return Python texts of a pattern's arguments, which exclude inexpressible layers.
+
+    A layer is inexpressible if it needs a value that no register holds.
 
     Args:
         function: the C function.
-        settings: what it writes.
-        roundings: of the flag `--rounding`.
+        settings: writes of the function.
+        roundings: roundings of the flag `--rounding`.
         derived: arguments that the mock computes from others.
     """
     says = named(settings) | derived
@@ -281,7 +282,7 @@ ARITHMETIC_OF = (
 def python_text(text: CText, numbers: str) -> str | None:
     """Return a C text as Python; None if it is more than integers, arguments and arithmetic.
 
-    The operators that it may have bind alike in both languages.
+    The supported operators have the same precedence in both languages.
 
     Args:
         text: the C text; its arguments are at least 0 where it divides or shifts.
@@ -303,7 +304,7 @@ def python_text(text: CText, numbers: str) -> str | None:
 
 
 class _Reader(ast.NodeTransformer):
-    """Replaces arguments by elements of a dictionary, and the division of C by that of Python."""
+    """Replaces arguments by elements of a dictionary, and C's division by Python's."""
 
     def __init__(self, numbers: str) -> None:
         self._numbers = numbers

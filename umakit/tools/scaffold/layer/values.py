@@ -66,8 +66,8 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
     """Return the values of the templates of a backend of the kind `layer`.
 
     Raises:
-        RegisterMapError: the register map is not sound, or lacks what a layer needs.
-        ScaffoldError: there is a register map, and nothing that would answer its driver.
+        RegisterMapError: the register map is inconsistent, or lacks a requirement of a layer.
+        ScaffoldError: there is a register map, but no simulator for its driver.
     """
     functions = functions_of(answers, name)
     if answers.simulator == "none":
@@ -154,10 +154,10 @@ def layer_values(answers: Answers, name: str) -> dict[str, object]:
 
 
 def layer_files(answers: Answers, name: str) -> dict[str, str]:
-    """Return the register map and what is written from it alone, by path in the backend's folder.
+    """Return the register map and the files made from it alone, by path in the backend's folder.
 
     These are its C header, its table in Markdown, and, in the folder that the map names, its
-    SystemVerilog package. There is nothing without a simulator.
+    SystemVerilog package. Empty without a simulator.
     """
     if answers.simulator == "none":
         return {}
@@ -188,7 +188,7 @@ def map_of(
     """Return the register map of a backend and its text: the team's, or one for its operators.
 
     Raises:
-        RegisterMapError: it is not sound, or has no section `[job]`.
+        RegisterMapError: the map is inconsistent, or has no section `[job]`.
     """
     text = answers.registers or default_map(name, functions, answers.roundings)
     registers = read_register_map(text, MAP_FILE)
@@ -212,7 +212,7 @@ def _names(function: DriverFunction) -> dict[str, object]:
 
 
 def _plain_values(function: DriverFunction, roundings: tuple[str, ...]) -> dict[str, object]:
-    """Values of a function that computes by itself, and takes whatever the loops compute."""
+    """Return the values of a function that computes by itself, without further constraints."""
     settings: list[Setting] = []
     all_arguments = set(function.arguments)
     constraints = constraints_of(function, settings, roundings, all_arguments)
@@ -224,7 +224,6 @@ def _plain_values(function: DriverFunction, roundings: tuple[str, ...]) -> dict[
 
 
 def _registration(function: DriverFunction, constraints: Sequence[str], has_limits: bool) -> Code:
-    """Return the statement of backend.py that registers a pattern."""
     more = [f'predicate=fits("{function.pattern}")'] if has_limits else []
     call = f"*patterns.q{function.operator}({', '.join([*constraints, *more])})"
     line = f"{SPACE * 2}self._register_pattern({call})"
@@ -249,7 +248,6 @@ def _in_lines(name: str, text: str) -> str:
 def _settings(
     settings: Sequence[Setting], function: DriverFunction, registers: RegisterMap, prefix: str
 ) -> str:
-    """Return the elements of a function's array of settings, one line or more each."""
     by_word: dict[str, list[Setting]] = {}
     for each in settings:
         by_word.setdefault(each.word.name, []).append(each)
@@ -269,7 +267,6 @@ def _settings(
 
 
 def _value(setting: Setting, function: DriverFunction, prefix: str) -> str:
-    """Return C text of what is written for a setting."""
     pointer = next((each for each in setting.text.names if each in function.pointers), None)
     if pointer is not None:
         direction = "UMAKIT_FROM_DEVICE" if pointer == "result" else "UMAKIT_TO_DEVICE"
@@ -299,7 +296,6 @@ def _int64(value: int) -> str:
 
 
 def _unused(function: DriverFunction, settings: Sequence[Setting]) -> list[str]:
-    """Return arguments that no setting uses, as a number or as a size of a tensor."""
     used = {name for each in settings for name in each.text.names}
     sizes = " ".join(function.sizes(each) for each in function.pointers if each in used)
     return [
@@ -337,7 +333,7 @@ def _job_values(job: MockJob) -> dict[str, object]:
 
 
 def _padded(sizes: str) -> str:
-    """Return sizes of a tensor as `MOST_SIZES` C expressions: those that it lacks are 1."""
+    """Return sizes of a tensor as `MOST_SIZES` C expressions; missing sizes are 1."""
     return sizes + ", 1" * (MOST_SIZES - len(sizes.split(",")))
 
 
@@ -378,15 +374,15 @@ def _register_values(register: Register, prefix: str) -> dict[str, object]:
 def derived_of(
     function: DriverFunction, settings: Sequence[Setting], registers: RegisterMap
 ) -> list[tuple[str, str]]:
-    """Return numbers of a layer that hardware does not take from the driver.
+    """Return numbers of a layer that hardware computes itself.
 
     Args:
         function: the C function.
-        settings: what it writes.
-        registers: the map; names in its section `[mock]` are read before, by `mock_of`.
+        settings: writes of the function.
+        registers: the map; `mock_of` has checked the names in its section `[mock]`.
 
     Returns:
-        Name, and what hardware computes as Python with the arguments in a dictionary `n`.
+        Name, and the hardware's computation as Python with the arguments in a dictionary `n`.
 
     Raises:
         RegisterMapError: a text is more than arithmetic, so that layers could not be compared.
