@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.argmax` (data): the index of the largest element, the first if there are several."""
+"""`quantized.argmax` (data): the index of the largest element, the first if there are several;
+ARG_MIN by the negated data.
+"""
 
 from __future__ import annotations
 

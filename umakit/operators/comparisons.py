@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS and LESS_EQUAL of TensorFlow Lite.
+"""Comparisons and logical operators of TensorFlow Lite.
 
 Integers of 8 bits are compared after a change of scale to fixed point, `ComparisonWithScaling` of
 kernels/internal/reference/comparisons.h.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.float32_sum` (left, right), of shapes that broadcast: sums and differences of ONNX."""
+"""`quantized.float32_sum` and `quantized.float32_product` (left, right), of shapes that broadcast:
+sums, differences and products of ONNX.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elementwise functions that TensorFlow Lite Micro supports for float32 only."""
+"""Elementwise functions of TensorFlow Lite: those for float32 only, casts, floor divisions, extrema,
+ABS and RSQRT.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only move elements; they apply to integers directly if all have one scale.
+"""Operators that only move elements. They apply to integers directly if all tensors have one scale.
 
-In the arithmetic of ONNX Runtime, integers of another scale are converted first.
+In the arithmetic of ONNX Runtime, integers of another scale are converted first. The conversions
+from TensorFlow Lite of reversals, mirrored borders, depth, batch and space, and gathers are here.
 """
 
 from __future__ import annotations

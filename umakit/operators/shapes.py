@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE and SHAPE of TensorFlow Lite."""
+"""RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE, SHAPE, FILL, BROADCAST_TO, BROADCAST_ARGS and SELECT_V2
+of TensorFlow Lite.
+"""
 
 from __future__ import annotations
 

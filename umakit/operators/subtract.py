@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.subtract` (left, right), of shapes that broadcast; computed as a sum."""
+"""`quantized.subtract` (left, right), of shapes that broadcast, computed as a sum; ADD_N of
+TensorFlow Lite.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.sum` (data): the sum over some axes; computed as a mean."""
+"""Reductions: `quantized.sum` (data), the sum over some axes, computed as a mean; and SUM, CUMSUM,
+REDUCE_MAX and REDUCE_MIN of TensorFlow Lite.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lifetimes of a program's tensors, and the targets that use each tensor."""
+"""Lifetimes of a program's tensors, the targets that use each tensor, and the sets of tensors that
+are live at the same time.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TIR pass of backends that register kernels."""
+"""The TIR pass of backends that register kernels, and the sizes of the kernels' working memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pow of every pair of dtypes."""
+"""Arithmetic of ONNX: powers of every pair of dtypes, remainders, shifts, means, tests for infinity,
+dropout, and broadcasting before opset 7."""
 
 from __future__ import annotations
 
