@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.argmax` (data): the index of the largest element, the first if there are several;
-ARG_MIN by the negated data.
+`quantized.argmin`: that of the least one.
 """
 
 from __future__ import annotations

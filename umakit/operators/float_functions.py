@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elementwise functions of TensorFlow Lite: those for float32 only, casts, floor divisions, extrema,
-ABS and RSQRT.
+"""Elementwise functions of TensorFlow Lite: those for float32 only, casts, floor divisions,
+extrema, ABS and RSQRT.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic of ONNX: powers of every pair of dtypes, remainders, shifts, means, tests for infinity,
-dropout, and broadcasting before opset 7."""
+"""Arithmetic of ONNX: powers of every pair of dtypes, remainders, shifts, means, dropout, tests for
+infinity, and broadcasting before opset 7.
+"""
 
 from __future__ import annotations
 
