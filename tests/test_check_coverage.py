@@ -218,6 +218,23 @@ def test_equal_seeds_plan_equal_layers_and_pairs_are_a_covering_array() -> None:
         assert len(found) == len(alone[0]) * len(alone[1]) - excluded, (first.name, second.name)
 
 
+def test_each_kind_of_kernel_has_own_paddings_in_a_plain_layer(registered: Registered) -> None:
+    cover = Cover(registered(patterns.qconv2d(groups=None)), np.random.default_rng(0))
+    list(cover.each_value())
+    plain = {(k, side) for k in ("1x1", "square", "more rows", "more columns") for side in (0, 1)}
+    kernels = next(each.aspect for each in cover.aspects if each.aspect.name == "kernel")
+    drawing = cover.search.claim.drawing
+    assert drawing is not None
+    for layer in itertools.islice(cover.each_pair(), 12):
+        given = layer.complete(drawing)
+        pads = [int(given[f"pad_{side}"]) for side in ("top", "left", "bottom", "right")]
+        for side in (0, 1):  # the start, the end
+            if any(pads[2 * side : 2 * side + 2]) and not any(pads[2 - 2 * side : 4 - 2 * side]):
+                plain.discard((kernels.kind_of(kernels.of(given)), side))
+        assert all(given[name] == 1 for name in ("groups", "stride_y", "stride_x", "dilation_y"))
+    assert not plain
+
+
 def test_layers_at_a_limit_have_several_results(registered: Registered) -> None:
     """One result may saturate, so that nobody sees what an accumulator lost."""
     claim = registered(patterns.qconv2d(predicate=lambda layer: layer.input_channels <= 255))

@@ -108,6 +108,12 @@ class Aspect:
             if rows == columns:
                 return "1x1" if rows == 1 else "square"
             return "more columns" if rows < columns else "more rows"
+        if (
+            self.name == "padding"
+            and value[0] == "own"
+            and not (any(value[1:3]) and any(value[3:]))
+        ):
+            return "own at the start" if any(value[1:3]) else "own at the end"
         if self.name == "padding" or not isinstance(value[0], int) or "zero_point" in self.name:
             return str(value[0])
         number = int(value[0])

@@ -71,6 +71,10 @@ class CoveringArray:
             for first, second in itertools.product(kinds[a], kinds[b])
         ]
         count = 0
+        for row in self._plain_windows(kinds):
+            self.note_made(row)
+            count += 1
+            yield self._search.layer(row)
         for place in self._random.permutation(len(wanted)):
             pair = wanted[place]
             if pair in self._made:
@@ -84,6 +88,29 @@ class CoveringArray:
             count += 1
             yield self._search.layer(row)
         self.rows = count
+
+    def _plain_windows(self, kinds: Sequence[Kinds]) -> Iterator[Complete]:
+        """Yield a layer of each kind of kernel and each kind of own padding that is plain besides.
+
+        Faster code for one kind of kernel often takes neither groups nor strides, and forgets a
+        side of the padding.
+        """
+        places = {aspect.name: number for number, aspect in enumerate(self._aspects)}
+        window = places.get("kernel", places.get("window"))
+        padding = places.get("padding")
+        if window is None or padding is None or self._search.first is None:
+            return
+        own = [kind for kind in kinds[padding] if kind.startswith("own")]
+        for kernel, kind in itertools.product(kinds[window], own):
+            settings = dict(self._search.first)
+            for number, wanted in ((window, kernel), (padding, kind)):
+                settings |= self._aspects[number].with_value(self._one(kinds[number][wanted]))
+            for tried in self._search.fitted(settings):
+                if self._search.accepts(tried) and self._has(
+                    tried, (window, kernel, padding, kind)
+                ):
+                    yield self._search.kept(tried)
+                    break
 
     def _kinds(self, number: int, values: Sequence[Value]) -> Kinds:
         found: Kinds = {}

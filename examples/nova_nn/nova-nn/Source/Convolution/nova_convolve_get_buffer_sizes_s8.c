@@ -20,8 +20,7 @@ int32_t nova_convolve_wrapper_s8_get_buffer_size(const nova_conv_params *params,
                                                  const nova_dims *filter_dims,
                                                  const nova_dims *output_dims)
 {
-    (void)output_dims;
-    if (nova_is_1x1(params, input_dims, filter_dims)) {
+    if (nova_is_1x1(params, input_dims, filter_dims, output_dims)) {
         return 0;
     }
     return nova_convolve_s8_get_buffer_size(filter_dims);

@@ -11,7 +11,7 @@ nova_status nova_convolve_wrapper_s8(const nova_context *ctx, const nova_conv_pa
                                      const int32_t *bias, const nova_dims *output_dims,
                                      int8_t *output)
 {
-    if (nova_is_1x1(params, input_dims, filter_dims)) {
+    if (nova_is_1x1(params, input_dims, filter_dims, output_dims)) {
         return nova_convolve_1x1_s8(params, quant, input_dims, input, filter_dims, filter, bias,
                                     output_dims, output);
     }
