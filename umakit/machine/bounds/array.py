@@ -67,14 +67,14 @@ class ArrayBound:
 
 @dataclass(frozen=True)
 class ArrayWork:
-    """What a layer costs the array at least in one dataflow.
+    """The least array cycles of a layer in one dataflow.
 
     Attributes:
         dataflow: the dataflow; None for pools.
         folds: folds of all images.
         busy: cycles that jobs occupy the array.
-        tail: cycles behind those of a job until its results have left.
-        smallest: cycles of the smallest job without its tail.
+        tail: cycles from the end of a job until the results have left the array.
+        smallest: cycles of the smallest job without the tail.
     """
 
     dataflow: Dataflow | None
@@ -87,19 +87,15 @@ class ArrayWork:
 def array_bound(hardware: Hardware, layer: Layer) -> ArrayBound:
     """Return the bound of a layer on a systolic array, in cycles.
 
-    Args:
-        hardware: the array, its DMA engine and its queue, as the backend describes them.
-        layer: the layer, which some dataflow of the array computes.
-
     Raises:
-        ValueError: none does.
+        ValueError: no dataflow of the array computes the layer.
     """
     bounds = [_bound(hardware, layer, work) for work in works_of(hardware, layer)]
     return min(bounds, key=lambda bound: bound.cycles)
 
 
 def works_of(hardware: Hardware, layer: Layer) -> list[ArrayWork]:
-    """Return what a layer costs the array at least, in each dataflow that can compute it."""
+    """Return the least array work of a layer, in each dataflow that can compute the layer."""
     if layer.is_pool:
         lanes = hardware.pooling_lanes or 1
         smallest = layer.window
@@ -153,8 +149,8 @@ def _output_folds(hardware: Hardware, positions: int, channels: int) -> int:
 
 
 def _least_products(hardware: Hardware, layer: Layer) -> int:
-    """Return the fewest products for each element of a result that one job can do: those of one
-    input channel where a memory keeps their sums, else all."""
+    """Return the fewest products per result element of one job: the products of one input channel
+    where a memory keeps partial sums, else all products."""
     cut = hardware.accumulator_bytes > 0 or layer.kind is not Kind.CONVOLUTION
     return layer.window * (1 if cut else layer.input_channels)
 

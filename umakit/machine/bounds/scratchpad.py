@@ -37,16 +37,17 @@ from umakit.machine.bounds.network import Step, leaving
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """A tensor whose bytes are in an accelerator, or could be, from one layer to another.
+    """A tensor whose bytes can be in an accelerator from one layer to another.
 
     Attributes:
-        size: all its bytes.
-        first: number of the layer, among those of the accelerator, that computes it or is the first
-            to load it.
-        is_computed: whether the accelerator computes it; else it loads it from outside.
-        uses: by number of a layer that reads it, the bytes that this layer needs.
-        copies: bytes that cross the bus for each one that leaves and comes back: 1 if main memory
-            has it anyway, else 2.
+        size: bytes of the whole tensor.
+        first: number of the accelerator's layer that computes the tensor, or loads the tensor
+            first.
+        is_computed: whether the accelerator computes the tensor; else the tensor comes from
+            outside.
+        uses: by number of a reading layer, the bytes that the layer needs.
+        copies: bus bytes for each byte that leaves and comes back: 1 if main memory has the byte
+            anyway, else 2.
     """
 
     size: int
@@ -56,10 +57,10 @@ class LiveTensor:
     copies: int
 
     def bytes_at(self, boundary: int) -> int:
-        """Return bytes that are live between a layer and the next: at least so many are.
+        """Return the least number of bytes that are live between a layer and the next.
 
-        Of a tensor from outside these are bytes that were loaded before and are needed again: two
-        layers that need m and n of its bytes share at least m + n - size of them.
+        A live byte of an outside tensor was loaded before and is needed again. Two layers that need
+        m and n bytes of a tensor share at least m + n - size of these bytes.
         """
         later = max((count for layer, count in self.uses.items() if layer > boundary), default=0)
         if boundary < self.first:
@@ -73,19 +74,19 @@ class LiveTensor:
 def spilled_bytes(
     steps: Sequence[Step], outputs: frozenset[str], where: str, scratchpad: int
 ) -> int:
-    """Return the fewest bytes that cross the bus because activations do not fit into a scratchpad.
+    """Return the fewest bus bytes for activations that do not fit into a scratchpad.
 
-    They come on top of `compulsory_bytes`.
+    These bytes come on top of `compulsory_bytes`.
 
     Args:
         steps: all steps of the program, in order.
         outputs: names of the tensors that are outputs of the network.
         where: the accelerator.
-        scratchpad: bytes of its memories of activations.
+        scratchpad: bytes of the accelerator's memories for activations.
     """
     own = [step for step in steps if step.where == where]
     tensors = _live_tensors(own, leaving(steps, outputs, where))
-    best = [0]  # the largest sum over boundaries before each
+    best = [0]  # the largest sum over the boundaries before each boundary
     for boundary in range(len(own) - 1):
         live = [(each, each.bytes_at(boundary)) for each in tensors]
         live = [(each, count) for each, count in live if count]
@@ -100,7 +101,6 @@ def spilled_bytes(
 
 
 def _live_tensors(own: Sequence[Step], stored: Mapping[str, int]) -> list[LiveTensor]:
-    """Return the tensors that may be live at a boundary, inputs of the accelerator among them."""
     made = {name: number for number, step in enumerate(own) for name in step.writes}
     sizes = {read.tensor: read.size for step in own for read in step.reads}
     uses: dict[str, dict[int, int]] = {}
