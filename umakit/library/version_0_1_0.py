@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of the files that umakit 0.1.0 exported, which wrote no manifest.
+"""Names of the files in an export of umakit 0.1.0, which wrote no manifest.
 
 Only these files are replaced in such an export; other files belong to the user.
 """
@@ -20,7 +20,7 @@ def library_names(metadata: bytes) -> frozenset[str]:
     """Return the paths of the files of an export.
 
     Args:
-        metadata: content of its `metadata.json`.
+        metadata: content of the export's `metadata.json`.
 
     Returns:
         The paths; empty if umakit did not write the export.
@@ -72,7 +72,7 @@ def _view(metadata: bytes) -> dict[str, Any] | None:
 
 
 def _sources(view: dict[str, Any]) -> Iterator[str]:
-    """Return the files of `codegen/host/src`, relative to it."""
+    """Return the files of `codegen/host/src`, relative to the folder."""
     prefix = view["interface"]
     yield from (f"umakit/{header}" for header in sim.HEADERS_OF_0_1_0)
     yield from (f"{prefix}.c", f"{prefix}_constants.c", f"{prefix}_constants.h")
@@ -89,7 +89,7 @@ def _sources(view: dict[str, Any]) -> Iterator[str]:
 
 
 def _plain(names: Any, start: str) -> Iterator[str]:
-    """Return the names of a list that are plain file names with one of umakit's prefixes."""
+    """Return the plain file names of a list that begin with a prefix of umakit."""
     for name in names if isinstance(names, list) else ():
         plain = isinstance(name, str) and PLAIN_NAME.fullmatch(name)
         if plain and name.startswith(start):
