@@ -41,7 +41,7 @@ RELAX = ("nn.conv1d", "nn.conv2d")
 
 @dataclass(frozen=True)
 class Conv2d(ConvolutionParameters):
-    """A convolution, which is depthwise if it has as many groups as input channels."""
+    """A convolution; depthwise if it has as many groups as input channels."""
 
     operator: ClassVar[str] = "conv2d"
 
@@ -91,7 +91,7 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class QConv2d(Conv2d, QConvolution):
-    """A convolution with bias, activation and change of scale that is not depthwise."""
+    """A convolution with bias, activation and requantization that is not depthwise."""
 
     def reference_kernel(self) -> tvm_api.PrimFunc:
         return conv2d_loops(self)

@@ -62,7 +62,7 @@ class Dense(Parameters):
     """A fully connected layer.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
     """
 
     operator: ClassVar[str] = "dense"
@@ -166,7 +166,7 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class QDense(Dense, Weighted):
-    """A fully connected layer with bias, activation and change of scale."""
+    """A fully connected layer with bias, activation and requantization."""
 
     AXES: ClassVar[str] = DENSE
 

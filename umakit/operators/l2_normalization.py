@@ -49,7 +49,7 @@ class L2Normalization(Parameters):
     """Rows along the last axis, divided by their Euclidean norm.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
     """
 
     operator: ClassVar[str] = "l2_normalization"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing of an LSTM, of whose three results a layer has one."""
+"""Drawing of an LSTM; a layer has one of the three results."""
 
 from __future__ import annotations
 
