@@ -18,10 +18,10 @@ def check_element_types(model: Model, where: str) -> None:
 
     Args:
         model: a simplified network.
-        where: its file or name, for messages.
+        where: file or model name in error messages.
 
     Raises:
-        ModelError: names the input or node, and the type.
+        ModelError: names the input or node, and the element type.
     """
     for kind, tensors in (("input", model.inputs), ("output", model.outputs)):
         for tensor in tensors:

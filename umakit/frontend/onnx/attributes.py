@@ -116,7 +116,8 @@ NOT_TAKEN: Mapping[str, str] = {
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
     """Write out the defaults of every node's opset, and refuse what `DECISIONS` refuses.
 
-    TVM's converters have one default for all opsets, which is not always that of the schema.
+    TVM's converters use one default for all opsets, which may differ from the default of the
+    schema.
 
     Args:
         proto: a checked model; its nodes have names.

@@ -15,7 +15,7 @@ BROADCAST_SINCE = 7
 
 @converts("PRelu")
 def prelu(node: Node) -> tvm_api.Expr:
-    """A PRelu of any opset: x where it is not negative, slope * x elsewhere."""
+    """PRelu of any opset: x for x >= 0, slope * x elsewhere."""
     data, slope = node.inputs
     shape, slopes = node.shape(0), node.shape(1)
     constant = node.constant(1)
