@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """umakit: from "we have an accelerator" to "this C library runs our networks on it".
 
-Names are imported when they are first used, so that `import umakit` does not import TVM.
+Names are imported on first use, so that `import umakit` does not import TVM.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ __getattr__ = imported_on_use(
 
 find_moved_modules()
 
-# In a checkout, four folders of the package lie beside this one. Python finds this one first where
-# it looks into the working folder, whatever is installed.
+# In a checkout, four folders of the package lie elsewhere. Python finds this folder first if it
+# searches the working folder, even if umakit is installed.
 if find_spec(f"{__name__}.sim") is None:
     raise ImportError(
         "this is the source folder of umakit, not the installed package: "

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import of modules by their names of umakit 0.1.0, which generated backends use.
+"""Import of modules by their names in umakit 0.1.0, which generated backends use.
 
-They still work in this version, with a DeprecationWarning that names the replacement.
+The old names still work in this version. They raise a DeprecationWarning that names the
+replacement.
 """
 
 from __future__ import annotations
@@ -39,23 +40,22 @@ MOVED = {
 
 
 class _Alias(Loader):
-    """A loader that returns a module of another name."""
+    """A loader that returns a module under another name."""
 
     def __init__(self, place: str) -> None:
         self._place = place
 
     def exec_module(self, module: ModuleType) -> None:
-        """Replace the empty module that the import system has created."""
         sys.modules[module.__name__] = importlib.import_module(self._place)
 
 
 class _Moved(MetaPathFinder):
-    """Finds modules by their names of 0.1.0."""
+    """Finder of modules by their names in 0.1.0."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module to import for a name; None for names that are not of 0.1.0."""
+        """Return the spec of a module with a name of 0.1.0; None for other names."""
         top, _, name = fullname.partition(".")
         first, _, rest = name.partition(".")
         if top != "umakit" or first not in MOVED:
@@ -72,6 +72,6 @@ class _Moved(MetaPathFinder):
 
 def find_moved_modules() -> None:
     """Enable imports by the names of 0.1.0."""
-    # Before the finder of files, which would load the modules of a folder a second time.
+    # Before the file finder, which would load the modules of a folder a second time.
     if not any(isinstance(finder, _Moved) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Moved())
