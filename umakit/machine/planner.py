@@ -251,7 +251,7 @@ class TilePlanner:
         return tiles
 
     def default(self, layer: Layer) -> Tiling | None:
-        """Return the default tiling, selected by estimate and simulation; None if no tiling fits."""
+        """Return the default tiling by estimate and simulation; None if no tiling fits."""
         given = self._given.get(layer)
         if given is not None:
             return given

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DYNAMIC_UPDATE_SLICE of TensorFlow Lite: replacement of a part of a tensor at a run-time
-position."""
+"""DYNAMIC_UPDATE_SLICE of TensorFlow Lite: replacement of a slice at a run-time position."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators that only move elements, and apply to integers of one scale directly.
+"""Operators that only move elements; they apply to integers directly if all have one scale.
 
 In the arithmetic of ONNX Runtime, integers of another scale are converted first.
 """

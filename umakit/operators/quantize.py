@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.quantize` (data float32, scale float32[1]): quantization of float results of the
-model."""
+"""`quantized.quantize` (data float32, scale float32[1]): quantization of float results."""
 
 from __future__ import annotations
 

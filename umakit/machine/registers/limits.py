@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of the numbers that a driver writes to a register or field, alone or next to other fields."""
+"""Limits of the numbers that a driver writes to a register or field, alone or with other fields."""
 
 from __future__ import annotations
 
