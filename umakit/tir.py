@@ -50,7 +50,7 @@ topi = tvm_api.topi
 """TVM's tensor operators, for the computations of operator strategies."""
 
 REDUCTION = tirx.IterVar.CommReduce
-"""Kind of the loops over which a block reduces."""
+"""Iteration kind of reduction loops."""
 
 DRIVER_CALL = "umakit.call_driver"
 """TIR operator of driver calls: its arguments are the C function's name and arguments."""
@@ -225,7 +225,7 @@ _pass_places: dict[str, str] = {}
 """File and line of the Python that made a pass, by the name of the pass."""
 
 _running: list[str] = []
-"""Places of the passes that run, which stand for those of calls that umakit's code makes."""
+"""Places of the running passes, used for driver calls from umakit's own code."""
 
 
 def place_of_pass(name: str) -> str:

@@ -256,7 +256,7 @@ class _Operation:
 
 
 _OPERATIONS = {"LShift": "shift_left", "RShift": "shift_right"}
-"""Classes of nodes of 0.27, and the operators of which 0.26 has calls instead."""
+"""Node classes of TVM 0.27, and the operators that TVM 0.26 calls instead."""
 
 
 def _operand(number: int, call: Call) -> Expr:

@@ -7,8 +7,8 @@ TVM = "apache-tvm"
 """The package of TVM."""
 
 TESTED_TVM = ("0.27.0.post1",)
-"""Versions of apache-tvm with which all tests pass (docs/tvm-versions.md); the last is the one that
-requirements.lock names."""
+"""Versions of apache-tvm with which all tests pass (docs/tvm-versions.md). The last version is in
+requirements.lock."""
 
 
 def untested_tvm(found: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from umakit.codegen.driver_headers import DeclaredParameter
 
 FEW = 4
-"""Maximum number of arguments of a call in which only numbers need their names."""
+"""Maximum number of arguments of a call that names only numbers."""
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ WIDTHS: Mapping[str, int] = {
 NUMBERS = frozenset((*WIDTHS, "size_t", "long", "unsigned long", "ptrdiff_t"))
 FLOATS = frozenset(("float", "double", "float32", "float64"))
 SIMPLE = re.compile(r"\$(\w+)")
-"""Form of an argument of C text that is an operand as it is."""
+"""Form of an argument of C text that is a plain operand."""
 
 MAY_BE_MACRO = re.compile(r"[A-Za-z_]")
-"""Form of an argument that may be a macro, which may stand for several arguments."""
+"""Form of an argument that may be a macro for several arguments."""
 
 
 @dataclass(frozen=True)

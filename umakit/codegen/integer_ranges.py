@@ -31,7 +31,7 @@ tirx = tvm_api.tirx
 
 ARITHMETIC = ("Add", "Sub", "Mul")
 MOST_ROUNDS = 3
-"""Maximum number of times that the range of a buffer is enlarged by what is stored to it."""
+"""Maximum number of times that stores enlarge the range of a buffer."""
 
 
 class IntegerRanges(Ranges):

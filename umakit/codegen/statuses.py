@@ -20,7 +20,7 @@ SCRATCH_TOO_SMALL = "UMAKIT_SCRATCH_TOO_SMALL"
 SCRATCH_TOO_SMALL_STATUS = -9
 
 BASE = -(2**16)
-"""Base of the first backend's statuses; that of the next one is twice as much."""
+"""Base of the first backend's statuses; the next backend has twice this base."""
 
 LEAST, MOST = -29_999, 29_999
 """The statuses that can be told from others; outside of them the base itself comes back."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 
 EXPONENTIAL = "exp"
-"""The function that others call."""
+"""Function that other vector functions call."""
 
 BODIES = {
     "exp": """

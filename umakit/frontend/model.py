@@ -249,4 +249,4 @@ OWN_VALUES = re.compile(
     r"unsupported operand|list of Expr|argument #|broadcast together|cannot reshape array|"
     r"\bself\.|required argument"
 )
-"""What such a text looks like."""
+"""Marks of error texts about internal values."""

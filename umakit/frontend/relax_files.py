@@ -32,14 +32,14 @@ REPORT_FORMAT = "umakit report"
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 FORK_SECONDS = 120.0
-"""After which a copy of the process is given up: it waits for a thread that it has not."""
+"""Timeout for a fork of the process, which may wait for a lock of a missing thread."""
 
 KNOWN_TYPES = re.compile(
     r"None|int|float|bool|dtype|DataType|Device|"
     r"(ffi\.(Array|Map|String|SmallStr|Bytes|Shape|Tensor|Dict|List)|ir|relax|tirx|tir|arith|"
     r"target|Target)(\..*)?"
 )
-"""Types of what a module is made of: no functions of the host, no compiled code."""
+"""Types of the objects in a module; no host functions and no compiled code."""
 
 
 def is_json(path: Path) -> bool:

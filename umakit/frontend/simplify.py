@@ -172,10 +172,10 @@ Array = npt.NDArray[Any]
 relax = tvm_api.relax
 
 SHAPES = ("reshape", "permute_dims", "expand_dims")
-"""Operators that give a tensor another shape or another order of its dimensions."""
+"""Operators that change the shape or the order of dimensions."""
 
 SIZES = ("shape_to_tensor", "take", "astype")
-"""Operators that yield a size of a tensor, or take one to another."""
+"""Operators that yield or transform the size of a tensor."""
 
 
 def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:

@@ -12,10 +12,10 @@ LARGEST_OBJECT = 2**63 - 1
 """Bytes: `PTRDIFF_MAX` of a target with 64 bits."""
 
 LARGEST_CONSTANT = 2**31 - 1
-"""Bytes of a tensor that is computed of constants alone, which the compiler has to hold."""
+"""Maximum bytes of a tensor computed from constants alone, which the compiler has to hold."""
 
 MOST_COPIES = 16
-"""How often the bytes of a network's constants may be computed of them, besides."""
+"""Additional bytes that may be computed from constants, as a multiple of the constants' bytes."""
 
 
 def check_sizes(module: tvm_api.IRModule, where: str) -> None:

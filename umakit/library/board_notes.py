@@ -25,7 +25,7 @@ TIME_LIMIT = (
     "give an interrupt line of its own to the device. Below a watchdog's period, choose less than "
     "it in cycles, but more than the longest layer takes: `uma run --profile` prints the cycles"
 )
-"""What is said of a driver that defines `NAME_TIMEOUT_CYCLES` and says nothing itself."""
+"""Default note for a driver that defines `NAME_TIMEOUT_CYCLES` without a note of its own."""
 
 HERTZ = 100_000_000
 

@@ -11,7 +11,7 @@ from umakit.machine.cpu import GENERIC
 
 KEYS = ("memory", "tilings", "layers", "operators")
 KEYS_IF_ANY = ("choices",)
-"""What differs between CPUs, besides `cpu` and `suffix`; the latter of CPUs that have it."""
+"""Optional keys that differ between CPUs, besides `cpu` and `suffix`."""
 
 
 def names_of_cpus(description: Mapping[str, Any]) -> list[str]:

@@ -21,7 +21,7 @@ from umakit.program.overlap import Overlap
 from umakit.text.escaping import shown
 
 MOST_PARTS = 64
-"""Maximum number of parts of a kernel, each of which has its own scratch."""
+"""Maximum number of parts of a kernel. Each part has its own scratch."""
 
 NAMES_OF_PARALLEL = ("parallel", "run_parallel", "run_parts", "run_layers", "run_locked")
 """Names of C in a library whose layers are computed in parts."""

@@ -24,7 +24,7 @@ from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import Choice
 
 FIRST_CACHE_WEIGHTS = 24576
-"""Bytes of weights that stay in the first cache, which mostly has 32 KiB, next to data."""
+"""Bytes of weights that stay in the first-level cache (usually 32 KiB) next to data."""
 
 CHANNEL_GROUP = 64
 """Channels for which padded rows of a block of input channels are used, about."""
@@ -43,7 +43,7 @@ LARGEST_ROW = 128
 """Channels of a matrix product's tile: enough for a cache line of each row of weights."""
 
 MOST_COST = 1.5
-"""Tiles are no candidates whose estimated cost is more than this times that of the rule's own."""
+"""Maximum estimated cost of candidate tiles, as a multiple of the cost of the rule's tiles."""
 
 OTHER_TILES = 8
 """Most other tiles for a kernel."""

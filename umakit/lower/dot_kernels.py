@@ -28,7 +28,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import Kernel, Rule, legalizations_with, operators
 
 Made = tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]
-"""What a `Kernel` returns."""
+"""Result of a `Kernel`: prim func and arguments."""
 
 OwnKernel = Callable[[DotForm, Any, tvm_api.Call], Made | None]
 """(form, parameters, call) -> as a `Kernel`, or None for calls that need the usual one."""

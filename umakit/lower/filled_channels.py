@@ -71,4 +71,4 @@ def rule_for(cpu: Cpu) -> dict[str, tvm_api.Legalization]:
 
 
 FUSES_WHAT_FOLLOWS = 4
-"""TVM's `OpPatternKind::kOutEWiseFusable`, that of convolutions."""
+"""TVM's `OpPatternKind::kOutEWiseFusable`, the pattern kind of convolutions."""

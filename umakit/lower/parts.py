@@ -18,8 +18,8 @@ from umakit.operators.kernels.loops import INDEPENDENT
 tirx = tvm_api.tirx
 
 LEAST_WORK = 50_000
-"""Fewest stores and calls of functions of a kernel that is cut: an estimate of what takes some
-times as long as to wake a thread and to wait for it."""
+"""Minimum stores and function calls of a split kernel, an estimate of several times the cost to
+wake and join a thread."""
 
 MACS_OF_A_CALL = 16
 """Multiply-accumulates that take as long as a store, of kernels whose C functions hide them."""
@@ -138,7 +138,7 @@ def work_of(statement: tvm_api.Stmt, cut: Sequence[tvm_api.Stmt] = (), turns: in
 # proven by intervals, or declared by the kernel's author with `umakit.operators.kernels.loops`.
 
 Access = tuple[Any, list[Any], list[Fact]]
-"""A buffer, the indices of an element of it, and what conditions around the access imply."""
+"""A buffer, the indices of an element, and the facts that conditions around the access imply."""
 
 
 @dataclass(frozen=True)

@@ -288,7 +288,7 @@ def _compute_in_tiles(
 # Sums are added in the order of other schedules, so that results are the same bit by bit.
 
 MOST_PRODUCTS = 25
-"""Products that are unrolled: those of more need more code than they save time."""
+"""Maximum number of unrolled products; more products cost code size without saving time."""
 
 ROW_SUM_BYTES = 4
 """Bytes of the sums that are local variables."""

@@ -15,10 +15,10 @@ FEWEST_LANES = 14
 """A loop over fewer is unrolled by gcc before it looks for vectors."""
 
 MOST_LANES = 48
-"""More lanes by two others need registers that few CPUs have."""
+"""Maximum number of lanes. More lanes need registers that few CPUs have."""
 
 BEST_LANES = 32
-"""Of lanes that fill vectors equally well, those closest to it."""
+"""Preferred number of lanes among those that fill vectors equally well."""
 
 MOST_SUMS = 96
 """Sums of a tile."""
@@ -36,7 +36,7 @@ UNROLLED = 4
 """Channels and columns of a tile of 16 sums, which fit 32 registers next to data and weights."""
 
 CODE_COST = 1.1
-"""How much faster tiles have to be whose last one needs code of its own."""
+"""Minimum speedup of tiles whose last tile needs separate code."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from umakit.machine.cpu import Cpu
 
 SUMS_IN_FLIGHT = 9
-"""Fewest sums that keep two multipliers busy whose results are there four cycles later, and one
-more for what delays them."""
+"""Fewest sums that keep two multipliers with a latency of four cycles busy, plus one for delays."""
 
 MOST_VECTORS = 4
 """Vectors of channels in a tile: more do not fit the registers next to several positions."""
@@ -28,7 +27,7 @@ MOST_DEPTHWISE = 8
 """Positions of a depthwise convolution's tile: more need more code, and are hardly faster."""
 
 LOAD_COST = 0.1
-"""What a load costs in multiply-adds while the units for loads are not the slowest."""
+"""Cost of a load in multiply-adds while load units are not the bottleneck."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from umakit.lower.plain_tiles import PlainTile, choose_whole_tile
 OPERATORS = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
 LAYOUTS = (("NCW", "IOW"), ("NCHW", "IOHW"))
 NAME, PHASE = "transposed_by_phases", "sums_of_phase"
-"""Name of kernels, and what names of their sums begin with."""
+"""Name of the kernels, and prefix of the names of their sums."""
 
 TILE = "umakit.transposed_tile"
 """Annotation of the sums of a phase: channels and columns of a tile, whether columns are its lanes,

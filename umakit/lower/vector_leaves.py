@@ -29,7 +29,7 @@ VECTORS = "pragma_umakit_vectors"
 """Annotation of a loop: how many numbers a vector has, as text."""
 
 COMBINED = (tirx.Add, tirx.Max, tirx.Min)
-"""What a reduction does with its result and a number."""
+"""Combining operators of reductions."""
 
 NEUTRAL = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf}
 """The number that changes no result of a reduction. A sum that begins with 0 is never -0."""

@@ -35,8 +35,8 @@ from umakit.lower.vector_squares import SQUARES
 from umakit.machine.cpu import Cpu
 
 LONGEST_ROW = 2048
-"""Bytes of scratch for a row, which is within the limit of any network. What needs more is computed
-each time it is read."""
+"""Maximum bytes of scratch for a row, within the limit of any network. Longer rows are recomputed
+at each read."""
 
 
 def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimFunc:

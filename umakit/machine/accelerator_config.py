@@ -382,7 +382,7 @@ def _key_of(location: Sequence[int | str], data: Any) -> str:
 
 BYTES = re.compile(r"(\d{1,15}) ?([KMG]?)(?:i?B)?", re.IGNORECASE)
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-"""What people write for an integer, in quotes."""
+"""Suffixes of integers in quotes."""
 
 
 def load_accelerator_config(path: Path) -> AcceleratorConfig:

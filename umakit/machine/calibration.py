@@ -51,7 +51,7 @@ WRITTEN = {
     "macs": "m * n * k",
     "lines": "planes * rows",
 }
-"""How formulas of `accel.toml` say sizes that have no name there."""
+"""Formula text in `accel.toml` for sizes without a name."""
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 

@@ -24,11 +24,11 @@ from umakit.text.spelling import closest_or_all
 FOLDER = Path(__file__).with_name("cpus")
 
 GENERIC, NATIVE = "generic", "native"
-"""The CPU of an export unless another one is chosen: C99 for any compiler. And the description
-with the widest vectors that this machine has."""
+"""Names of the default CPU (C99 for any compiler) and of the widest description that this machine
+supports."""
 
 MACHINES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
-"""Architectures by what operating systems call them."""
+"""Architectures by the names that operating systems use."""
 
 CPU_INFORMATION = Path("/proc/cpuinfo")
 

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 from umakit.errors import AcceleratorConfigError
 
 Does = Literal["compute", "load", "store"]
-"""What the commands of a stream do: compute, or copy into or out of a memory of the machine."""
+"""Action of a command: compute, or copy into or out of a memory of the machine."""
 
 Completion = Literal["interrupt", "polling", "stall"]
-"""How a driver waits for room in a queue."""
+"""Mechanism by which a driver waits for a free queue slot."""
 
 
 @dataclass(frozen=True)

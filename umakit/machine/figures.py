@@ -47,7 +47,7 @@ LAYERS = {
     )
     for kind in Kind
 }  # fmt: skip
-"""Layers of which tiles are asked for."""
+"""Layers whose tiles are requested."""
 
 TILES = ((1, 1, 16, 16), (3, 19, 32, 48), (17, 19, 48, 16))
 """Rows, columns, output and input channels of these tiles."""

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 KEY = "umakit.kernel_key"
-"""Attribute of a prim func for which a choice was made: the text of its `KernelKey`."""
+"""Attribute of a prim func with a kernel choice: the text of its `KernelKey`."""
 
 
 @dataclass(frozen=True)

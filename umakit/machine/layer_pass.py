@@ -25,20 +25,20 @@ OPERATIONS = (Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.MAX_POOL, Kind.AVERAGE_POOL
 """Numbers of operations in calls of a driver are places in this order."""
 
 OPERANDS = ("data", "weights", "parameters", "result", "addend")
-"""Tensors whose buffers a job is given, in this order; those that a layer lacks are 0."""
+"""Tensors whose buffers a job receives, in this order; absent tensors are 0."""
 
 CONFIGURE_ARGUMENTS = (
     "operation", "rounding", "channels_first", "kernel_height", "kernel_width", "stride_y",
     "stride_x", "dilation_y", "dilation_x", "input_zero_point", "output_zero_point", "lowest",
     "highest",
 )  # fmt: skip
-"""Names of the arguments of `NAME_configure`, unless a backend names others."""
+"""Default names of the arguments of `NAME_configure`."""
 
 COPY_ARGUMENTS = (
     "tensor", "buffer", "offset", "place", "planes", "rows", "row_bytes", "plane_stride",
     "row_stride",
 )  # fmt: skip
-"""Names of the arguments of `NAME_load` and `NAME_store`, unless a backend names others."""
+"""Default names of the arguments of `NAME_load` and `NAME_store`."""
 
 TRANSFER = COPY_ARGUMENTS[2:]
 

@@ -30,10 +30,10 @@ Doing = Literal[
     "data", "weights", "parameters", "addend", "result",
     "convolution", "depthwise", "max_pool", "average_pool",
 ]  # fmt: skip
-"""What an engine may do: copy tiles of a tensor, or compute layers of a kind."""
+"""Tasks of an engine: copy tiles of a tensor, or compute layers of a kind."""
 
 Placed = Literal["data", "weights", "parameters", "addend", "result", "sums"]
-"""What takes bytes of a memory."""
+"""Contents of a memory."""
 
 Axis = Literal["rows", "columns", "output_channels", "input_channels"]
 
@@ -58,7 +58,7 @@ COPY_NAMES = ("planes", "rows", "row_bytes", "bytes")
 """Names in the cost of a copy: planes of rows of contiguous bytes, and all of these bytes."""
 
 FOOTPRINT_NAMES = (*SIZE_NAMES, "input_rows", "input_columns")
-"""Names in the bytes of a tile: its sizes, and that of the data that windows cover."""
+"""Names in the byte formula of a tile: its sizes, and the size of the data that windows cover."""
 
 RESERVED = frozenset((*FOOTPRINT_NAMES, *STEP_NAMES, *COPY_NAMES, *FUNCTIONS))
 

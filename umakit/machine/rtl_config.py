@@ -17,7 +17,7 @@ from umakit.machine.simulator_config import FIGURE, FolderPath
 VERILOG_SUFFIXES = (".sv", ".v")
 VHDL_SUFFIXES = (".vhd", ".vhdl")
 INCLUDED_SUFFIXES = (".svh", ".vh", ".svi", ".inc", ".hex", ".mem", ".dat", ".vlt")
-"""What designs read beside their sources: headers, contents of memories, configurations."""
+"""Files that designs read beside their sources: headers, memory contents, configurations."""
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GLOB = re.compile(r"[A-Za-z0-9_+.*?/-]+")

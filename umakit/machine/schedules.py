@@ -29,13 +29,13 @@ tirx = tvm_api.tirx
 te = tvm_api.te
 
 Calls = Callable[[Position], tvm_api.Stmt]
-"""A function from a tile's coordinates, which are TIR expressions, to statements."""
+"""Function from a tile's coordinates (TIR expressions) to statements."""
 
 _RESULT = (IMAGES, OUTPUT_CHANNELS, ROWS, COLUMNS)
 _COMPUTED = (*_RESULT, INPUT_CHANNELS)
 
 BLOCKS = (*(f"load_{name}" for name in LOADED), "compute", "store")
-"""Names of the blocks of a schedule, of which layers may lack some."""
+"""Names of the blocks of a schedule. Some layers lack some blocks."""
 
 
 def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:

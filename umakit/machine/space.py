@@ -25,7 +25,7 @@ SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
 """Axes along which tiles have a size."""
 
 OF_SUMS = "of accumulators"
-"""How a `misfit` calls the memory of sums, which has no name."""
+"""Name of the accumulator memory in a `misfit`."""
 
 Key = tuple[str | int | tuple[str, ...], ...]
 """Sort key of equally good tilings, which makes searches deterministic."""

@@ -12,7 +12,7 @@ from umakit.machine.tiles import INPUT_CHANNELS, OUTPUT_CHANNELS, Tiles
 from umakit.patterns import Composite, WeightLayout
 
 ENDS = ("data", "addend", "result")
-"""Tensors of which tiles have one byte for each element."""
+"""Tensors whose tiles have one byte per element."""
 
 
 def check_operands(composite: Composite, layer: Layer, machine: TileMachine) -> None:

@@ -50,7 +50,7 @@ SINGULAR = {
     OUTPUT_CHANNELS: "output_channel",
     INPUT_CHANNELS: "input_channel",
 }
-"""What one element along an axis is called."""
+"""Singular of each axis name."""
 
 BUFFERS = (1, 2, 4)
 """Valid values of `Tiling.buffers`."""

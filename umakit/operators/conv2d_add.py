@@ -166,7 +166,7 @@ ADD = f"relax.{PREFIX}{Add.operator}"
 
 
 SIDES = ("left", "right")
-"""Under these names the predicate finds the addition; on which side the convolution is."""
+"""Names of the addition in the predicate, which tell the side of the convolution."""
 
 
 def _addition(parameters: Parameters, match: Match) -> Add:

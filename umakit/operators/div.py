@@ -40,7 +40,7 @@ LEAST_HEADROOM = 23
 """Bits that a difference of 8-bit integers can be shifted left at least."""
 
 SHIFTS = (8, 9, 12, 16, 20, LEAST_HEADROOM)
-"""Of factors of quotients that are drawn; `convert` takes no others of 8-bit operands."""
+"""Drawn shifts of quotient factors; `convert` accepts no others for 8-bit operands."""
 
 
 @dataclass(frozen=True)

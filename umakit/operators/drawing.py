@@ -128,9 +128,8 @@ class Drawn:
 
 
 Build = Callable[[Settings, "Tensor | None", np.random.Generator], Drawn]
-"""(settings, what an earlier layer computes, random numbers) -> layer; raises `NotDrawable`.
-
-A given tensor replaces the settings of the first input; the layer has to be able to read it."""
+"""(settings, tensor from an earlier layer, random numbers) -> layer; raises `NotDrawable`. A given
+tensor replaces the settings of the first input, and the layer has to be able to read it."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from umakit.operators.tables.straight_lines import interpolation_table
 from umakit.operators.tensors import Array
 
 HALF_AN_LSB = 0.51
-"""How far an exact result is from its integer, with room for float32's rounding."""
+"""Largest distance of an exact result from its integer, including float32's rounding."""
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:

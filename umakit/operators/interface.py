@@ -23,9 +23,8 @@ class Unsuitable(Exception):
 
 
 Sizes = Callable[[Any, Mapping[str, Shape]], dict[str, int]]
-"""(parameters, shapes of the operands by name) -> size arguments by name, in their order.
-
-Raises `Unsuitable`. The parameters are of the operator's own class, which `Any` stands for."""
+"""(parameters, operand shapes by name) -> ordered size arguments by name; raises `Unsuitable`.
+`Any` stands for the operator's own parameter class."""
 
 
 def elements(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
@@ -196,7 +195,7 @@ BIAS = "bias"
 """Dtype of biases: int32, int64 for data of int16."""
 
 TFLM = Arithmetic.TFLM.value
-"""Rounding of patterns whose operators have several, as those of convolutions have it."""
+"""Rounding of convolutions, for patterns whose operators support several roundings."""
 
 PAIR: Mapping[str, str] = {"left": "", "right": ""}
 """Operands of sums, products and comparisons."""

@@ -253,7 +253,7 @@ def _sizes(parameters: Lstm, shapes: Mapping[str, Shape]) -> dict[str, int]:
 
 
 DTYPES = ("", "int8", BIAS, "int8", BIAS, "int32", "int8", "uint16", "", "int16")
-"""Of the operands; empty for that of the data."""
+"""Dtypes of the operands; empty for the dtype of the data."""
 
 register(
     IntegerOperator(

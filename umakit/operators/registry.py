@@ -26,13 +26,12 @@ PARAMETERS = "umakit.parameters"
 
 Shapes = list[tuple[int, ...]]
 Derivation = Callable[[Island], tvm_api.Expr | None]
-"""Returns a Relax expression, None where the island is another operator's, or raises
+"""Returns a Relax expression, None if another operator handles the island, or raises
 `NoIntegerForm`."""
 
 Kernel = Callable[[Any, tvm_api.Call], tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]]
-"""(parameters, call) -> prim func, and the Relax expressions that it is called with.
-
-The parameters are of the operator's own class, which `Any` stands for."""
+"""(parameters, call) -> prim func and its Relax arguments. `Any` stands for the operator's own
+parameter class."""
 
 Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]
 """(block builder, call) -> call_tir."""

@@ -63,7 +63,8 @@ NO_ACTIVATION, RELU = 0, 1
 """Values of the schema's enumeration `ActivationFunctionType`."""
 
 BIAS_TOLERANCE = 1e-5
-"""Largest difference of the bias' scale to that of the products, by the reference."""
+"""Largest difference between the scale of the bias and the scale of the products, from the
+reference."""
 
 
 @dataclass(frozen=True)

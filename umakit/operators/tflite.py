@@ -19,12 +19,10 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 
 QUANTIZED = ("int8", "uint8", "int16")
-"""Dtypes whose tensors have scales.
-
-TensorFlow Lite Micro has no kernels of uint8 any more. Those of TensorFlow Lite's reference
-(`depthwiseconv_uint8.h`, `conv.h`, `softmax.h`, ...) do what today's do for int8, but that
-weights have zero points. Operators whose arithmetic differed between releases do not take it.
-"""
+"""Dtypes whose tensors have scales. TensorFlow Lite Micro has no uint8 kernels any more. The uint8
+kernels of TensorFlow Lite's reference (`depthwiseconv_uint8.h`, `conv.h`, `softmax.h`, ...) equal
+today's int8 kernels, except for zero points of weights. Operators whose arithmetic differed between
+releases do not support uint8."""
 
 WHOLE = ("int32", "int64")
 """Integers that stand for themselves."""

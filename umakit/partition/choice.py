@@ -23,12 +23,12 @@ Key = tuple[str, int]
 """An operator: its name in the user's model, and the number of operators before it of that name."""
 
 Source = Literal["measured", "predicted", "unknown", ""]
-"""Where cycles come from; empty where nobody asked for them."""
+"""Origin of a cycle count; empty if cycles were not requested."""
 
 NOT_COMPARED: Source = ""
 
 CPU = "cpu"
-"""What is called like an accelerator and is none."""
+"""Name of the CPU in place of an accelerator."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 
 UNKNOWN = "constant"
-"""Role of a constant that no operator of the network reads as it is."""
+"""Role of a constant that no operator of the network reads directly."""
 
 WEIGHTED = ("nn.conv", "matmul")
 """Starts of the names of operators whose second operand is called weights."""

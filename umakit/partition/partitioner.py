@@ -393,7 +393,7 @@ NAMES = {
     "layout": "layout",
     "kernel_layout": "weights_layout",
 }
-"""Names for readers, those of integer operators, by name in Relax."""
+"""Names of attributes for readers, as in integer operators, by Relax name."""
 
 
 def window_attributes(call: tvm_api.Call) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from umakit.registration.backend import Backend
 SIDES = ("above", "left", "below", "right")
 HIDDEN = ("output_shape", "output_dtype", "addition")
 SIZES = ("strides", "dilation", "window")
-"""Attributes of rows and columns, which are written as 2 x 2."""
+"""Attributes with rows and columns, printed as 2 x 2."""
 
 LAYOUTS = {"NHWC": "rows, columns, channels", "NCHW": "channels, rows, columns"}
 

@@ -22,16 +22,16 @@ LEAST_ROOM = 33
 """Characters of a symbol behind the model's prefix that are there for every model."""
 
 LONGEST_ENDING = len("_multipliers")
-"""Characters that are left for what is appended to a layer's name."""
+"""Characters reserved for suffixes of a layer's name."""
 
 LONG_WORD = 6
 """Minimum number of letters of words that an abbreviation cuts."""
 
 SHORT_WORDS = (4, 3, 2)
-"""Characters that an abbreviation leaves of long words: the most with which it fits."""
+"""Lengths to which an abbreviation cuts long words; the greatest fitting length is used."""
 
 LONGEST_RUN = 2 * SIGNIFICANT
-"""Characters behind which a part of a layer's name does not go on."""
+"""Maximum length of a run of name parts."""
 
 PLACE = "_offset"
 """Ending of the name of a tensor's place in its pool or in the weights blob."""

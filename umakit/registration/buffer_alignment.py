@@ -20,7 +20,7 @@ from umakit.registration.backend import Backend
 MAP_FILE = "registers.toml"
 
 LEAST_DMA_ALIGNMENT = 4
-"""Bytes: what umakit's device of a board and its MAC array ask of every buffer."""
+"""Alignment in bytes that umakit's board device and MAC array require of every buffer."""
 
 MOST_DMA_ALIGNMENT = 4096
 """Largest `alignment` of `[dma]`."""

@@ -46,15 +46,15 @@ MOST = 2**31 - 1
 """Maximum size in bytes of the scratch of a call."""
 
 LONGEST_RUN = 60
-"""Seconds of processor time after which a function of a library does not return."""
+"""Limit on the processor time of a library function, in seconds."""
 
 FLAGS = (
     "-w", "-O1", "-ffunction-sections", "-fdata-sections",
     "-fsanitize=signed-integer-overflow,integer-divide-by-zero",
     "-fsanitize-undefined-trap-on-error",
 )  # fmt: skip
-"""Warnings are the library's matter, and what the size does not need is not linked. A size that
-overflows is none."""
+"""Warnings concern only the library, and unused functions are not linked. An overflow in the size
+is an error."""
 
 LINKING = ("-Wl,--gc-sections", "-lm")
 

@@ -64,9 +64,9 @@ class Pattern:
     annotations: Mapping[str, Any]
     predicate: Predicate | None
     layouts: tuple[str, ...] = ()
-    """Layouts of the data that it takes; empty if it is not said or does not matter."""
+    """Supported data layouts; empty if unknown or irrelevant."""
     drawing: Drawing | None = None
-    """How `uma check` draws layers for it; None where it finds that out itself."""
+    """Distribution from which `uma check` draws layers; None if `uma check` derives it."""
     place: str = ""
     """File and line of the registration."""
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Role = Literal["operators", "layout change", "copy", "unknown"]
-"""What a layer is for: operators of the model, a transpose between two layouts that the model has
-not, a copy to an output, or something whose operators are not known."""
+"""Role of a layer: operators of the model, a transpose between layouts, a copy to an output, or
+unknown operators."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def unique_labels(labels: Iterable[str]) -> list[str]:
 
 
 Match = tuple[tuple[int, ...], tuple[int, ...]]
-"""Numbers of the layers of one network, and those of the other, that compute the same operators."""
+"""Numbers of the matching layers of one network and of the other."""
 
 
 def matched_layers(one: Sequence[LayerIdentity], other: Sequence[LayerIdentity]) -> list[Match]:

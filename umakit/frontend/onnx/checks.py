@@ -21,13 +21,13 @@ from umakit.frontend.onnx.rewriting import MICROSOFT, constant_tensors, is_rewri
 UNREADABLE = (
     DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError
 )  # fmt: skip
-"""What `onnx.load` raises for files that hold no model in the format of their suffix."""
+"""Exceptions of `onnx.load` for files that are no model in the format of their suffix."""
 
 QOPERATORS = frozenset(
     "QLinearSoftmax QLinearAveragePool QLinearReduceMean "
     "QLinearWhere QAttention MatMulIntegerToFloat DynamicQuantizeMatMul".split()
 )
-"""Operators of files that ONNX Runtime quantized in its own format, which are not rewritten."""
+"""Operators of ONNX Runtime's quantized format without a rewrite."""
 
 QUANTIZING = ("QuantizeLinear", "DequantizeLinear")
 

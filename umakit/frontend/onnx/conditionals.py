@@ -22,7 +22,7 @@ INDEXED = {
     "OneHot": 0,
     "RoiAlign": 2,
 }
-"""Operators that fail for indices outside of a tensor, and which input has the indices."""
+"""Operators that fail for indices outside of a tensor, with the number of the index input."""
 
 
 def check_conditional(node: onnx.NodeProto, inputs: Sequence[Any], file: str) -> None:

@@ -24,7 +24,7 @@ from umakit.floats.resampling import Table
 Array = npt.NDArray[np.float32]
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 TIE = 1e-6
-"""How far a coordinate may be from a half to be rounded as one."""
+"""Largest distance of a coordinate from a half that counts as a tie."""
 
 
 @dataclass(frozen=True)

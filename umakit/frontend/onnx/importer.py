@@ -236,10 +236,11 @@ class NamingImporter(Importer):  # type: ignore[misc]
 
 
 NAMES = {"float32": "float", "float64": "double"}
-"""Names of element types in schemas, where they are not those of NumPy."""
+"""Schema names of element types that differ from NumPy's names."""
 
 FIRST_OPSET_OF_16_BITS = 21
-"""Of QuantizeLinear and DequantizeLinear; before, ONNX Runtime has its own ones of 16 bits."""
+"""First opset whose QuantizeLinear and DequantizeLinear have 16 bits; before, ONNX Runtime has its
+own."""
 
 
 def check_input_types(

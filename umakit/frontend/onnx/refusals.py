@@ -19,7 +19,7 @@ DECIDES_SHAPES = frozenset(
 
 
 SIZES = "sizes of a tensor"
-"""How values are called that are known when the model is imported, but are not tensors."""
+"""Term in messages for values known at import that are not tensors."""
 
 
 def not_supported(

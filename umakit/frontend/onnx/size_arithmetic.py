@@ -33,7 +33,7 @@ MOST_ELEMENTS = 4096
 """Maximum number of elements of an operand or result; larger tensors are not sizes."""
 
 BROADCAST_SINCE = 7
-"""The opset from which on operands of different shapes are broadcast."""
+"""First opset that broadcasts operands of different shapes."""
 
 
 def computed(

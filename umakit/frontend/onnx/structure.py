@@ -27,7 +27,7 @@ NOT_COMPUTED = {
 """Element types that nothing here computes with, and their names."""
 
 MAY_BE_EMPTY = ("Resize",)
-"""Operators of which exporters leave out inputs that their opset does not call optional."""
+"""Operators from which exporters omit inputs that their opset requires."""
 
 
 def check_structure(proto: onnx.ModelProto, path: Path) -> None:

@@ -47,7 +47,7 @@ SMALL_ARCHIVE, LARGEST_RATIO = 2**26, 64
 """Bytes that an archive may hold whatever its size, and how often its size it may hold else."""
 
 COPIED = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little"}
-"""Members that say how to read the others, and what is in them."""
+"""Members with the format, version and byte order of the archive."""
 
 
 def is_torch_file(path: Path) -> bool:

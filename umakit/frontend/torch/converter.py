@@ -36,7 +36,7 @@ ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
 
 DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
-"""Arguments that say where and how values are kept, not what they are."""
+"""Arguments about the storage of values, without effect on the values."""
 
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 

@@ -20,7 +20,7 @@ LIBRARY = re.compile(r"[\\/]torch[\\/](nn|_|fx|export|utils|functional|autograd)
 
 
 NUMBER = re.compile(r"(_\d+)+$")
-"""What torch puts behind names of nodes of the same operator anywhere in the model."""
+"""Suffix of torch for nodes with the same operator anywhere in the model."""
 
 
 class Names:

@@ -53,7 +53,7 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     (r"^(onednn|_?quantized|xnnpack|mkldnn|fbgemm)\.", "is an operator of a runtime's own kernels",
      "export the program of convert_pt2e before it is lowered to a runtime"),
 )  # fmt: skip
-"""Pattern of the operator's name, what it does, what to do instead."""
+"""Pattern of the operator's name, its behaviour, and the fix."""
 
 
 def refusal(operator: str) -> tuple[str, str] | None:

@@ -48,7 +48,7 @@ SYMBOL = re.compile(r"[a-z]{1,4}_?\d{1,6}")
 """Names that torch gives symbolic sizes: `s77`, `u0`, `zf3`."""
 
 PLAIN_TEXT = re.compile(r"(?![\w.+-]*[eE][+-]?\d{5})[\w.+-]{1,64}", re.ASCII)
-"""Text of symbols and numbers, in which nothing can be called."""
+"""Text of symbols and numbers, without calls."""
 
 LONGEST, MOST_NODES, LARGEST, LARGEST_POWER = 20_000, 2_000, 2**63, 64
 
@@ -134,7 +134,7 @@ TEXT_ARGUMENTS = frozenset(
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 KEPT_METADATA = ("stack_trace", "nn_module_stack", "from_node")
-"""Metadata of a node from which its name and source line are taken."""
+"""Metadata from which a node's name and source line are taken."""
 
 
 class Refused(Exception):

@@ -12,7 +12,7 @@ import numpy as np
 from umakit.operators.kernels.dot_forms import FORMS, PREFIX
 
 Terms = dict[str, Any]
-"""How often each term is executed by a call, a number or one for each combination of values."""
+"""Executions of each term by a call: a number, or one number per combination of values."""
 
 Argument = Callable[[int], Any]
 """From the place of an argument to its value, an array of integers."""

@@ -14,7 +14,7 @@ from umakit.operators.kernels.dot_forms import PREFIX
 tirx = tvm_api.tirx
 
 Part = tuple[int, int, frozenset[Any]]
-"""A term of a sum: what it is, its factor, and the loop variables that it depends on."""
+"""A term of a sum: kind, factor, and the loop variables that the term depends on."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from umakit.machine.costs import TENSORS
 from umakit.machine.tile_machine import TileMachine
 
 MOST_UNITS = 65_536
-"""Maximum number of units that room is divided into to choose what fits."""
+"""Maximum number of units into which the search for a fitting choice divides the room."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from umakit.machine.costs import TENSORS
 from umakit.machine.tile_machine import TileMachine
 
 ACTIVATIONS = ("data", "addend", "result")
-"""Tensors that one layer can leave in a memory of the accelerator for another."""
+"""Tensors that one layer can leave in the accelerator's memory for another layer."""
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,8 @@ CAUSES: Mapping[str, str] = {
     "other": "the array waits for another engine that computes",
     "not_predicted": "simulated beyond what was predicted; negative if it was less",
 }
-"""What each cause means. Layers that the array bounds have `folds` to `last_store`, `driver` and
-`other`; those that the bus bounds have `fill` to `driver`."""
+"""Descriptions of the causes. Array-bound layers have `folds` to `last_store`, `driver` and
+`other`; bus-bound layers have `fill` to `driver`."""
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ OPERANDS: dict[str, Elements] = {
     "$multipliers": "int32",
     "$shifts": "int8",
 }
-"""Types of what operands point to, by their text."""
+"""Element types of operands by their text."""
 
 ELEMENT_LIMITS = {"$multipliers": (0, (1 << 31) - 1), "$shifts": (-31, 30)}
-"""Least and largest number that a driver's tensors have, for those that have not all of a type."""
+"""Least and greatest element of driver tensors with a range smaller than their type."""
 
 ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda a, b: a + b,

@@ -16,7 +16,7 @@ LINE = 100
 INDENTATION = 4
 
 _DIRECTIVE = re.compile(r"(?=(?:verilator|synopsys|synthesis|pragma|cadence|ambit|xilinx)\b)", re.I)
-"""How a comment begins that tools take for an instruction to them."""
+"""Start of a comment that tools take as a directive."""
 
 
 def package_name(name: str) -> str:

@@ -84,7 +84,7 @@ class Access(BaseModel):
 
 
 ANY = "any"
-"""Key of an operand for all operators that have what it names."""
+"""Key of an operand for all operators with such an operand."""
 
 
 def _check_offset(offset: int) -> int:
@@ -102,7 +102,7 @@ def _check_folder(path: str) -> str:
 
 
 WRITTEN = ("job.start", "job.stop", "descriptor.register", "access.clear")
-"""References to what a driver writes; it reads the others."""
+"""References that a driver writes; it reads all others."""
 
 
 MOST_ALIGNMENT = 4096

@@ -30,7 +30,7 @@ MOST_OF_A_WIDE_BIAS = 2.0**46
 
 
 BIAS_TOLERANCE = 0.02
-"""How far, in LSBs of the result, a bias's scale may be from that of the accumulator."""
+"""Largest deviation of a bias's scale from the accumulator's scale, in LSBs of the result."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     "input_zero_point": ZERO_POINTS,
     "weights": ("random", "extreme", "lowest"),
 }
-"""`scales` is 1 for one of the tensor, 0 for one of each output channel."""
+"""`scales` is 1 for per-tensor scales, 0 for per-channel scales."""
 
 
 def common_fields(settings: Settings, shape: tuple[int, ...], zero_point: int) -> dict[str, Any]:

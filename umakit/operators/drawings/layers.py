@@ -36,7 +36,7 @@ from umakit.operators.refusals import NoIntegerForm
 
 Inputs = tuple[Tensor, ...]
 First = Callable[[Settings, "Tensor | None"], Inputs]
-"""(settings, what an earlier layer computes) -> the inputs; raises `NotDrawable`."""
+"""(settings, tensor from an earlier layer) -> the inputs; raises `NotDrawable`."""
 
 Operands = Sequence["Input | Array"]
 Make = Callable[[Settings, Inputs, np.random.Generator], tuple[Parameters, Operands]]

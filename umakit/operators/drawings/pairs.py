@@ -34,7 +34,7 @@ MATRICES: Mapping[str, tuple[Setting, ...]] = {
     "terms": SIZES, "left_adjoint": (0, 1), "right_adjoint": (0, 1), **COMMON, "scale": SCALES,
     "left_zero_point": ZERO_POINTS, "right_zero_point": ZERO_POINTS,
 }  # fmt: skip
-"""`repeated` is the side of one matrix, which is the operand of all products."""
+"""`repeated` is the side with a single matrix, the operand of all products."""
 
 
 def pair(make: Make, **settings: tuple[Setting, ...]) -> Drawing:

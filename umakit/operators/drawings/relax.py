@@ -258,7 +258,7 @@ OPERATORS: Mapping[str, tuple[Maker, Mapping[str, tuple[Setting, ...]]]] = {
         for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
     },
 }
-"""Operators whose operands are not one tensor, with what makes them and their settings."""
+"""Operators with several operands, each with its operand builder and settings."""
 
 
 def drawing_of(alternatives: Sequence[tvm_api.DFPattern]) -> Drawing | None:

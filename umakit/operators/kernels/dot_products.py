@@ -47,7 +47,7 @@ MOST_SUMS = 256
 DATA = ("int8", "uint8")
 
 OFFSETS = {("uint8", "int8"): -128, ("int8", "uint8"): 128}
-"""What is added to data that are copied as another dtype."""
+"""Offset of data that are copied as another dtype."""
 
 Function = tuple[tvm_api.PrimFunc, list[Array], str]
 """A prim func (data, weights, bias, multipliers, shifts, output), its constants, and the layout of

@@ -26,8 +26,8 @@ WEIGHTS_LAYOUT = "umakit.weights_layout"
 """Attribute of a prim func whose parameters have names of its own."""
 
 ELEMENTWISE = "umakit.is_elementwise"
-"""Attribute of a prim func of which the result may lie where any input of its size does, though
-calls of C functions hide that."""
+"""Attribute of a prim func whose result may overwrite any input of equal size, even if calls of C
+functions hide this property."""
 
 INSIDE = "umakit.positions_are_inside"
 """Attribute of a prim func whose author vouches for its positions: they hold for all values of its

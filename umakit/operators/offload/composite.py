@@ -23,7 +23,7 @@ ROUNDINGS = tuple(mode.value for mode in Arithmetic)
 2 `even` (`enum umakit_rounding` of `umakit/requantize.h`)."""
 
 OWN_ROUNDING = len(ROUNDINGS)
-"""The driver's argument `rounding` where it is a function of the backend's own."""
+"""Value of the driver's argument `rounding` for a rounding function of the backend."""
 
 
 def rounding_number(name: str) -> int:
@@ -54,7 +54,7 @@ class Composite:
     """The pointers that the driver writes to, the last ones."""
 
     PARTS: ClassVar[dict[str, type[Parameters]]] = {"then": Requantize}
-    """Fields that are parameters of another operator in the same call."""
+    """Fields with the parameters of another operator in the same call."""
 
     @classmethod
     def attribute_names(cls) -> list[str]:

@@ -12,10 +12,8 @@ from umakit.operators.offload.composite import ROUNDINGS
 from umakit.operators.parameters import Pair
 
 Constraint = Callable[[Any], str]
-"""Receives the parameters of a composite; returns why it is refused, or an empty text.
-
-They are `Any`: each pattern has a class of its own, and what a constraint reads is in some of them.
-"""
+"""Function from the parameters of a composite to a reason for refusal, or an empty text. Parameters
+are `Any`: each pattern has its own class."""
 
 Pairs = int | Iterable[int | Pair] | None
 """Supported sizes: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for

@@ -308,7 +308,6 @@ def _docstring(composite: type[Generated]) -> str:
 
 
 INDENT = " " * 4
-"""Of docstrings."""
 
 
 def operand_names(name: str) -> tuple[str, ...] | None:

@@ -22,7 +22,7 @@ LEAST_CORRECTIONS = {0: 0, 1: 0, 2: 0, 4: -8, 8: -128}
 A line over a bend of the function lies above it.
 """
 FURTHEST_BELOW = 2
-"""How far a tabulated value may be below the result of its integer."""
+"""Largest amount by which a tabulated value may be below the result of its integer."""
 
 
 @dataclass(frozen=True)

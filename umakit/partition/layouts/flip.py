@@ -13,10 +13,10 @@ from umakit import tvm_api
 CHANNELS_FIRST, CHANNELS_LAST = "NCHW", "NHWC"
 
 FLAT = {CHANNELS_FIRST: "NCW", CHANNELS_LAST: "NWC"}
-"""The layouts of signals, by that of images."""
+"""Layouts of signals, by layout of images."""
 
 KERNELS = {CHANNELS_FIRST: "OIHW", CHANNELS_LAST: "HWIO"}
-"""Layouts of the weights of float convolutions by that of their data."""
+"""Weight layouts of float convolutions, by data layout."""
 
 RANKS = (3, 4)
 """Numbers of axes of tensors that have a layout."""

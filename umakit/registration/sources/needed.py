@@ -27,7 +27,7 @@ IN_CXX = (*CXX_SUFFIXES, ".hh", ".hpp", ".hxx", ".h++", ".ipp", ".tpp")
 HAS_INCLUDE = re.compile(r"__has_include\s*\(\s*(\"[^\"]+\"|<[^>]+>)")
 
 Key = tuple[str, bool]
-"""A file and whether it is included inside of braces."""
+"""A file, and whether its include is inside braces."""
 
 
 @dataclass(frozen=True)
@@ -359,4 +359,4 @@ def _uses(facts: Facts, only_used: bool = False) -> set[str]:
 
 
 _kept: dict[tuple[Path, str], tuple[_Needed, tuple[tuple[str, int, int], ...]]] = {}
-"""What is known of libraries, until a file or a folder changes."""
+"""Cache of library analyses, valid until a file or folder changes."""

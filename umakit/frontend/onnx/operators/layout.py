@@ -10,7 +10,7 @@ from umakit.frontend.onnx.registry import converts
 relax = tvm_api.relax
 
 COUNTED_SPLIT_SINCE = 18
-"""The opset from which on a Split may have parts of different sizes without saying which."""
+"""First opset whose Split may have unequal parts without explicit sizes."""
 
 
 @converts("SpaceToDepth", "blocksize mode")

@@ -10,7 +10,7 @@ from umakit.frontend.onnx.registry import STASH, converts
 relax = tvm_api.relax
 
 PER_CHANNEL_SINCE = 21
-"""The opset from which on scale and bias have a value for each channel; before, for each group."""
+"""First opset with scale and bias per channel; before, per group."""
 
 
 @converts("GroupNormalization", "epsilon num_groups", ignored={"stash_type": STASH})

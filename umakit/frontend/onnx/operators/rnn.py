@@ -49,7 +49,7 @@ COMMON = "activation_alpha activation_beta activations clip direction hidden_siz
 OUTPUTS = {"output_sequence": "the names of the outputs say which of them are wanted"}
 
 BATCH_FIRST = 1
-"""The layout whose first axis is that of sequences, and not of steps."""
+"""Layout whose first axis is the batch instead of the time step."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
 
 INPUTS_SINCE = 10
-"""The opset from which on places are inputs and no attributes."""
+"""First opset with the bounds as inputs instead of attributes."""
 
 
 @converts("Slice", "starts ends axes")

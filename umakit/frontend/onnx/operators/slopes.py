@@ -10,7 +10,7 @@ from umakit.frontend.onnx.registry import converts
 relax = tvm_api.relax
 
 BROADCAST_SINCE = 7
-"""The opset from which on slopes are broadcast; before, one axis of them is that of channels."""
+"""First opset with broadcast slopes; before, a vector of slopes lies along the channels."""
 
 
 @converts("PRelu")

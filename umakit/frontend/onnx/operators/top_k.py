@@ -10,7 +10,7 @@ from umakit.frontend.onnx.registry import converts
 relax = tvm_api.relax
 
 K_IS_AN_INPUT_SINCE = 10
-"""The opset from which on the number of elements is an input and not an attribute."""
+"""First opset with k as an input instead of an attribute."""
 
 
 @converts("TopK", "axis k largest sorted")
