@@ -430,7 +430,6 @@ def tensor_intrinsic(
 
 
 def _whole_block(reads: Sequence[Any], writes: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a block that accesses whole tensors."""
     regions = [[tvm_api.whole_region(tensor) for tensor in each] for each in (reads, writes)]
     return tvm_api.SBlockRealize([], True, tvm_api.s_tir.SBlock([], *regions, "root", body))
 

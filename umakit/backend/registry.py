@@ -152,7 +152,6 @@ def _is_in(folder: Path, owner: BackendSource) -> bool:
 
 
 def _ambiguous(name: str, owners: Sequence[BackendSource], folder: Path | None) -> BackendError:
-    """Return the error for an ambiguous name, with a path for each backend."""
     places = [f"that of {owner.origin} ({owner.location})" for owner in owners]
     fixes = [f"{each.folder} for that of {each.origin}" for each in owners if each.folder]
     if folder is not None:

@@ -182,6 +182,5 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _constants_size(program: Program, call: KernelCall) -> int:
-    """Return the bytes of the constants that a call reads."""
     tensors = [program.tensors[name] for name in dict.fromkeys(call.inputs)]
     return sum(tensor.size for tensor in tensors if tensor.role is Role.CONSTANT)

@@ -335,7 +335,6 @@ def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
 def _constant_files(
     program: Program, values: Mapping[str, Any], backends: Mapping[str, Backend]
 ) -> dict[str, str]:
-    """Return the C files with constants, by path."""
     prefix, stem = str(values["prefix"]), str(values["stem"])
     uses = uses_of_constants(program)
     arrays = {f"{prefix}_{name}": array for name, array in program.constants.items()}

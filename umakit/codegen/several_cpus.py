@@ -112,7 +112,6 @@ def values_for_cpus(networks: Sequence[ForCpu], backends: Mapping[str, Backend])
 
 
 def _cpu_view(network: ForCpu, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template values of one CPU."""
     choice = network.choice
     cpu = choice.cpu
     return {

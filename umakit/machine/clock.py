@@ -234,7 +234,7 @@ def _lines(machine: Machine) -> Iterator[list[str]]:
 
 
 def _time_of(awaited: int | Ends) -> int:
-    """Return a time; of a list of ends, the earliest end."""
+    """Return the time itself, or the earliest of several ends; `NEVER` without ends."""
     if isinstance(awaited, int):
         return awaited
     return awaited[0][0] if awaited else NEVER

@@ -256,7 +256,6 @@ class TileMachine(Placement, ABC):
     def _too_small(
         self, name: str, found: int, needed: int, sizes: TileSizes, *, is_sum: bool
     ) -> AcceleratorConfigError:
-        """Return the error of a footprint that is too small."""
         code = (type(self).sums if name == "sums" else type(self).footprint).__code__
         what = "int32 sums" if is_sum else "what is copied"
         return AcceleratorConfigError(

@@ -60,7 +60,6 @@ class Concatenation(Parameters):
 
 
 def _kernel(parameters: Concatenation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (operands, output)."""
     names = [f"operand_{number}" for number in range(len(shapes))]
     operands = buffers(names, shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

@@ -120,7 +120,6 @@ def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
 
 
 def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

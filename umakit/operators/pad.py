@@ -73,7 +73,6 @@ RELAX = "nn.pad"
 
 
 def _kernel(parameters: Pad, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     (shape,), result = shapes, parameters.output_shape
     data, output = buffer("data", shape, dtypes[0]), buffer("output", result, dtypes[0])
 

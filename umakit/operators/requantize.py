@@ -64,7 +64,6 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(parameters.multiplier), int32(parameters.shift))

@@ -170,7 +170,6 @@ class _Softmax:
     def _store(
         self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr, reciprocal: tvm_api.PrimExpr
     ) -> tvm_api.Stmt:
-        """Store exp / sum."""
         steps = Statements()
         value = self._exponential(steps, row, i)
         right = int32(31) - self._zeros[int32(0)]

@@ -131,7 +131,6 @@ def _check(
 
 
 def _no_reason(pattern: Pattern) -> str:
-    """Return the reason for a predicate without a reason."""
     code = getattr(pattern.predicate, "__code__", None)
     place = f" ({short_path(code.co_filename)}:{code.co_firstlineno})" if code is not None else ""
     what = f"{pattern.name}: refused without a reason"

@@ -97,7 +97,6 @@ class _Builder:
         )
 
     def _layer_names(self) -> Iterable[str]:
-        """Yield the name of each layer."""
         for binding in tvm_api.bindings_of(self._lowered.main):
             value = binding.value
             if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) == "call_tir":
@@ -168,12 +167,10 @@ class _Builder:
         return self._constant_names[key]
 
     def _result(self, specification: TensorSpecification, layer: str, part: str) -> str:
-        """Declare a result tensor of a layer."""
         name = self._symbols.tensor(layer, part, self._taken)
         return self._declare(specification, Role.INTERMEDIATE, name=name)
 
     def _scratch(self, parameter: Parameter, layer: str, label: str, part: str) -> str:
-        """Declare a scratch tensor of a layer."""
         kind = TensorSpecification(f"{label} scratch", (parameter.elements,), parameter.dtype)
         name = self._symbols.tensor(layer, part, self._taken)
         return self._declare(kind, Role.SCRATCH, parameter.pool, name)

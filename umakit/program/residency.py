@@ -97,7 +97,6 @@ def _saved_bytes(program: Program, candidate: _Candidate) -> int:
 
 
 def _shortened(candidate: _Candidate, readers: int) -> _Candidate:
-    """Return the candidate with only its first readers."""
     fewer = readers < len(candidate.readers)
     return replace(
         candidate,

@@ -126,7 +126,6 @@ def _parsed(text: str) -> Node:
 
 
 def _nodes(node: Node) -> Iterator[Node]:
-    """Yield a node and all its descendants."""
     yield node
     for child in node.children:
         yield from _nodes(child)

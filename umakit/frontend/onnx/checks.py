@@ -247,7 +247,6 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Yield the initializers and constants of a graph."""
     yield from graph.initializer
     for node in all_nodes(graph):
         for attribute in node.attribute:

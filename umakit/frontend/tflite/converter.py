@@ -247,7 +247,6 @@ def _activation_bounds(activation: int) -> tuple[float, float] | None:
 
 
 def _scale(tensor: TfliteTensor) -> tuple[float, int]:
-    """Return scale and zero point of a tensor with a single scale."""
     return float(tensor.scales[0]), int(tensor.zero_points[0])
 
 

@@ -126,7 +126,6 @@ class _Reader:
         return graph
 
     def _count(self, count: int) -> int:
-        """Return a list length after a check against the size of the file."""
         if not 0 <= count <= len(self._data):
             raise _damaged(self._where, f"a list has {count} items")
         return count
@@ -134,7 +133,6 @@ class _Reader:
     def _numbers(
         self, count: int, item: Any, tensors: int, *, optional: bool = False
     ) -> tuple[int, ...]:
-        """Return a list of tensor numbers after a check of their range."""
         numbers = tuple(int(item(position)) for position in range(self._count(count)))
         if any(not (-1 if optional else 0) <= number < tensors for number in numbers):
             raise _damaged(self._where, "there is no tensor of some number")
@@ -314,7 +312,6 @@ def operator_number(code: Any) -> int:
 
 
 def _names(enumeration: type) -> dict[int, str]:
-    """Return the names of a schema enumeration by number."""
     return {
         value: name
         for name, value in vars(enumeration).items()

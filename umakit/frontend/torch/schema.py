@@ -218,7 +218,6 @@ def _dictionary(value: dict[str, Any], kind: Any, place: str) -> dict[str, Any]:
 
 
 def _fields(value: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """Return the known fields of a dataclass, checked."""
     result = {}
     for field in dataclasses.fields(kind):
         place = f"{kind.__name__}.{field.name}"

@@ -149,7 +149,6 @@ class Values:
         return self.new((kind, *(each.key for each in operands)), loops)
 
     def _operation(self, kind: str, node: Any, operands: Sequence[Any]) -> Value:
-        """Count an operation and its operands."""
         given = [self.computed(operand) for operand in operands]
         value = self._joined(kind, given)
         if kind not in LOGIC:

@@ -51,7 +51,6 @@ def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def _whole_constant(field: tvm_api.Expr) -> bool:
-    """Whether a field of a tuple is not a constant."""
     return tvm_api.constant_array(field) is None
 
 

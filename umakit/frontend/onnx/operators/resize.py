@@ -99,7 +99,6 @@ def _axes(
     sizes: npt.NDArray[Any] | None,
     roi: npt.NDArray[Any] | None,
 ) -> list[Axis]:
-    """Return the resized axes with their sizes and scales."""
     shape = node.shape(0)
     numbers = [int(axis) for axis in node.attribute("axes", range(len(shape)))]
     if any(not -len(shape) <= axis < len(shape) for axis in numbers):
@@ -177,7 +176,6 @@ def _by_policy(
 def _resized(
     node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str
 ) -> tvm_api.Expr:
-    """Return the operand resized along all axes."""
     shape, cropped = node.shape(0), transformation == "tf_crop_and_resize"
     data: tvm_api.Expr = node.inputs[0]
     if not cropped and all(axis.size == axis.result for axis in axes):
@@ -211,7 +209,6 @@ def _check_integers(node: Node, tables: list[Table], mode: str) -> None:
 
 
 def _changes(axis: Axis, cropped: bool) -> bool:
-    """Return whether the resize changes an axis."""
     if axis.size != axis.result or axis.scale != 1:
         return True
     return cropped and (axis.start != 0 or axis.end != 1)

@@ -102,7 +102,6 @@ def _sizes(node: Node, shape: tuple[int, ...], directions: int) -> _Sizes:
 
 
 def _cells(node: Node, kind: str, reversals: Sequence[bool]) -> list[Cell]:
-    """Return the cell of each direction."""
     names = [
         name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
         for name in node.attribute("activations") or USUAL[kind] * len(reversals)

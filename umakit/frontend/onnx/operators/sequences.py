@@ -119,7 +119,6 @@ def split(node: Node) -> tvm_api.Expr:
 
 
 def _sizes(node: Node, extent: int) -> list[int]:
-    """Return the sizes of the parts of a split."""
     if node.input(1) is None:
         return [1] * extent
     array = node.constant(1)
