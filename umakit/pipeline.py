@@ -5,8 +5,8 @@
 
     frontend    import_model           a file or an object becomes a Relax module
     quantized   quantize_to_integers   quantized operators become integer operators
-    partition   partition              accelerators take what their patterns match
-    lower       lower_to_kernels       what they took, and the rest, becomes kernels of TIR
+    partition   partition              accelerators take the matches of their patterns
+    lower       lower_to_kernels       all operators become kernels of TIR
     program     build_program,         a list of kernel calls over named tensors
                 overlap_with_cpu, keep_in_scratchpads
     memory      plan_memory,           an offset in a pool for each tensor

@@ -132,8 +132,7 @@ def work_of(statement: tvm_api.Stmt, cut: Sequence[tvm_api.Stmt] = (), turns: in
 #
 # A turn of such a loop writes elements of the outputs that no other turn reads or writes. What the
 # kernel does besides these loops is done once for each range, so it must not touch the outputs.
-# Working memory is not shared between ranges, but turns of one range follow each other in it: it
-# is
+# Working memory is not shared between ranges, but turns of one range follow each other in it: it is
 # allocated in the loop, or not written there, or each turn has elements of its own. All this is
 # proven by intervals, or declared by the kernel's author with `umakit.operators.kernels.loops`.
 

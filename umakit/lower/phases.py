@@ -257,10 +257,8 @@ def _shown(body: tvm_api.Stmt) -> tvm_api.Stmt:
 
 # Bindings of the values that a backend's TIR pass gave names with `tir.named`.
 #
-# A name is a call around the value, which TVM's simplifier does not look behind: a binding it
-# would
-# dissolve. After simplification the calls become bindings, at the start of the innermost loop
-# whose
+# A name is a call around the value, which TVM's simplifier does not look behind: a binding it would
+# dissolve. After simplification the calls become bindings, at the start of the innermost loop whose
 # variable a value depends on.
 
 

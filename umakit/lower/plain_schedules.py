@@ -43,8 +43,7 @@ def schedule_plain_tiles(
 #
 # The sums of some columns by some output channels are a small local array. Its loops have constant
 # bounds, and its last axis, the lanes, is that of the weights in memory or that of the data, so
-# that
-# compilers with vectors keep it in registers:
+# that compilers with vectors keep it in registers:
 #
 #     for row, channel tile, column tile:
 #         sums[columns][channels] = 0
@@ -53,9 +52,8 @@ def schedule_plain_tiles(
 #                 sums[column][channel] += data * weights[channel]
 #         result = fused elementwise operators
 #
-# Where channels do not make lanes, columns do, and the last two loops change places. Sums are
-# added
-# in the order of other schedules, so that results are the same bit by bit.
+# If channels cannot form lanes, columns do, and the last two loops are swapped. Sums are added in
+# the order of other schedules, so that results are bit-exact.
 
 FEWEST_STEPS = 9
 """Products of each sum: gcc unrolls the loops over fewer of them before it looks for vectors."""
@@ -182,8 +180,7 @@ CONVOLUTIONS = ("conv2d_nchw", "group_conv2d_nchw")
 # Loop schedule of transposed convolutions that are computed by phases, for any CPU.
 #
 # Tiles of sums of all phases are local arrays next to each other, from which a tile of the result
-# is
-# written:
+# is written:
 #
 #     for image, row of each phase:
 #         padded rows

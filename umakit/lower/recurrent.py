@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CPU kernel of float LSTM, GRU and RNN layers, see `umakit.floats.recurrent`.
 
-Formulas are those of the ONNX operator specification of LSTM, GRU and RNN.
+Formulas of the ONNX operator specification of LSTM, GRU and RNN.
 """
 
 from __future__ import annotations

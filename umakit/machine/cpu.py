@@ -264,7 +264,7 @@ OPERATIONS: Mapping[str, str] = {
     "addition_call": "a call that adds two tensors by instructions for it",
     "addition": "a group of elements of them",
 }
-"""The operations of kernels that have a cost. Widths of groups are those of the instructions, see
+"""Operations of kernels with a cost. Groups have the width of instructions, see
 `umakit.lower.executed.called`."""
 
 FUNCTION = "function."

@@ -20,7 +20,7 @@ from umakit.machine.tile_machine import SUM_BYTES, TileMachine
 class Hardware(TileMachine):
     """A systolic array with a banked scratchpad, a DMA engine and a command queue.
 
-    Optional features are off by default; the defaults are those of `accel.toml`.
+    Optional features are off by default; the defaults equal the defaults of `accel.toml`.
 
     Attributes:
         rows, columns: dimensions of the array in cells.

@@ -169,7 +169,7 @@ def choose(key: KernelKey, candidates: Sequence[Choice]) -> Choice:
     """Return the choice for a kernel: the given one, else the rule's own.
 
     Args:
-        key: what determines the kernel's speed.
+        key: properties that determine the kernel's speed.
         candidates: at least one choice, the rule's own first. A given choice that is no candidate
             is not taken; `KernelChoices.refused` lists its key.
     """

@@ -48,8 +48,7 @@ SIZE_NAMES = (
 columns and channels; the data's channels; kernel and strides."""
 
 STEP_NAMES = ("first", "last")
-"""1 for the first or the last job of those that compute a tile, each from a part of the input
-channels; else 0."""
+"""1 for the first or last job that accumulates a tile over input channels, else 0."""
 
 JOB_NAMES = (*SIZE_NAMES, *STEP_NAMES)
 """Names in the cost of a job."""

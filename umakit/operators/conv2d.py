@@ -112,8 +112,8 @@ class qconv2d(ConvolutionPattern):
 
     Attributes:
         groups: numbers of channel groups.
-        input_channel_multiple: what the number of input channels is a multiple of.
-        output_channel_multiple: what the number of output channels is a multiple of.
+        input_channel_multiple: required divisor of the number of input channels.
+        output_channel_multiple: required divisor of the number of output channels.
     """
 
     KIND: ClassVar[type[QConv2d]] = QConv2d

@@ -112,7 +112,7 @@ class qconv2d_add(qconv2d):
 
     The convolution's result must have no other use. The other tensor may be the left or right
     operand of the addition and has the shape, layout and dtype of the result; if two convolutions
-    are added, the left one is matched if possible. The arguments are those of `qconv2d` and apply
+    are added, the left one is matched if possible. The arguments of `qconv2d` apply
     to the convolution, except that `requantize` applies to the sum. Register this pattern before
     `qconv2d`, which matches convolutions that are refused here.
     """

@@ -206,8 +206,8 @@ class qdense(WeightedPattern):
 
     Attributes:
         rows: largest number of rows of the data.
-        input_multiple: what the size of a row of data is a multiple of.
-        output_multiple: what the size of a row of the result is a multiple of.
+        input_multiple: required divisor of the number of inputs.
+        output_multiple: required divisor of the number of outputs.
         weight_layout: the driver gets the weights in it, for example `IO` or `O/8 I 8o`. Bias,
             multipliers and shifts are filled up to whole blocks of O as well.
     """

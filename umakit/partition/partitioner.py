@@ -299,8 +299,7 @@ def _final_placements(
 
 # Names of operators that a backend's Relax pass rewrote, such as with other constants.
 #
-# A call that a pass builds has no source span, and often another variable. It keeps the name of
-# the
+# A call that a pass builds has no source span, and often another variable. It keeps the name of the
 # operator that it replaces, so that layers, constants and `uma diff` have the names of the model.
 
 

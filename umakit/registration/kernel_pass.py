@@ -38,8 +38,7 @@ def kernel_pass(backend: Backend) -> tvm_api.Pass:
 
 # Sizes of the working memory of kernels, asked from the library's own functions.
 #
-# The functions are built for this machine, once as the library is and once for each core that it
-# is
+# The functions are built for this machine, once as the library is and once for each core that it is
 # configured for, and called with the numbers of a layer.
 
 MOST = 2**31 - 1

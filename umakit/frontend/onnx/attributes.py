@@ -114,7 +114,7 @@ NOT_TAKEN: Mapping[str, str] = {
 
 
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
-    """Write out the defaults of every node's opset, and refuse what `DECISIONS` refuses.
+    """Write out the defaults of every node's opset, and apply the refusals of `DECISIONS`.
 
     TVM's converters use one default for all opsets, which may differ from the default of the
     schema.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that are written as several others before the graph is imported.
 
-Files of `operators` register them by `rewrites`: operators of ONNX Runtime's domain, and those of
-its quantized format (QOperator), which become the same network with QuantizeLinear and
+Files of `operators` register them by `rewrites`: operators of ONNX Runtime's domain, and
+operators of its quantized format (QOperator), which become the same network with QuantizeLinear and
 DequantizeLinear.
 """
 

@@ -3,7 +3,7 @@
 
 `torch.export.load` trusts its file. In torch 2.13 it unpickles weights and constants that ask for
 it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; it
-imports modules that trees of inputs and outputs name; it calls what is called like an operator; it
+imports modules that trees of inputs and outputs name; it calls any function named as operator; it
 compiles names of nodes as Python; and it hands sizes to sympy, which evaluates them as Python. None
 of that is needed for a network, so nothing of it reaches torch here: the archive is written anew in
 memory with the members that hold plain numbers and with a graph of known fields (`schema`),

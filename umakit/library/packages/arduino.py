@@ -282,8 +282,7 @@ def _tensor_view(tensor: Mapping[str, Any]) -> dict[str, Any]:
 
 # Libraries of C functions in an Arduino library.
 #
-# Arduino gives a library neither folders of headers nor macros nor flags, and compiles every C
-# file
+# Arduino gives a library neither folders of headers nor macros nor flags, and compiles every C file
 # of it. So includes are written relative to their files, macros stand at the top of C files, and C
 # files that others include get another name. All else in them stays.
 

@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of activations that cannot stay in an accelerator between layers.
 
-A lower bound for schedules that compute layer after layer: in the program's order, each once, and
-no job of a layer before the last job of the one before. Schedules that fuse layers may beat it; no
+The bound holds for schedules that compute layer after layer in the program's order: all jobs of a
+layer come after all jobs of the previous layer. Schedules that fuse layers may beat this bound; no
 schedule beats the bound without a scratchpad in `network.py`.
 
-It is the red-blue pebble game (J. Hong and H. Kung, STOC 1981) with a red pebble for each byte of
-the scratchpad, and the argument counts the pebbles at a boundary, the moment between the last
-job of one layer and the first of the next:
+The argument is the red-blue pebble game (J. Hong and H. Kung, STOC 1981) with a red pebble for each
+byte of the scratchpad. It counts the pebbles at a boundary, the moment between the last job of a
+layer and the first job of the next layer:
 
-1. A byte is live at a boundary if a layer behind it needs the byte and it was in the accelerator
-   before: computed there, or loaded for an earlier layer. What leaves the scratchpad for good takes
-   no part. With L live bytes at a boundary and S bytes of scratchpad, at least L - S of them lie in
-   main memory alone.
-2. Each of these bytes has to be loaded between this boundary and the end of the layer that needs it
-   next. It was loaded or computed before, so this load is none of those that every schedule has.
-3. A byte that the accelerator computed got there by a store. That is one that every schedule has if
-   the outside reads the tensor too; else it is one more. So a byte costs one copy or two, and the
-   cheapest L - S live bytes are a bound of what crosses the bus for a boundary.
-4. Copies of two boundaries are different ones if no tensor is live at both: they are of different
-   tensors. The bounds of such boundaries therefore add up; of all sets of them the one with the
-   largest sum is taken. As a tensor is live from one boundary to another without a gap, these are
-   intervals, and the largest sum is found from the first boundary to the last.
+1. A byte is live at a boundary if a later layer needs the byte and the accelerator held it before:
+   computed, or loaded for an earlier layer. With L live bytes at a boundary and S bytes of
+   scratchpad, at least L - S live bytes lie in main memory alone.
+2. Each of these bytes has to be loaded between this boundary and the end of the layer that needs
+   the byte next. This load comes on top of the loads that every schedule has, as the byte was
+   loaded or computed before.
+3. A byte computed by the accelerator also needs a store. Every schedule has this store if the
+   outside reads the tensor; otherwise the store is additional. So a byte costs one or two copies,
+   and the cheapest L - S live bytes are a bound of the bus traffic for a boundary.
+4. Two boundaries without a common live tensor have different copies, so their bounds add up. The
+   set of such boundaries with the largest sum gives the result. As a tensor is live over an
+   interval of boundaries, one pass over the boundaries finds the largest sum.
 
-Nothing is asked of the time within a layer, where operands, result and weights need room at once,
-nor of tiles: both only add bytes. Memories of sums hold no tensors of the network and do not count.
+The bound ignores the time within a layer, where operands, result and weights need room at once, and
+tiles: both only add bytes. Accumulator memories hold no tensors of the network and do not count.
 """
 
 from __future__ import annotations

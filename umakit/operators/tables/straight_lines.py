@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 INTEGERS = 2**16
 LARGEST_STEP_BITS = 12
 LEAST_CORRECTIONS = {0: 0, 1: 0, 2: 0, 4: -8, 8: -128}
-"""The least correction by the bits of corrections: those of 4 and 8 bits have a sign.
+"""Least correction by number of correction bits. Corrections of 4 and 8 bits are signed.
 
 A line over a bend of the function lies above it.
 """
