@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """umakit: from "we have an accelerator" to "this C library runs our networks on it".
 
-Names are imported when they are first used, so that `import umakit` does not import TVM.
+Names are imported on first use, so that `import umakit` does not import TVM.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions of umakit, one small tree.
+"""The exceptions of umakit.
 
 ::
 
@@ -22,7 +22,7 @@
     |   `-- MissingProgramError      a program that a device needs is not installed
     `-- DeviceError              the run itself failed: a driver's status, a crash (exit code 1)
 
-Every message is one sentence, and every exception carries what a tool needs apart.
+Every message is one sentence. Exceptions hold its parts as attributes for tools.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class UmakitError(Exception):
     """Base class of umakit's errors, which the user can act on.
 
     Args:
-        what: what went wrong, one sentence without a full stop.
-        where: the operator, shape, file and line it is about; may be empty.
-        fix: what to do about it; may be empty.
+        what: the problem, one sentence without a full stop.
+        where: operator, shape, file and line; may be empty.
+        fix: advice for the user; may be empty.
     """
 
     exit_code = 2
@@ -78,7 +78,7 @@ class ModelError(UmakitError):
     """A network that cannot be read or imported.
 
     Attributes:
-        page: the section of the documentation that lists it; empty if none does.
+        page: section of the documentation that lists the error; empty if there is none.
     """
 
     page = ""
@@ -102,12 +102,12 @@ class AcceleratorConfigError(BackendError):
 class TargetAttributeError(BackendError, ValueError, TypeError):
     """A target attribute or target name that UMA refuses.
 
-    Also a `ValueError` and a `TypeError`, which is what UMA v1 raised.
+    Also a `ValueError` and a `TypeError`, the exceptions of UMA v1.
     """
 
 
 class ScaffoldError(UmakitError):
-    """`uma new` cannot write the backend that was asked for."""
+    """`uma new` cannot write the requested backend."""
 
 
 class RegisterMapError(ScaffoldError):
@@ -133,7 +133,8 @@ class MemoryPlanError(UmakitError):
 
 
 class RecordsError(UmakitError):
-    """Tuning records, saved reports or budgets that cannot be read, or are of something else."""
+    """Tuning records, saved reports or budgets that cannot be read or do not belong to the
+    network."""
 
 
 class LibraryError(UmakitError):
@@ -145,7 +146,8 @@ class OutputError(LibraryError):
 
 
 class StorageError(UmakitError):
-    """The machine's files: no room, no permission, no folder for temporary files or caches."""
+    """A storage problem of this machine: no space, no permission, no folder for temporary files or
+    caches."""
 
 
 class BuildError(UmakitError):
@@ -164,10 +166,10 @@ class DeviceError(UmakitError):
     """The run itself failed: a driver reported an error, or the program died.
 
     Args:
-        what, where, fix: as of `UmakitError`.
-        status: what the driver returned; 0 if it returned nothing.
-        inference: number of the inference; None if it is not known.
-        layer: number of the layer; None if it is not known.
+        what, where, fix: as in `UmakitError`.
+        status: status of the driver; 0 if it returned nothing.
+        inference: number of the inference; None if unknown.
+        layer: number of the layer; None if unknown.
     """
 
     exit_code = 1
@@ -191,7 +193,7 @@ class DeviceError(UmakitError):
 def one_line(text: str) -> str:
     """Return a text with line breaks and control characters escaped.
 
-    Messages quote names of files, models and keys, which may hold any character.
+    Messages quote names of files, models and keys, which may contain any character.
     """
     if text.isprintable():
         return text
@@ -211,6 +213,6 @@ def short_path(path: str | Path) -> str:
     absolute = Path(os.path.realpath(path))
     try:
         working = Path.cwd()
-    except OSError:  # it was deleted
+    except OSError:  # the working directory was deleted
         return str(absolute)
     return str(absolute.relative_to(working) if absolute.is_relative_to(working) else absolute)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a network to a C library: the stages in their order, as every command uses them.
+"""The stages from a network to a C library, in the order that every command uses.
 
 ::
 
     frontend    import_model           a file or an object becomes a Relax module
     quantized   quantize_to_integers   quantized operators become integer operators
-    partition   partition              accelerators take what their patterns match
-    lower       lower_to_kernels       what they took, and the rest, becomes kernels of TIR
+    partition   partition              accelerators take the matches of their patterns
+    lower       lower_to_kernels       all operators become kernels of TIR
     program     build_program,         a list of kernel calls over named tensors
                 overlap_with_cpu, keep_in_scratchpads
     memory      plan_memory,           an offset in a pool for each tensor
@@ -53,8 +53,8 @@ class Network:
     """An imported network.
 
     Attributes:
-        imported: the network as in its file, with quantize and dequantize operators.
-        model: the network with integer operators instead of quantized ones, which is compiled.
+        imported: network of the file, with quantize and dequantize operators.
+        model: network with integer operators instead of quantized ones, for compilation.
     """
 
     imported: Model
@@ -104,11 +104,11 @@ def partition_model(
         source, backends, name, parameters, input_shapes, rounding, progress, notice: as in
             `compile_model`.
         keep_layout: as in `ExportOptions`.
-        options: options of the compilation, whose `choose` and `keep_layout` count here; default:
-            those of `ExportOptions`.
+        options: options of the compilation, of which `choose` and `keep_layout` apply; default:
+            `ExportOptions()`.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: a stage refused the network; the subclass tells the stage.
     """
     progress("importing the network")
     network = import_network(
@@ -134,7 +134,7 @@ def partition_network(
     options: ExportOptions,
     progress: Progress = lambda stage: None,
 ) -> Partitioned:
-    """Run the stage `partition`; with `choose="cycles"` also all others, to count cycles.
+    """Run the stage `partition`. With `choose="cycles"`, also run all other stages to count cycles.
 
     Args:
         model: the network with integer operators.
@@ -143,7 +143,7 @@ def partition_network(
 
     Raises:
         OffloadError: nothing runs on an accelerator, and `options.require_offload` is set.
-        UmakitError: a predicate of a backend failed, or records cannot be used.
+        UmakitError: a predicate of a backend failed, or the records are not usable.
     """
 
     def stage(order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
@@ -196,20 +196,20 @@ def compile_model(
         source: path of an ONNX, TensorFlow Lite or PyTorch (`.pt2`) file or of a Relax module in
             JSON, a `torch.export.ExportedProgram`, or a Relax module.
         backends: accelerators in order of priority; none means CPU only.
-        output: the folder to write, or the tar file if it ends in `.tar`. Files that umakit wrote
-            there earlier are replaced, other ones stay.
+        output: folder to write, or tar file with the suffix `.tar`. Earlier files of umakit are
+            replaced, other files stay.
         name: name of the model in C; default: derived from the file's name.
         parameters: values of a Relax module's parameters by name.
         input_shapes: shapes by input name, for symbolic dimensions.
-        rounding: rounding of a quantized network's integers, `tflm` or `ort`; default: that of the
-            file's format.
-        options: planner, memory pools, form of the weights and others.
+        rounding: rounding of integers in quantized networks, `tflm` or `ort`; default: the rounding
+            of the file format.
+        options: options of the compilation, such as planner, memory pools and form of the weights.
         progress: callback with a description of each stage.
-        notice: callback with each decision that was made for the user.
+        notice: callback with each decision made on the user's behalf.
 
     Raises:
-        InputError: an argument is of another type.
-        UmakitError: its subclass says which stage refused and why.
+        InputError: an argument has the wrong type.
+        UmakitError: a stage refused the network; the subclass tells the stage.
     """
     _check_types(backends, output, options)
     destination, options = Path(output), options or ExportOptions()
@@ -237,10 +237,10 @@ def compile_model(
 
 
 def _check_types(backends: object, output: object, options: object) -> None:
-    """Refuse arguments of `compile_model` that are of another type, as scripts write them.
+    """Refuse arguments of `compile_model` with wrong types, which scripts may pass.
 
     Raises:
-        InputError: names the argument and how to write it.
+        InputError: names the argument and its correct form.
     """
     if isinstance(backends, Backend | str | os.PathLike) or not isinstance(backends, Sequence):
         raise InputError(
@@ -275,10 +275,10 @@ def export_program(
         partitioned: the partitioned network.
         backends, options, progress: as in `compile_model`.
         destination: the folder or tar file to write.
-        inputs: files that were read and must stay.
+        inputs: input files, which must not be overwritten.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: a stage refused the network; the subclass tells the stage.
     """
     options = options or ExportOptions()
     planned = plan_program(model, partitioned, backends, options, progress)
@@ -308,7 +308,7 @@ def _export_for_cpus(
             `export_program`; the network is partitioned for the first CPU.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: a stage refused the network; the subclass tells the stage.
     """
     partitioned_for = {next(iter(options.cpus)): partitioned}
     texts = {cpu.name: text for text, cpu in options.cpus.items()}
@@ -356,18 +356,18 @@ def plan_program(
     progress: Progress = lambda stage: None,
     generic: PlannedProgram | None = None,
 ) -> PlannedProgram:
-    """Run the stages `lower`, `program` and `memory`, for a CPU within the limit of its arena.
+    """Run the stages `lower`, `program` and `memory`. A CPU-specific arena stays within its limit.
 
     Args:
         model, partitioned, backends, options, progress: as in `export_program`.
-        generic: the network for any CPU, whose arena the limit is of; planned here by default.
+        generic: the network for any CPU, the reference of the limit; planned here by default.
 
     Returns:
-        The program, with the partitioned network that it was made from: another one than that given
-        if the limit of the arena forbids the layout of the CPU.
+        The program with its partitioned network, which differs from `partitioned` if the limit of
+        the arena forbids the layout of the CPU.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: a stage refused the network; the subclass tells the stage.
     """
     cpu = find_cpu(options.cpu)
     records = None if options.records is None else Path(options.records)
@@ -380,7 +380,7 @@ def plan_program(
         network = partitioned
         if (
             options.choose == "order" or cpu.costs is None
-        ):  # else layers that the CPU won would move
+        ):  # otherwise layers that the CPU won would move
             network = partition_network(model, backends, for_any, progress)
         generic = planning.plan_program(model, network, backends, for_any, progress)
     in_layout_of_model = generic.partitioned

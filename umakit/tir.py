@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Building blocks for a backend's TIR passes and operator strategies.
 
-TIR is TVM's loop program. A pass gets each kernel of the accelerator as a prim func and returns
-another one, usually with driver calls in the place of loops; a strategy says how an operator is
-computed before that.
+TIR is TVM's loop program. A TIR pass receives each kernel of the accelerator as a prim func and
+returns another prim func, usually with driver calls instead of loops. An operator strategy chooses
+the tensor expression of an operator before TIR passes run.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ topi = tvm_api.topi
 """TVM's tensor operators, for the computations of operator strategies."""
 
 REDUCTION = tirx.IterVar.CommReduce
-"""Kind of the loops over which a block reduces."""
+"""Iteration kind of reduction loops."""
 
 DRIVER_CALL = "umakit.call_driver"
 """TIR operator of driver calls: its arguments are the C function's name and arguments."""
@@ -82,7 +82,7 @@ def prim_func_pass(name: str, transform: Callable[[Any], Any]) -> tvm_api.Pass:
     """Make a TIR pass from a function.
 
     Args:
-        name: name of the pass, for messages.
+        name: name of the pass in messages.
         transform: function that receives each prim func and returns it or its replacement.
     """
 
@@ -128,7 +128,7 @@ def pointer(buffer: tvm_api.Buffer) -> tvm_api.PrimExpr:
 def reference_loops(*tensors: tvm_api.te.Tensor) -> tvm_api.PrimFunc:
     """Return the prim func of a tensor expression, for comparison with other loops.
 
-    Loop variables have 64 bits, as in what Relax lowers to.
+    Loop variables have 64 bits, as after lowering from Relax.
 
     Args:
         tensors: te placeholders followed by the result.
@@ -142,9 +142,9 @@ def placeholder(shape: Sequence[int], dtype: str, name: str) -> tvm_api.te.Tenso
 
 
 def same_computation(function: tvm_api.PrimFunc, expected: tvm_api.PrimFunc) -> bool:
-    """Whether two prim funcs have the same loops, blocks and expressions, except for names.
+    """Return whether two prim funcs have the same loops, blocks and expressions, except for names.
 
-    This is a proof: equality is structural, node by node, including every index and bound.
+    Equality is structural, node by node, including every index and bound, and thus a proof.
     """
 
     def bare(func: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
@@ -156,11 +156,13 @@ def same_computation(function: tvm_api.PrimFunc, expected: tvm_api.PrimFunc) -> 
 def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> tvm_api.Buffer:
     """Return a buffer in a scratchpad of the accelerator that exists during a prim func.
 
-    The memory plan gives it an offset; in C it is a `uint32_t`, bytes from the scratchpad's start.
-    `allocate` declares it in a body, `pointer` makes it an argument for a driver call.
+    The memory plan assigns its offset. In C, the buffer is a `uint32_t`, the bytes from the
+    scratchpad's
+    start. `allocate` declares the buffer in a body, and `pointer` makes it an argument of a driver
+    call.
 
     Args:
-        name: name of the buffer, for readers.
+        name: name of the buffer in generated C.
         elements: number of elements.
         dtype: dtype of the elements.
         pool: name of a `[[memory]]` of `accel.toml` with `address = "offset"`.
@@ -169,13 +171,13 @@ def scratchpad_buffer(name: str, elements: int, dtype: str, pool: str) -> tvm_ap
 
 
 def scratchpad_copy(tensor: tvm_api.Buffer, pool: str) -> tvm_api.Buffer:
-    """Return a `scratchpad_buffer` of the size of a tensor of a prim func."""
+    """Return a `scratchpad_buffer` with the size of a tensor of a prim func."""
     elements = math.prod(buffer_shape(tensor))
     return scratchpad_buffer(tensor.name, elements, tvm_api.buffer_dtype(tensor), pool)
 
 
 def allocate(buffers: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a body with buffers that are allocated while it runs."""
+    """Return a body with buffers allocated around it."""
     return sequence([*(tirx.AllocBuffer(buffer) for buffer in buffers), body])
 
 
@@ -185,14 +187,14 @@ def sequence(statements: Sequence[Any]) -> tvm_api.Stmt:
 
 
 def only_if(conditions: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a body that runs if all conditions hold; always if there are none."""
+    """Return a body that runs if all conditions hold. Without conditions, it always runs."""
     if not conditions:
         return body
     return tirx.IfThenElse(tirx.all(*conditions), body, None)
 
 
 def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> tvm_api.Stmt:
-    """Return driver calls in sequence, which end at the first status that is not zero.
+    """Return driver calls in sequence. The first nonzero status ends the sequence.
 
     Args:
         calls: names of C functions that return int, each with arguments as in `driver_call`.
@@ -201,10 +203,11 @@ def driver_calls(calls: Sequence[tuple[str, Sequence[Any]]]) -> tvm_api.Stmt:
 
 
 def driver_call(name: str, arguments: Sequence[Any]) -> tvm_api.Stmt:
-    """Return a statement that calls a driver and returns its status if that is not zero.
+    """Return a statement that calls a driver and returns a nonzero status.
 
-    It is one node of TIR until C is printed, and then
-    `status = name(arguments...);` and a return of the status if it is not zero.
+    The call is one TIR node until the C printer writes `status = name(arguments...);` and the
+    return of a
+    nonzero status.
 
     Args:
         name: name of a C function that returns int.
@@ -222,20 +225,20 @@ _pass_places: dict[str, str] = {}
 """File and line of the Python that made a pass, by the name of the pass."""
 
 _running: list[str] = []
-"""Places of the passes that run, which stand for those of calls that umakit's code makes."""
+"""Places of the running passes, used for driver calls from umakit's own code."""
 
 
 def place_of_pass(name: str) -> str:
-    """Return file and line of the Python that made a pass; empty if it is not known."""
+    """Return file and line of the Python code that made a pass; empty if unknown."""
     return _pass_places.get(name, "")
 
 
 def place_of_call(name: str, count: int) -> str:
-    """Return file and line of the Python that called `driver_call`; empty if it is not known.
+    """Return file and line of the Python code that called `driver_call`; empty if unknown.
 
     Args:
         name: name of the C function.
-        count: number of its arguments.
+        count: number of arguments.
     """
     return _places.get((name, count), "")
 
@@ -243,7 +246,7 @@ def place_of_call(name: str, count: int) -> str:
 def _caller(depth: int) -> str:
     """Return file and line of the first caller outside of umakit.
 
-    If there is none, the place where the pass that runs was made; empty if none runs.
+    Without such a caller, return the place of the running pass; empty if none runs.
     """
     frame: FrameType | None = sys._getframe(1 + depth)
     while frame is not None and frame.f_code.co_filename.startswith(OWN_FOLDER):
@@ -254,12 +257,12 @@ def _caller(depth: int) -> str:
 
 
 def text_call(text: str, scratch: str, operands: Mapping[str, Any]) -> tvm_api.Stmt:
-    """Return a statement that calls a C function by its text and returns its status.
+    """Return a statement that calls a C function given as text and returns a nonzero status.
 
     Args:
-        text: the call, with `$name` for each operand.
-        scratch: C text of the bytes that the call needs; if it is not empty and the value exceeds
-            the operand `scratch_bytes`, the call is not made.
+        text: C text of the call, with `$name` for each operand.
+        scratch: C text of the required scratch bytes. If it exceeds the operand `scratch_bytes`,
+            the call is skipped. May be empty.
         operands: pointers by `pointer`, and Python integers, by name.
     """
     values = [_operand(name, value) for name, value in operands.items()]
@@ -275,7 +278,8 @@ def _operand(name: str, value: Any) -> Any:
 
 
 def called_text(statement: tvm_api.Stmt) -> tuple[str, str, dict[str, Any]] | None:
-    """Return what a statement of `text_call` was made of; None for other statements."""
+    """Return text, scratch and operands of a statement of `text_call`; None for other
+    statements."""
     if not isinstance(statement, tirx.Evaluate) or not is_driver_call(statement.value):
         return None
     if not statement.value.op.same_as(_TEXT_CALL):
@@ -296,20 +300,20 @@ def called_driver(statement: tvm_api.Stmt) -> tuple[str, list[Any]] | None:
 
 
 def is_driver_call(expression: tvm_api.PrimExpr) -> bool:
-    """Whether an expression is the call inside a statement of `driver_call` or `text_call`."""
+    """Return whether an expression is the call in a statement of `driver_call` or `text_call`."""
     calls = (_DRIVER_CALL, _TEXT_CALL)
     return isinstance(expression, tvm_api.Call) and any(map(expression.op.same_as, calls))
 
 
 def named(name: str, value: Any) -> Any:
-    """Return a value that has a name in the generated C: `const int32_t first_row = ...;`.
+    """Return a value with a name in the generated C: `const int32_t first_row = ...;`.
 
-    Equal values of one name are one variable, in the innermost loop that they depend on.
+    Equal values with one name become one variable, in the innermost loop that the value depends on.
 
     Args:
-        name: name of the variable; a number is added if it is taken.
+        name: name of the variable, with a number if it is taken.
         value: TIR expression of an integer type without side effects; a Python integer is returned
-            as it is.
+            unchanged.
     """
     if tvm_api.integer_value(value) is not None:
         return value
@@ -317,48 +321,48 @@ def named(name: str, value: Any) -> Any:
 
 
 def is_named(expression: tvm_api.PrimExpr) -> bool:
-    """Whether an expression is a value that `named` returned."""
+    """Return whether an expression is a result of `named`."""
     return isinstance(expression, tvm_api.Call) and expression.op.same_as(_NAMED)
 
 
 def name_and_value(expression: tvm_api.Call) -> tuple[str, tvm_api.PrimExpr]:
-    """Return what `named` or `constant` was called with."""
+    """Return name and value of a result of `named` or `constant`."""
     name, value = expression.args
     return str(name.value), value
 
 
 def constant(name: str, value: int) -> tvm_api.PrimExpr:
-    """Return an int32 constant that has a name in the generated C: `enum { TILE_BYTES = 64 };`.
+    """Return an int32 constant with a name in the generated C: `enum { TILE_BYTES = 64 };`.
 
-    TVM's simplifier does not compute with it.
+    TVM's simplifier does not fold the constant.
 
     Args:
-        name: name of the enumerator; a number is added if it is taken.
-        value: within int32.
+        name: name of the enumerator, with a number if it is taken.
+        value: value within int32.
     """
     return tvm_api.intrinsic_call("int32", CONSTANT, [name, tvm_api.tirx.IntImm("int32", value)])
 
 
 def is_constant(expression: tvm_api.PrimExpr) -> bool:
-    """Whether an expression is a constant that `constant` returned."""
+    """Return whether an expression is a result of `constant`."""
     return isinstance(expression, tvm_api.Call) and expression.op.same_as(_CONSTANT)
 
 
 def schedule(function: tvm_api.PrimFunc) -> tvm_api.Schedule:
     """Return a `tvm.s_tir.Schedule` of a prim func before lowering (`PassPhase.TIR_PHASE_0`).
 
-    Its primitives (`split`, `reorder`, `decompose_reduction`, `tensorize`, ...) refuse what would
-    change the result. `with_body(function, schedule.mod["main"].body)` is the prim func again.
+    Its primitives (`split`, `reorder`, `decompose_reduction`, `tensorize`, ...) refuse changes of
+    the result. `with_body(function, schedule.mod["main"].body)` returns the scheduled prim func.
     """
     return tvm_api.Schedule(tirx.PrimFunc(function.params, function.body))
 
 
 @dataclass(frozen=True)
 class TilePart:
-    """The part of a tensor that a tensor intrinsic computes on.
+    """A tile of a tensor, operand or result of a tensor intrinsic.
 
     Attributes:
-        pointer: pointer to its first element.
+        pointer: pointer to the first element.
         strides: stride of each axis in elements; the last one is 1.
     """
 
@@ -369,14 +373,16 @@ class TilePart:
 def tensor_intrinsic(
     name: str, tile: tvm_api.PrimFunc, call: Callable[[Sequence[TilePart]], Any]
 ) -> str:
-    """Register what an instruction computes, for `schedule.tensorize(loop, name)`.
+    """Register the computation of an instruction for `schedule.tensorize(loop, name)`.
 
-    The loops below `loop` are compared with those of `tile`, node by node, and become the call.
+    Tensorize compares the loops below `loop` with the loops of `tile`, node by node, and replaces
+    them by
+    the call.
 
     Args:
         name: name of the intrinsic; it replaces an existing one of the same name.
-        tile: its computation, from `reference_loops`. A reduction is added to the present value of
-            the result: split off its initialization by `schedule.decompose_reduction` before.
+        tile: computation from `reference_loops`. A reduction accumulates into the result: split off
+            its initialization by `schedule.decompose_reduction` before.
         call: receives the tile's tensors, operands and result, and returns statements, such as
             `driver_call`.
 
@@ -384,7 +390,7 @@ def tensor_intrinsic(
         The name.
 
     Raises:
-        BackendError: the installed apache-tvm-ffi ends the process in `tensorize`.
+        BackendError: the installed apache-tvm-ffi crashes in `tensorize`.
     """
     if tvm_api.FFI_VERSION in tvm_api.FFI_WITHOUT_TENSORIZE:
         raise BackendError(
@@ -424,7 +430,6 @@ def tensor_intrinsic(
 
 
 def _whole_block(reads: Sequence[Any], writes: Sequence[Any], body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a block that accesses whole tensors."""
     regions = [[tvm_api.whole_region(tensor) for tensor in each] for each in (reads, writes)]
     return tvm_api.SBlockRealize([], True, tvm_api.s_tir.SBlock([], *regions, "root", body))
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TVM names that umakit uses and that may change with the next release.
 
-TVM renames parts of its Python interface in each version. Stages import them from here, so that
-only this file changes for a new version. Written against apache-tvm 0.27; `_named` and
-`_look_like_newest` say what older versions call otherwise (docs/tvm-versions.md).
+TVM renames parts of its Python interface in each version. Other modules import TVM names from here,
+so
+that a new version changes only this file. The file is written for apache-tvm 0.27; `_named` and
+`_look_like_newest` map the names of older versions (docs/tvm-versions.md).
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from tvm.s_tir.schedule import ScheduleError
 
 
 def _named(*names: str) -> Any:
-    """What the first of some names below `tvm` stands for that this version has.
+    """Return the object below `tvm` with the first name that this version has.
 
-    The newest name comes first: for a new version, its name goes before the others.
+    Names are listed from the newest to the oldest TVM version.
 
     Raises:
-        ImportError: it has none of them.
+        ImportError: TVM has none of the names.
     """
     for name in names:
         found: Any = tvm
@@ -148,10 +149,11 @@ _one_at_a_time = threading.RLock()
 
 
 def one_at_a_time(function: Callable[P, R]) -> Callable[P, R]:
-    """Let no other thread use TVM while a function does: for public functions that call TVM.
+    """Serialize a public function that calls TVM with all other such functions.
 
-    All of TVM's block builders share one stack in a process (`BlockBuilder._stack`): what two
-    threads build at the same time fails, or gets parts of the other's.
+    TVM's block builders share one stack per process (`BlockBuilder._stack`). Concurrent builds fail
+    or mix
+    their bindings.
     """
 
     @functools.wraps(function)
@@ -236,9 +238,9 @@ OPAQUE_OPERATOR_PATTERN = 8
 
 
 class _Operation:
-    """Stands for a class of nodes where this TVM has calls of an operator instead.
+    """Stand-in for a node class that this TVM represents as operator calls.
 
-    `isinstance`, making one, and the callbacks of `rewrite` and `walk` are as with the class.
+    `isinstance`, construction, and the callbacks of `rewrite` and `walk` work as for the class.
     """
 
     def __init__(self, name: str, operator: str) -> None:
@@ -254,14 +256,14 @@ class _Operation:
 
 
 _OPERATIONS = {"LShift": "shift_left", "RShift": "shift_right"}
-"""Classes of nodes of 0.27, and the operators of which 0.26 has calls instead."""
+"""Node classes of TVM 0.27, and the operators that TVM 0.26 calls instead."""
 
 
 def _operand(number: int, call: Call) -> Expr:
-    """An operand of a call that stands for a class of nodes.
+    """Return an operand of a call that represents a node class.
 
     Raises:
-        AttributeError: the call does not.
+        AttributeError: the call represents no node class.
     """
     if not any(isinstance(call, getattr(tirx, name)) for name in _OPERATIONS):
         raise AttributeError(f"a call of {call.op} has no operands a and b")
@@ -269,9 +271,9 @@ def _operand(number: int, call: Call) -> Expr:
 
 
 def _look_like_newest() -> None:
-    """Give classes of an older TVM the names and attributes that umakit reads.
+    """Add the names and attributes that umakit reads to the classes of an older TVM.
 
-    Each is looked for, so that nothing happens with the version that umakit is written against.
+    Existing names stay, so the newest version is unchanged.
     """
     for place, name, old_place in (
         (s_tir, "SBlock", tirx),
@@ -287,7 +289,7 @@ def _look_like_newest() -> None:
     ):
         if isinstance(kind, type) and not hasattr(kind, new):
             setattr(kind, new, property(attrgetter(old)))
-    TensorLoad.__name__ = "TensorLoad"  # what expressions are printed and counted by
+    TensorLoad.__name__ = "TensorLoad"  # the name in printed and counted expressions
     missing = {name: called for name, called in _OPERATIONS.items() if not hasattr(tirx, name)}
     for name, called in missing.items():
         setattr(tirx, name, _Operation(name, called))
@@ -299,9 +301,9 @@ _look_like_newest()
 
 
 def _round_half_to_even() -> None:
-    """Let `tirx.round` become the same as `tirx.nearbyint`, as it does since 0.27.
+    """Make `tirx.round` equal to `tirx.nearbyint`, as in TVM 0.27.
 
-    Older versions round halves away from zero: Relax's, ONNX's and PyTorch's `round` do not.
+    Older versions round halves away from zero, unlike `round` in Relax, ONNX and PyTorch.
     """
     rules = [f"{target}.FLowerIntrinsic" for target in ("default", "llvm")]
     lowered = Op.get("tirx.round").get_attr(rules[0])(tirx.round(tirx.Var("x", "float32")))
@@ -324,27 +326,27 @@ _round_half_to_even()
 SBlockRealize = s_tir.SBlockRealize
 
 for _error in all_errors():
-    # Errors lose their class on the way through TVM's C++ unless it knows the name.
+    # TVM's C++ only keeps the class of registered errors.
     tvm_ffi.register_error(_error.__name__, _error)
 
 # --- Relax --------------------------------------------------------------------------------------
 
 
 def constant_array(expression: object) -> npt.NDArray[Any] | None:
-    """The values of a Relax constant, or None when `expression` is not one."""
+    """Return the values of a Relax constant; None for other expressions."""
     return expression.value.numpy() if isinstance(expression, GenericConst) else None
 
 
 def float_value(value: float) -> Expr:
-    """A scalar argument of a Relax operator."""
+    """Return a scalar argument of a Relax operator."""
     return tirx.FloatImm("float32", value)
 
 
 def float_argument(expression: object) -> float:
-    """The value of a constant scalar argument of a Relax operator.
+    """Return the value of a constant scalar argument of a Relax operator.
 
     Raises:
-        ValueError: it is not a constant.
+        ValueError: the argument is not a constant.
     """
     array = constant_array(expression)
     value = getattr(expression, "value", expression) if array is None else array.reshape(-1)[0]
@@ -354,12 +356,12 @@ def float_argument(expression: object) -> float:
 
 
 def static_shape(expression: Expr) -> tuple[int, ...] | None:
-    """Shape of a tensor expression; None when it is not a tensor or a dimension is symbolic."""
+    """Return the shape of a tensor expression; None for non-tensors and symbolic dimensions."""
     return static_type_shape(expression.ty)
 
 
 def static_type_shape(type_: object) -> tuple[int, ...] | None:
-    """Shape of a tensor type; None when it is not a tensor or a dimension is symbolic."""
+    """Return the shape of a tensor type; None for non-tensors and symbolic dimensions."""
     shape = getattr(type_, "shape", None)
     if shape is None or not hasattr(type_, "dtype"):
         return None
@@ -370,60 +372,61 @@ def static_type_shape(type_: object) -> tuple[int, ...] | None:
 
 
 def dtype_of(expression: Expr) -> str:
-    """Element type of a tensor expression, for example `float32`; empty when it is not a tensor."""
+    """Return the element type of a tensor expression, such as `float32`; empty for non-tensors."""
     return type_dtype(expression.ty)
 
 
 def type_dtype(type_: object) -> str:
-    """Element type of a tensor type; empty when it is not a tensor."""
+    """Return the element type of a tensor type; empty for non-tensors."""
     return str(getattr(type_, "dtype", ""))
 
 
 def tuple_fields(type_: Type) -> list[Type]:
-    """The field types of a tuple type, or the type itself as the only field."""
+    """Return the field types of a tuple type, or the type itself as the only field."""
     return list(type_.fields) if isinstance(type_, TupleType) else [type_]
 
 
 def operator_name(call: object) -> str:
-    """`nn.conv2d` for a call of `relax.nn.conv2d`; empty for anything but a Relax operator."""
+    """Return the operator of a Relax call without `relax.`, such as `nn.conv2d`; empty for
+    others."""
     operator = getattr(call, "op", None)
     return str(operator.name).removeprefix("relax.") if isinstance(operator, Op) else ""
 
 
 def bindings_of(function: Function) -> Iterator[Binding]:
-    """The bindings of a Relax function in execution order."""
+    """Yield the bindings of a Relax function in execution order."""
     for block in function.body.blocks:
         yield from block.bindings
 
 
 def relax_functions(module: IRModule) -> Iterator[tuple[GlobalVar, Function]]:
-    """(global variable, function) of each Relax function of a module."""
+    """Yield (global variable, function) for each Relax function of a module."""
     for variable, function in module.functions.items():
         if isinstance(function, Function):
             yield variable, function
 
 
 def prim_functions(module: IRModule) -> Iterator[tuple[GlobalVar, PrimFunc]]:
-    """(global variable, function) of each TIR prim func of a module, sorted by name."""
+    """Yield (global variable, function) for each TIR prim func of a module, sorted by name."""
     for variable, function in sorted(module.functions.items(), key=lambda item: item[0].name_hint):
         if isinstance(function, PrimFunc):
             yield variable, function
 
 
 def function_attribute(function: BaseFunction, name: str) -> Any:
-    """An attribute of a function, or None."""
+    """Return an attribute of a function; None if absent."""
     return function.attrs[name] if function.attrs and name in function.attrs else None
 
 
 def make_call(call: Call, *, span: Span | None) -> Call:
-    """A copy of a Relax call with another span."""
+    """Return a copy of a Relax call with another span."""
     return relax.Call(call.op, call.args, call.attrs, call.ty_args, span)
 
 
 def emit_like(builder: BlockBuilder, variable: Var, value: Expr, name: str | None = None) -> Var:
     """Bind a value in a mutator's builder to a new variable of the same kind as `variable`.
 
-    It has the same name too, unless another one is given.
+    The variable also keeps the name unless `name` is given.
     """
     name = name or str(variable.name)
     dataflow = isinstance(variable, relax.DataflowVar)
@@ -433,46 +436,47 @@ def emit_like(builder: BlockBuilder, variable: Var, value: Expr, name: str | Non
 
 
 def name_span(name: str, result: str = "") -> Span:
-    """A source span that says which node of the user's model a call came from.
+    """Return a source span that names the node of the user's model that a call came from.
 
-    Spans carry a call's origin through the pipeline: first the node's name, after partitioning
-    the rows of the offload report.
+    Spans carry a call's origin through the pipeline: first the node's name, after partitioning the
+    rows of
+    the offload report.
 
     Args:
-        name: of the node.
-        result: name of the node that yields the call's result, if that is a later one, such as the
-            QuantizeLinear behind a Conv; empty for the same node.
+        name: name of the node.
+        result: name of a later node that yields the call's result, such as the QuantizeLinear
+            behind a Conv; empty for the same node.
     """
     later = "" if result == name else result
     return tvm.ir.Span(tvm.ir.SourceName(name + later), 0, 0, len(name), 0)
 
 
 def name_of(call: object) -> str | None:
-    """The node name that `name_span` put on a call, or None."""
+    """Return the node name that `name_span` put on a call; None without a name."""
     return span_name(getattr(call, "span", None))
 
 
 def span_name(span: Span | None) -> str | None:
-    """The node name in a span of `name_span`, or None."""
+    """Return the node name in a span of `name_span`; None without a name."""
     names = _names_in(span)
     return None if names is None else names[0]
 
 
 def result_name(span: Span | None) -> str | None:
-    """The name of the node that yields the result, in a span of `name_span`, or None."""
+    """Return the name of the result's node in a span of `name_span`; None without a name."""
     names = _names_in(span)
     return None if names is None else names[1] or names[0]
 
 
 def span_with_result(span: Span | None, result: Span | None) -> Span | None:
-    """A span with the node name of one span and the name of the result's node of another one.
+    """Return a span with the node name of `span` and the name of the result's node of `result`.
 
     Args:
-        span: of the operator that does the work.
-        result: of the last operator that becomes part of it.
+        span: span of the operator that does the work.
+        result: span of the last fused operator.
 
     Returns:
-        `result` if one of them has no name.
+        `result` if one of the spans has no name.
     """
     name, last = span_name(span), result_name(result)
     return result if name is None or last is None else name_span(name, last)
@@ -486,13 +490,13 @@ def _names_in(span: Span | None) -> tuple[str, str] | None:
 
 
 def rows_span(rows: Iterable[int]) -> Span:
-    """A source span that names the rows of the offload report that a call stands for."""
+    """Return a source span with the rows of the offload report for a call."""
     name = ",".join(str(row) for row in sorted(set(rows)))
     return tvm.ir.Span(tvm.ir.SourceName(name), 1, 1, 0, 0)
 
 
 def rows_of(call: object) -> tuple[int, ...]:
-    """The rows that `rows_span` put on a call; empty when there are none."""
+    """Return the rows that `rows_span` put on a call; empty without rows."""
     span = getattr(call, "span", None)
     if span is None or int(span.line) != 1 or not span.source_name.name:
         return ()
@@ -500,7 +504,7 @@ def rows_of(call: object) -> tuple[int, ...]:
 
 
 def tensor_type(shape: Iterable[int], dtype: str) -> Type:
-    """The Relax type of a tensor."""
+    """Return the Relax type of a tensor."""
     return relax.TensorType(list(shape), dtype)
 
 
@@ -510,14 +514,14 @@ def register_operator(
     infer: Callable[[Call, BlockBuilder], Type],
     legalize: Callable[[BlockBuilder, Call], Expr] | None = None,
 ) -> None:
-    """Make a Relax operator `relax.<name>` that has no side effects.
+    """Register a Relax operator `relax.<name>` without side effects.
 
     Args:
-        name: without `relax.`.
+        name: name without `relax.`.
         description: one sentence.
         infer: (call, block builder) -> type of the result.
-        legalize: (block builder, call) -> call of a TIR function, for operators that every target
-            lowers in the same way.
+        legalize: (block builder, call) -> call of a TIR function, for operators with the same
+            lowering on every target.
     """
     full_name = f"relax.{name}"
     if full_name not in Op.list_op_names():
@@ -531,10 +535,10 @@ def register_operator(
 def operator_call(
     name: str, operands: Iterable[Expr], attributes: Mapping[str, Any], span: Span | None = None
 ) -> Call:
-    """A call of an operator of `register_operator`.
+    """Return a call of an operator of `register_operator`.
 
     Args:
-        name: without `relax.`.
+        name: name without `relax.`.
         operands: Relax expressions.
         attributes: integers, strings, and sequences of integers.
         span: span of the call.
@@ -544,10 +548,10 @@ def operator_call(
 
 
 def changed_attributes(attributes: Node, changed: Mapping[str, Any]) -> Node:
-    """Attributes of a call with other values of some.
+    """Return a copy of a call's attributes with some values changed.
 
     Args:
-        attributes: of a call, or of `operator_call`.
+        attributes: attributes of a call, also of `operator_call`.
         changed: integers, strings and sequences of integers by name.
     """
     if isinstance(attributes, tvm.ir.DictAttrs):
@@ -559,18 +563,19 @@ def changed_attributes(attributes: Node, changed: Mapping[str, Any]) -> Node:
 
 
 def operand_names(call: Call) -> list[str]:
-    """The names of an operator's operands in Relax; empty for calls of functions."""
+    """Return the names of a Relax operator's operands; empty for calls of functions."""
     return [str(argument.name) for argument in getattr(call.op, "arguments", None) or ()]
 
 
 def legalization(operator: str) -> Legalization:
-    """How TVM legalizes an operator `relax.<name>`: (block builder, call) -> expression."""
+    """Return TVM's legalization of an operator `relax.<name>`: (block builder, call) ->
+    expression."""
     return Op.get(operator).get_attr("FLegalize")
 
 
 @contextlib.contextmanager
 def legalizing_by(rules: Mapping[str, Callable[[Any, Any], Any]]) -> Iterator[None]:
-    """Within, TVM's own passes legalize operators by these rules, constant folding for one.
+    """Override the legalization of operators within the context, also for TVM's constant folding.
 
     Args:
         rules: (block builder, call) -> expression by `relax.<name>`.
@@ -605,12 +610,12 @@ def walk(root: object, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> Non
 
 
 def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
-    """A copy of `root` in which each node of a type is replaced by what its callback returns."""
+    """Return a copy of `root` with nodes of given types replaced by the results of callbacks."""
     kinds = [kind for kind, _ in callbacks]
     if tirx.SeqStmt not in kinds and not _rewriting_drops_what_does_nothing():
         callbacks = [*callbacks, (tirx.SeqStmt, _without_what_does_nothing)]
     entries = _entries(callbacks, lambda call: call)
-    # TVM 0.26 cannot copy what is in a constant, to which nothing is done.
+    # TVM 0.26 cannot copy the content of a constant, which no callback changes.
     order = _PARENTS_FIRST if set(kinds) == {GenericConst} else _CHILDREN_FIRST
     rewritten: N = tvm_ffi._ffi_api.StructuralMap(root, entries, [], order)
     return rewritten
@@ -618,7 +623,7 @@ def rewrite(root: N, callbacks: list[tuple[Any, Callable[[Any], Any]]]) -> N:
 
 @functools.cache
 def _rewriting_drops_what_does_nothing() -> bool:
-    """Whether `0;` leaves a sequence that is rewritten, which it does not in TVM 0.26."""
+    """Return whether a rewritten sequence drops `0;`. TVM 0.26 keeps such statements."""
     nothing = tirx.Evaluate(tirx.IntImm("int32", 0))
     marks = [tirx.Evaluate(tirx.call_extern("int32", name)) for name in "abc"]
     callbacks = [(tirx.Evaluate, lambda each: nothing if each.same_as(marks[0]) else each)]
@@ -653,11 +658,11 @@ def _type_index(kind: Any) -> int:
 def _entries(
     callbacks: Sequence[tuple[Any, Callable[[Any], Any]]], untouched: Callable[[Any], Any]
 ) -> list[tuple[int, Any]]:
-    """Indices of types with callbacks, as TVM's walks take them.
+    """Return type indices with callbacks, the form that TVM's walks take.
 
     Args:
-        callbacks: by type, or by operation where TVM has calls for one.
-        untouched: callback of calls for which `callbacks` has none.
+        callbacks: callbacks by type, or by operation if TVM represents a type as calls.
+        untouched: callback for all other calls.
     """
     operations = [each for each in callbacks if isinstance(each[0], _Operation)]
     types = [each for each in callbacks if not isinstance(each[0], _Operation)]
@@ -682,7 +687,7 @@ LEAVES = (tirx.IntImm, tirx.FloatImm, tirx.Var)
 
 
 def collect(root: object, kind: type[N]) -> list[N]:
-    """All nodes of one type below `root`, children first."""
+    """Return all nodes of one type below `root`, children first."""
     if isinstance(root, LEAVES):  # a walk takes longer to begin than to do
         return [root] if isinstance(root, kind) else []
     found: list[N] = []
@@ -691,48 +696,48 @@ def collect(root: object, kind: type[N]) -> list[N]:
 
 
 def flatten_statements(statement: Stmt) -> list[Stmt]:
-    """The statements of nested sequences as one flat list."""
+    """Return the statements of nested sequences as one flat list."""
     if isinstance(statement, tirx.SeqStmt):
         return [inner for child in statement.seq for inner in flatten_statements(child)]
     return [statement]
 
 
 def buffer_shape(buffer: Buffer) -> tuple[int, ...]:
-    """The constant shape of a TIR buffer."""
+    """Return the constant shape of a TIR buffer."""
     return tuple(int(extent) for extent in buffer.ty.shape)
 
 
 def buffer_dtype(buffer: Buffer) -> str:
-    """Element type of a TIR buffer."""
+    """Return the element type of a TIR buffer."""
     return str(buffer.ty.dtype)
 
 
 def buffer_scope(buffer: Buffer) -> str:
-    """Storage scope of a TIR buffer, for example `global` or `local`."""
+    """Return the storage scope of a TIR buffer, for example `global` or `local`."""
     return str(buffer.ty.storage_scope)
 
 
 def buffer_bytes(buffer: Buffer) -> int:
-    """Size of a TIR buffer in bytes."""
+    """Return the size of a TIR buffer in bytes."""
     return int(np.prod(buffer_shape(buffer), dtype=np.int64)) * element_bytes(buffer_dtype(buffer))
 
 
 def whole_region(buffer: Buffer) -> Node:
-    """All of a buffer, as blocks say what they read and write."""
+    """Return the region of a whole buffer, for the reads and writes of a block."""
     ranges = [tvm.ir.Range.from_min_extent(0, extent) for extent in buffer.shape]
     return tirx.BufferRegion(buffer, ranges)
 
 
 def element_bytes(dtype: str) -> int:
-    """Bytes of one element of a TVM dtype; a bool takes one."""
+    """Return the bytes of one element of a TVM dtype. A bool takes one byte."""
     return np.dtype(dtype).itemsize
 
 
 def register_intrinsic(name: str, description: str) -> Op:
-    """A TIR operator with side effects, such as `tirx.call_extern`, made if it does not exist.
+    """Return a TIR operator with side effects, registered on first use.
 
     Args:
-        name: in full.
+        name: full name, such as `tirx.call_extern`.
         description: one sentence.
     """
     if name not in Op.list_op_names():
@@ -743,25 +748,25 @@ def register_intrinsic(name: str, description: str) -> Op:
 
 
 def operator_names() -> list[str]:
-    """The names of all operators that TVM knows."""
+    """Return the names of all registered TVM operators."""
     return [str(name) for name in Op.list_op_names()]
 
 
 def intrinsic_call(dtype: str, name: str, arguments: Iterable[Any]) -> Call:
-    """A call of a TIR operator.
+    """Return a call of a TIR operator.
 
     Args:
         dtype: dtype of the result.
-        name: name of the operator in full.
+        name: full name of the operator.
         arguments: TIR expressions, strings and Python numbers.
     """
     return tirx.call_intrin(dtype, name, *arguments)
 
 
 def call_of_pattern(pattern: DFPattern) -> tuple[str, list[DFPattern]] | None:
-    """Name of the operator and patterns of the operands of a pattern; None if it is no call.
+    """Return the operator name and operand patterns of a call pattern; None for other patterns.
 
-    Of `a | b` it is `a`; conditions on attributes, dtype and shape are left out.
+    For `a | b`, the result describes `a`. Conditions on attributes, dtype and shape are ignored.
     """
     while True:
         inner = getattr(pattern, "pattern", None) or getattr(pattern, "left", None)
@@ -773,49 +778,49 @@ def call_of_pattern(pattern: DFPattern) -> tuple[str, list[DFPattern]] | None:
 
 
 def is_constant_pattern(pattern: DFPattern) -> bool:
-    """Whether a pattern matches constants only."""
+    """Return whether a pattern matches constants only."""
     return type(pattern).__name__ == "ConstantPattern"
 
 
 def dtype_of_expression(expression: PrimExpr) -> str:
-    """Dtype of a TIR expression."""
+    """Return the dtype of a TIR expression."""
     return str(expression.ty.dtype)
 
 
 def pointed_buffer(expression: Expr) -> Buffer | None:
-    """The buffer of which an expression is the address, as `buffer.data`; None for others."""
+    """Return the buffer whose address an expression is, such as `buffer.data`; None for others."""
     if not isinstance(expression, Call) or not str(expression.op.name).endswith("buffer_data"):
         return None
     return expression.args[0]
 
 
 def is_external_call(expression: object) -> bool:
-    """Whether a TIR expression calls a C function by its name."""
+    """Return whether a TIR expression calls a C function by name."""
     name = str(getattr(getattr(expression, "op", None), "name", ""))
     return isinstance(expression, Call) and name.endswith(("call_extern", "call_pure_extern"))
 
 
 def integer_value(expression: object) -> int | None:
-    """The value of a constant integer expression, or None."""
+    """Return the value of a constant integer expression; None for other expressions."""
     if isinstance(expression, int):
         return expression
     return int(expression.value) if isinstance(expression, tirx.IntImm) else None
 
 
 def simplified(expression: Expr) -> Expr:
-    """An integer expression after simplification."""
+    """Return a simplified integer expression."""
     return _named("sym.Analyzer", "arith.Analyzer")().simplify(expression)
 
 
 def buffers_in(expression: object) -> list[Buffer]:
-    """The buffers that an expression mentions."""
+    """Return the buffers that an expression mentions."""
     return [v for v in collect(expression, Var) if tirx.is_buffer_var(v)]
 
 
 def symbolic_offset(buffer: Buffer) -> Var | None:
-    """The variable that stands for a buffer's offset in its allocation, None if it has none.
+    """Return the variable for a buffer's offset in its allocation; None without a variable.
 
-    Tensors of a Relax network always start at their pointer, so its value is 0.
+    Tensors of a Relax network start at their pointer, so the value is always 0.
     """
     offset = buffer.ty.elem_offset
     return offset if isinstance(offset, Var) else None
@@ -825,7 +830,7 @@ def symbolic_offset(buffer: Buffer) -> Var | None:
 
 
 def c_target() -> Target:
-    """The target that CPU code is lowered for: C, as its own host."""
+    """Return the target for CPU code: C, as its own host."""
     target = Target("c")
     return target.with_host(target)
 
@@ -843,12 +848,12 @@ SIMPLIFYING = (
 def llvm_executable(
     module: IRModule, parameters: Mapping[str, Any] | None = None, *, optimize: bool = False
 ) -> relax.VirtualMachine:
-    """TVM's own LLVM build of a Relax module as a virtual machine on the CPU.
+    """Build a Relax module by TVM's LLVM backend and return a virtual machine on the CPU.
 
     Args:
         module: a Relax module with a function `main`.
-        parameters: values to bind to its parameters by name.
-        optimize: whether LLVM optimizes it, which takes longer than a small network runs.
+        parameters: parameter values by name.
+        optimize: whether LLVM optimizes, which takes longer than a run of a small network.
     """
     if parameters:
         module = relax_transform.BindParams("main", dict(parameters))(module)
@@ -862,16 +867,16 @@ def llvm_executable(
 
 
 def _link(executable: Node) -> None:
-    """Put a shared library in the place of the LLVM module of a virtual machine's executable.
+    """Replace the LLVM module of a virtual machine's executable by a shared library.
 
-    TVM would compile the module in memory, with optimizing passes whatever the target says, which
-    takes three times as long as writing an object file and linking it. It does so where there is
-    no compiler that links.
+    TVM would compile the module in memory, always with optimization, which takes three times as
+    long as
+    writing and linking an object file. Without a compiler, the module stays.
     """
     modules, compiler = list(executable.imports), shutil.which("cc")
     if compiler is None or [module.kind for module in modules] != ["llvm"]:
         return
-    # Without a temporary folder, or where `cc` cannot be started, memory does as well.
+    # Without a temporary folder or a working `cc`, the module stays in memory.
     with (
         contextlib.suppress(OSError),
         tempfile.TemporaryDirectory(prefix="umakit-llvm-") as folder,
@@ -890,12 +895,12 @@ def _link(executable: Node) -> None:
 
 
 def to_device(array: npt.NDArray[Any]) -> Node:
-    """A NumPy array as a TVM tensor on the CPU."""
+    """Return a NumPy array as a TVM tensor on the CPU."""
     return tvm.runtime.tensor(np.ascontiguousarray(array))
 
 
 def abandon(builder: BlockBuilder) -> None:
-    """Close what is open in a block builder, which would otherwise warn on the terminal."""
+    """Close the open blocks of a block builder, which would otherwise print a warning."""
     try:
         builder._end_block()
     except TVM_ERRORS:
@@ -903,7 +908,7 @@ def abandon(builder: BlockBuilder) -> None:
 
 
 def onnx_frontend() -> ModuleType:
-    """TVM's module that imports ONNX; loaded only when a file is imported."""
+    """Return TVM's ONNX frontend, imported on first use."""
     from tvm.relax.frontend.onnx import onnx_frontend as module
 
     _fold_each_element(module.MultiInputBase)
@@ -911,9 +916,9 @@ def onnx_frontend() -> ModuleType:
 
 
 def _fold_each_element(converter: Any) -> None:
-    """Let constant inputs of Max, Min, Sum and Mean be folded element by element.
+    """Fold constant inputs of Max, Min, Sum and Mean element by element.
 
-    TVM 0.26 calls NumPy's reductions with the second input in the place of the axis.
+    TVM 0.26 passes the second input to NumPy's reduction as the axis.
     """
     if hasattr(converter, "_impl_dynamic"):
         return
@@ -927,7 +932,7 @@ def _fold_each_element(converter: Any) -> None:
 
 
 def tflite_frontend() -> ModuleType:
-    """TVM's module that imports TensorFlow Lite; loaded only when a file is imported."""
+    """Return TVM's TensorFlow Lite frontend, imported on first use."""
     from tvm.relax.frontend.tflite import tflite_frontend as module
 
     _take_scales_of_channels(module.OperatorConverter)
@@ -935,10 +940,12 @@ def tflite_frontend() -> ModuleType:
 
 
 def _take_scales_of_channels(converter: Any) -> None:
-    """Let depthwise convolutions be as TVM 0.27 makes them, in an older one.
+    """Convert depthwise convolutions in an older TVM as TVM 0.27 does.
 
-    It refuses a scale for each channel; what it takes then is the convolution of dequantized data
-    and weights, the same expression. It also takes depth multipliers for a number of inputs.
+    Older versions refuse per-channel scales. The replacement is the same expression as in TVM 0.27:
+    a
+    convolution of dequantized data and weights. It also supports depth multipliers for several
+    inputs.
     """
     own = converter.convert_conv
     if "per_channel_depthwise" in own.__code__.co_varnames:
@@ -975,7 +982,8 @@ def _take_scales_of_channels(converter: Any) -> None:
 
 @contextlib.contextmanager
 def _as_tensors(converter: Any, tensors: list[Any], values: Mapping[int, Expr]) -> Iterator[None]:
-    """Within, a converter reads these inputs of an operator, some with other values."""
+    """Override the inputs of an operator, some with other values, for a converter in this
+    context."""
     get, has = converter.get_expr, converter.has_expr
     replaced = {
         "get_input_tensors": lambda _: tensors,
@@ -991,7 +999,7 @@ def _as_tensors(converter: Any, tensors: list[Any], values: Mapping[int, Expr]) 
 
 
 def _with_weights_of_shape(expression: Expr, shape: tuple[int, ...]) -> Expr:
-    """A convolution and what is done with its result, with the same weights in another shape."""
+    """Return a convolution with reshaped weights, keeping the operators on its result."""
     if not isinstance(expression, Call):
         return expression
     first, *others = expression.args
@@ -1013,7 +1021,7 @@ def _reshaped_weights(weights: Expr, shape: tuple[int, ...]) -> Expr:
 
 
 def torch_frontend() -> ModuleType:
-    """TVM's module that imports exported programs of PyTorch; needs torch."""
+    """Return TVM's frontend for exported PyTorch programs. Requires torch."""
     from tvm.relax.frontend.torch import exported_program_translator as module
 
     return module
@@ -1023,18 +1031,18 @@ def load_json(text: str) -> object:
     """Return the object that `tvm.ir.save_json` saved as text.
 
     Raises:
-        Exception: of any kind, where the text is damaged.
+        Exception: any exception, for damaged text.
     """
     return tvm.ir.load_json(text)
 
 
 def load_module(path: Path) -> Node:
-    """A runtime module from a shared object that follows TVM's calling convention."""
+    """Load a runtime module from a shared object with TVM's calling convention."""
     return tvm.runtime.load_module(str(path))
 
 
 def ffi_build_flags() -> list[str]:
-    """Flags for a C compiler to build against TVM's foreign function interface."""
+    """Return C compiler flags to build against TVM's foreign function interface."""
     library = Path(tvm_ffi.libinfo.find_libtvm_ffi())
     return [
         f"-I{tvm_ffi.libinfo.find_include_path()}",
@@ -1045,7 +1053,7 @@ def ffi_build_flags() -> list[str]:
 
 
 def ffi_headers() -> list[str]:
-    """Flags for a C compiler to find the headers of TVM's foreign function interface."""
+    """Return C compiler flags for the headers of TVM's foreign function interface."""
     folders = (tvm_ffi.libinfo.find_include_path(), tvm_ffi.libinfo.find_dlpack_include_path())
     return [word for folder in folders for word in ("-isystem", str(folder))]
 
@@ -1058,8 +1066,8 @@ def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
     """Connect to TVM's RPC server.
 
     Args:
-        host, port: where it listens.
-        seconds: time after which the server ends the session.
+        host, port: address of the server.
+        seconds: timeout after which the server ends the session.
     """
     from tvm import rpc
 
@@ -1067,16 +1075,16 @@ def rpc_session(host: str, port: int, seconds: float) -> Iterator[Any]:
     try:
         yield session
     finally:
-        # Without references to it, the connection is closed.
+        # The connection closes when no references remain.
         session._remote_funcs.clear()
         del session
 
 
 def rpc_machine(session: Any) -> str:
-    """The first part of the target triple of an RPC server, such as `x86_64`.
+    """Return the architecture in an RPC server's target triple, such as `x86_64`.
 
     Raises:
-        ValueError: the server's TVM has no LLVM and does not know.
+        ValueError: the server's TVM has no LLVM and cannot tell the triple.
     """
     triple = session.get_function("tvm.codegen.llvm.GetDefaultTargetTriple")()
     return str(triple).partition("-")[0]
@@ -1084,7 +1092,7 @@ def rpc_machine(session: Any) -> str:
 
 @contextlib.contextmanager
 def uploaded(session: Any, name: str, content: bytes) -> Iterator[None]:
-    """Upload a file to an RPC server, which is removed when the block is left."""
+    """Upload a file to an RPC server and remove it at the end of the context."""
     session.upload(bytearray(content), name)
     try:
         yield
@@ -1094,13 +1102,13 @@ def uploaded(session: Any, name: str, content: bytes) -> Iterator[None]:
 
 
 def bytes_there(session: Any, data: bytes) -> Any:
-    """A tensor of bytes on an RPC server."""
+    """Return a tensor of bytes on an RPC server."""
     array = np.frombuffer(data or b"\0", np.uint8)
     return tvm.runtime.tensor(array, device=session.cpu(0))
 
 
 def bytes_from(session: Any, module: Any, stream: int) -> bytes:
-    """What a program on an RPC server wrote to a stream, see platform_rpc.c."""
+    """Return the output of a program on an RPC server to a stream, see platform_rpc.c."""
     size = int(module["umakit_size"](stream))
     if size <= 0:
         return b""

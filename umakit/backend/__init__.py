@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public interface for backends: base class, configuration and operator strategies.
 
-`UMABackend` is the class that a backend is. `accel.toml` is read as an `AcceleratorConfig`.
+Backends subclass `UMABackend`. `AcceleratorConfig` is the content of `accel.toml`.
 
-Names are imported when they are first used: `umakit.backend.registry` needs no TVM.
+Names are imported on first use, so that `umakit.backend.registry` needs no TVM.
 """
 
 from __future__ import annotations

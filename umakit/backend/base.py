@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hardware team subclasses: `UMABackend`.
+"""The base class of backends: `UMABackend`.
 
-Stages know what a backend registers, `umakit.registration`. This class stands above them, so that
-its methods may call them.
+The stages use only its base class in `umakit.registration`. The methods of `UMABackend` call the
+stages.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class UMABackend(Backend):
         *,
         scratch: str | Callable[[Any], int] | None = None,
     ) -> None:
-        """Offer a pattern together with the C call that computes it, for libraries of kernels.
+        """Register a pattern with the C call of a kernel library that computes it.
 
-        `$name` in the text is an operand: the names are those that `patterns.c_declaration` prints.
-        A result of the call other than 0 ends the run; `(void)` in front of the call says that it
-        has none. What its numbers mean, `[statuses]` of `accel.toml` says.
+        `$name` in the text is an operand; `patterns.c_declaration` prints the names. A nonzero
+        status of the call ends the run. `(void)` in front marks a call without a status.
+        `[statuses]` of `accel.toml` gives the meaning of each status.
 
             self._register_kernel(
                 patterns.qadd(),
@@ -55,16 +55,16 @@ class UMABackend(Backend):
 
         Args:
             pattern: a pattern of `umakit.patterns`.
-            call: C text of the call: any expressions of C may be its arguments.
-            scratch: working memory that the call needs, in bytes: `$scratch` is its address, which
-                is a multiple of 16 (NULL for no bytes), and `$scratch_bytes` its size. Either a C
-                expression of the layer's numbers, which the library's functions compute on this
-                machine when a network is compiled and on the target before each call; or a
-                function of the layer's parameters, such as `lambda layer: 4 * layer.width`.
+            call: C text of the call. Its arguments may be any C expressions.
+            scratch: scratch memory of the call, in bytes. `$scratch` is its address, a multiple of
+                16 (NULL for 0 bytes), and `$scratch_bytes` its size. Either a C expression of the
+                layer's numbers, evaluated on this machine during compilation and on the target
+                before each call; or a function of the layer's parameters, such as `lambda layer: 4
+                * layer.width`.
 
         Raises:
-            BackendError: the text is not C, or has a name that the layer has not, or no `$result`;
-                with file and line.
+            BackendError: the text is not C, uses an unknown name, or lacks `$result`. The message
+                has file and line.
         """
         kernel = read_kernel(pattern, call, scratch)
         self._register_pattern(*pattern)
@@ -74,16 +74,16 @@ class UMABackend(Backend):
 
     @tvm_api.one_at_a_time
     def register(self) -> None:
-        """Make the backend known to TVM: its target, its patterns and its in-process codegen.
+        """Register the backend's target, patterns and in-process codegen with TVM.
 
         Afterwards `tvm.target.Target(target_name)` exists, `FuseOpsByPattern` can use
-        `get_patterns_with_prefix(target_name)`, and `RunCodegen` builds its functions. Doing it
-        twice is harmless.
+        `get_patterns_with_prefix(target_name)`, and `RunCodegen` builds the backend's functions. A
+        second call has no effect.
 
         Raises:
             TargetAttributeError: the target's name belongs to TVM or to another backend.
         """
-        # Needs all stages, which a backend's class does not.
+        # byoc imports all stages, which a backend class does not need.
         from umakit.backend import byoc
 
         check_target_name(self.target_name)
@@ -92,10 +92,10 @@ class UMABackend(Backend):
 
     @tvm_api.one_at_a_time
     def target(self, **attributes: AttributeValue) -> tvm_api.Target:
-        """The TVM target of this backend with some attributes overridden.
+        """Return the TVM target of this backend with some attributes overridden.
 
         Raises:
-            TargetAttributeError: an attribute that is not registered, or of another type.
+            TargetAttributeError: an attribute is not registered or has the wrong type.
         """
         self.register()
         return create_target(self.target_name, **attributes)
@@ -104,11 +104,11 @@ class UMABackend(Backend):
     def partition(
         self, mod: tvm_api.IRModule, params: Mapping[str, Any] | None = None
     ) -> tvm_api.IRModule:
-        """Partition a Relax module: operators the accelerator takes become `Codegen` functions.
+        """Partition a Relax module: `Codegen` functions hold the operators of the accelerator.
 
         Args:
             mod: a Relax module with a function `main`.
-            params: values of its parameters by name, bound as constants first.
+            params: parameter values by name, bound as constants first.
 
         Returns:
             The partitioned Relax module.

@@ -4,7 +4,7 @@
 After `backend.register()`, plain Relax works: `FuseOpsByPattern` with the backend's patterns,
 `MergeCompositeFunctions`, `RunCodegen`, `tvm.compile`, `VirtualMachine`. The accelerator's part is
 the same C, driver and simulator as in an exported library, built into a shared object that TVM
-loads; the rest of the network may run on LLVM, CUDA or whatever TVM has.
+loads. The rest of the network may run on any TVM target, such as LLVM or CUDA.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ _numbers = itertools.count()
 
 
 def register_backend(backend: Backend) -> None:
-    """Register a backend's patterns and its codegen with TVM.
+    """Register a backend's patterns and codegen with TVM.
 
-    The backend's patterns are found by `get_patterns_with_prefix(target_name)`; those registered
-    first have priority.
+    `get_patterns_with_prefix(target_name)` returns the patterns. The first registered pattern has
+    the
+    highest priority.
     """
-    # TVM gives the last of its list priority, UMA the first of its own.
+    # TVM gives the last pattern of its list priority, UMA the first pattern.
     tvm_api.register_patterns(
         [
             (f"{backend.target_name}.{p.name}", pattern, dict(p.annotations), _check(p))
@@ -115,7 +116,7 @@ def build_function(function: tvm_api.Function, backend: Backend) -> tvm_api.Node
 
 
 def _as_model(symbol: str, function: tvm_api.Function, target: str) -> Model:
-    """Return a module whose `main` only calls the accelerator function."""
+    """Return a model whose `main` only calls the accelerator function."""
     if str(tvm_api.function_attribute(function, "Codegen") or target) != target:
         raise BackendError("the function belongs to another backend", where=symbol)
     builder = tvm_api.relax.BlockBuilder()

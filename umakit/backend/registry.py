@@ -46,7 +46,7 @@ folders_of_loaded: set[Path] = set()
 
 @dataclass(frozen=True)
 class BackendSource:
-    """Name, owner and location of a backend that can be loaded."""
+    """Name, owner and location of a loadable backend."""
 
     name: str
     origin: str
@@ -55,7 +55,8 @@ class BackendSource:
 
     @property
     def folder(self) -> Path | None:
-        """Folder whose path also names the backend; None where no folder holds its `backend.py`."""
+        """Return the folder whose path also names the backend; None if no folder holds its
+        `backend.py`."""
         if self.entry_point is None:
             return Path(self.location)
         first, *rest = self.entry_point.module.split(".")
@@ -69,7 +70,7 @@ class BackendSource:
 
 
 def list_backends() -> list[BackendSource]:
-    """Return all known backends, sorted by name; a name may occur more than once."""
+    """Return all known backends, sorted by name. Names may repeat."""
     in_tree = Path(str(files("umakit.backends")))
     found = [
         BackendSource(folder.name, "umakit", str(folder))
@@ -83,23 +84,23 @@ def list_backends() -> list[BackendSource]:
 
 
 def find_backend(name_or_path: str | os.PathLike[str]) -> UMABackend:
-    """Load a backend by its name or by the path of its folder.
+    """Load a backend by name or folder path.
 
-    A folder of the working folder has a name too; `./NAME` is its path.
+    A bare NAME may also be a folder in the working folder; `./NAME` is always a path.
 
     Raises:
-        BackendError: there is none, the name means two, or it cannot be imported.
+        BackendError: the backend is missing, ambiguous or cannot be imported.
     """
     return locate_backend(name_or_path).load()
 
 
 @dataclass(frozen=True)
 class LocatedBackend:
-    """A backend that was found and is not loaded yet.
+    """A backend that was found but not loaded.
 
     Attributes:
-        folder: its folder; None for an entry point, which is known once it is loaded.
-        load: loads it; raises BackendError.
+        folder: folder of the backend; None for an entry point, whose folder is known after loading.
+        load: function that loads the backend; raises BackendError.
     """
 
     folder: Path | None
@@ -107,14 +108,14 @@ class LocatedBackend:
 
 
 def locate_backend(name_or_path: str | os.PathLike[str], base: Path = Path()) -> LocatedBackend:
-    """Find a backend by its name or by the path of its folder, without loading it.
+    """Find a backend by name or folder path, without loading it.
 
     Args:
-        name_or_path: its name, or the path of its folder.
-        base: folder that a path is relative to; default: the working folder.
+        name_or_path: name or folder path of the backend.
+        base: folder for relative paths; default: the working folder.
 
     Raises:
-        BackendError: there is none, or the name means two.
+        BackendError: the backend is missing or ambiguous.
     """
     text = os.fspath(name_or_path)
     place = base / text
@@ -141,7 +142,7 @@ def locate_backend(name_or_path: str | os.PathLike[str], base: Path = Path()) ->
 
 
 def built_in_backend(name: str) -> UMABackend:
-    """Load a backend that is part of umakit, also where a folder or a package has its name too."""
+    """Load a backend that is part of umakit, even if a folder or package has the same name."""
     source = BackendSource(name, "umakit", str(files("umakit.backends") / name))
     return _alone(lambda: _load_source(source))
 
@@ -151,14 +152,13 @@ def _is_in(folder: Path, owner: BackendSource) -> bool:
 
 
 def _ambiguous(name: str, owners: Sequence[BackendSource], folder: Path | None) -> BackendError:
-    """Return the refusal of a name that means several backends, with a path for each."""
     places = [f"that of {owner.origin} ({owner.location})" for owner in owners]
     fixes = [f"{each.folder} for that of {each.origin}" for each in owners if each.folder]
     if folder is not None:
         places.append(f"that in the folder {folder.resolve()}")
         fixes.insert(0, f"{os.curdir}{os.sep}{name} for that in the folder")
     fix = f"write {' or '.join(fixes)}" if fixes else ""
-    if not all(owner.folder for owner in owners):  # a module that no path names
+    if not all(owner.folder for owner in owners):  # no path names the backend's module
         others = len(owners) > 1
         more = "uninstall one of the packages" if others else "give the folder another name"
         fix = f"{fix}, or {more}" if fix else more
@@ -169,8 +169,8 @@ def load_backend_folder(folder: str | os.PathLike[str]) -> UMABackend:
     """Load the backend in a folder that `uma new` wrote.
 
     Raises:
-        BackendError: no such folder, no `backend.py`, or it cannot be imported; a syntax error is
-            named with file and line.
+        BackendError: the folder or its `backend.py` is missing or cannot be imported. For a syntax
+            error, the message has file and line.
     """
     return _located_folder(Path(folder)).load()
 
@@ -185,7 +185,7 @@ def _located_folder(folder: Path) -> LocatedBackend:
 
 
 def _alone(load: Callable[[], UMABackend]) -> UMABackend:
-    """Load a backend while no other thread loads one or uses TVM, which backends are made with."""
+    """Load a backend while no other thread loads a backend or uses TVM."""
     from umakit import tvm_api
 
     return tvm_api.one_at_a_time(load)()
@@ -201,7 +201,7 @@ def _load_source(source: BackendSource) -> UMABackend:
 
 
 def _load_folder(folder: Path) -> UMABackend:
-    """Load the backend in a folder as a package whose name tells it from all others."""
+    """Load the backend in a folder as a package with a unique name."""
     digest = hashlib.sha256(str(folder).encode()).hexdigest()[:8]
     package_name = f"umakit_backend_{folder.name}_{digest}"
     if package_name not in sys.modules:
@@ -218,7 +218,7 @@ def _load_folder(folder: Path) -> UMABackend:
 
 
 def _import(load: Callable[[], T], where: str) -> T:
-    """Import a backend; any exception it raises becomes a BackendError."""
+    """Import a backend and turn any exception into a BackendError."""
     try:
         return load()
     except UmakitError as error:
@@ -243,7 +243,7 @@ def _import(load: Callable[[], T], where: str) -> T:
 
 
 def _with_line(error: UmakitError, folder: str) -> UmakitError:
-    """Return an error with the line of a backend that led to it, if it names no line or file."""
+    """Add the backend's source line to an error that names no line or file."""
     if LINE.search(str(error)) or (error.where and Path(error.where).exists()):
         return error
     frames = traceback.extract_tb(error.__traceback__)
@@ -256,7 +256,7 @@ def _with_line(error: UmakitError, folder: str) -> UmakitError:
 
 
 def _is_of_python(frame: traceback.FrameSummary) -> bool:
-    """Whether a line is in the import system or in Python's own library."""
+    """Return whether a frame is in the import system or Python's standard library."""
     library = f"{sysconfig.get_path('stdlib')}{os.sep}"
     is_package = "site-packages" in frame.filename or "dist-packages" in frame.filename
     return "<frozen" in frame.filename or (frame.filename.startswith(library) and not is_package)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The error that a generated backend raises where its author still has to fill something in."""
+"""The error for unfinished parts of a generated backend."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def undecided(decision: str) -> NoReturn:
     """Raise an error for a decision that the backend's author has not made yet.
 
     Args:
-        decision: what has to be filled in, as the end of the sentence "decide ...".
+        decision: missing decision, the end of the sentence "decide ...".
 
     Raises:
-        BackendError: in every case; names the file and line of the caller.
+        BackendError: always; names the file and line of the caller.
     """
     frame = sys._getframe(1)
     raise BackendError(

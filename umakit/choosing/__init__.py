@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The choice between several accelerators by cycles: what is measured, and what is taken."""
+"""The choice between several accelerators by cycles."""

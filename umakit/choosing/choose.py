@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gives the layers of a network to the accelerators that take the fewest cycles.
+"""Assignment of layers to the accelerators that take the fewest cycles.
 
-The network is compiled and run with the accelerators in several orders. In the order in which an
-accelerator is first, it takes all that it can; that run says what its layers cost. From these
-costs the stage `partition` gives each layer that several could take to one of them. What such a
-choice changes besides, transposes where layouts meet, and results that no longer stay in a
-scratchpad, is seen only in a run of the whole, so the combination is run too, and the way with the
-least cost of all that were run is taken. Of equal ones it is the order that the user gave.
+The network is compiled and run with several priority orders of the accelerators. The order in which
+an accelerator comes first gives the cost of all layers that the accelerator supports. From these
+costs, the stage `partition` assigns each layer to one accelerator. An assignment also changes
+transposes between layouts and residency in scratchpads, which only a run of the whole network
+measures. So the combination is run too, and the cheapest of all runs wins. Ties go to the user's
+order.
 
-If the description of the CPU has costs, one of these ways leaves all layers to the CPU, and its
-steps are candidates for layers as accelerators are; their cycles are predicted.
+If the description of the CPU has costs, the network without accelerators is a further candidate,
+and
+the CPU competes for single layers with predicted cycles.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ class PartitionStage(Protocol):
     """The stage `partition` for one network."""
 
     def __call__(self, order: Sequence[Backend], costs: LayerCosts | None = None) -> Partitioned:
-        """Return the network on accelerators in an order of priority, or by their costs."""
+        """Return the network partitioned by an order of priority, or by costs."""
 
 
 @dataclass(frozen=True)
 class _Way:
-    """One way to give layers to accelerators, and what its run said."""
+    """An assignment of layers to accelerators, and the result of its run."""
 
     name: str
     order: tuple[Backend, ...]
@@ -67,14 +68,14 @@ def choose_by_cycles(
     progress: Callable[[str], None] = lambda stage: None,
     cpu: Cpu | None = None,
 ) -> Partitioned:
-    """Return the network as it takes the fewest cycles, with the comparison in its report.
+    """Return the network with the fewest cycles. Its report holds the comparison.
 
     Args:
         backends: accelerators in order of priority, at least one.
         partition: the stage `partition`.
         export: compiles a partitioned network.
         progress: callback with a description of each run.
-        cpu: the CPU, which is a candidate if it has costs; None for any.
+        cpu: the CPU, a candidate if it has costs; None for any.
 
     Raises:
         BackendError: a predicate of a backend failed.
@@ -107,7 +108,8 @@ def _in_orders(
     export: Export,
     progress: Callable[[str], None],
 ) -> list[_Way]:
-    """Return the network in different orders of accelerators, the given one first."""
+    """Return the network partitioned in different orders of accelerators, the user's order
+    first."""
     orders = _orders(backends)
     ways: list[_Way] = []
     for number, order in enumerate(orders, start=1):
@@ -140,7 +142,7 @@ def _run(
 ) -> _Way:
     try:
         layers, failed = cycles_of_layers(partitioned, export), ""
-    except UmakitError as error:  # another way may compile; else the user sees the error of one
+    except UmakitError as error:  # another way may compile; otherwise the user sees one error
         layers, failed = Layers(()), error.what
     return _Way(name, order, partitioned, layers, failed, is_each_layer)
 
@@ -150,7 +152,7 @@ def _alike(one: Partitioned, other: Partitioned) -> bool:
 
 
 def _first_choices(backends: Sequence[Backend], ways: Sequence[_Way]) -> tuple[TakenLayer, ...]:
-    """Return what each accelerator takes where it is the first in order."""
+    """Return the layers that each accelerator takes when it comes first."""
     found: list[TakenLayer] = []
     for backend in backends:
         way = next(way for way in ways if way.order[0] is backend)
@@ -160,17 +162,18 @@ def _first_choices(backends: Sequence[Backend], ways: Sequence[_Way]) -> tuple[T
 
 
 def _clocks(backends: Sequence[Backend], cpu: Cpu | None) -> dict[str, float]:
-    """Return the clock of each accelerator and of the CPU in MHz, where it is known."""
+    """Return the known clocks of the accelerators and the CPU in MHz."""
     clocks = {each.target_name: each.configuration.accelerator.clock_mhz for each in backends}
     clocks[CPU] = None if cpu is None or cpu.costs is None else cpu.costs.clock_mhz
     return {target: clock for target, clock in clocks.items() if clock is not None}
 
 
 def _cycles_at_one_clock(way: _Way, costs: LayerCosts) -> tuple[int, float]:
-    """Return the known cycles of a way's layers, and the factor for those of the CPU.
+    """Return the known cycles of a way's layers, and the factor for CPU cycles.
 
-    They are cycles of the clock of the first accelerator if that of all of them and of the CPU is
-    known; else clocks count as equal.
+    The unit is cycles of the first accelerator's clock if all clocks are known. Otherwise all
+    clocks
+    count as equal.
     """
     targets = {each.target for each in costs.layers}
     layers = [each for each in way.layers.taken if each.cycles is not None]
@@ -182,7 +185,7 @@ def _cycles_at_one_clock(way: _Way, costs: LayerCosts) -> tuple[int, float]:
 
 
 def _on_cpu(ways: Sequence[_Way]) -> dict[Key, int]:
-    """Return what operators are taken to cost on the CPU, of those that an accelerator takes."""
+    """Return the assumed CPU cost of each operator that some accelerator takes."""
     costs: dict[Key, int] = {}
     for way in ways:
         rows = zip(way.partitioned.report.placements, way.partitioned.keys, strict=True)
@@ -193,7 +196,7 @@ def _on_cpu(ways: Sequence[_Way]) -> dict[Key, int]:
 
 
 def _predicted(work: Mapping[Key, int], steps: Iterable[TakenLayer]) -> dict[Key, int]:
-    """Return what operators cost on the CPU: as predicted, else as they are taken to cost."""
+    """Return the CPU cost of each operator: predicted, or else assumed."""
     costs = dict(work)
     for step in steps:
         known = {key: work[key] for key in step.operators if key in work}
@@ -203,13 +206,13 @@ def _predicted(work: Mapping[Key, int], steps: Iterable[TakenLayer]) -> dict[Key
 
 
 def _shares(cycles: int, work: Mapping[Key, int]) -> dict[Key, int]:
-    """Return the cycles of a step by its operators, as much for each as it has work."""
+    """Split the cycles of a step among its operators in proportion to their work."""
     total = sum(work.values())
     return {key: max(1, round(cycles * each / total)) for key, each in work.items()}
 
 
 def _compared(ways: Sequence[_Way], costs: LayerCosts) -> Comparison:
-    """Return the costs of all ways and the one that is taken."""
+    """Return the costs of all ways, including the cheapest."""
     unknown = {
         key
         for way in ways
@@ -230,7 +233,7 @@ def _whole(way: _Way, costs: LayerCosts, unknown: set[Key]) -> Whole:
 
     Args:
         way: the way.
-        costs: what operators cost on the CPU.
+        costs: CPU costs of operators.
         unknown: operators without known cycles in any of the ways.
     """
     taken = way.layers.taken
@@ -254,7 +257,7 @@ def _whole(way: _Way, costs: LayerCosts, unknown: set[Key]) -> Whole:
 
 
 def _described(taken: Partitioned, each: Partitioned, comparison: Comparison) -> Partitioned:
-    """Return a network with the costs of its layers and the comparison in its report."""
+    """Add the costs of layers and the comparison to the report of a network."""
     decisions = {
         key: row.decision
         for row, key in zip(each.report.placements, each.keys, strict=True)
@@ -281,9 +284,8 @@ class Layers:
 
     Attributes:
         taken: the layers with their cycles.
-        on_cpu: the steps on the CPU with their predicted cycles; empty if its description has no
-            costs.
-        not_run: why the library could not be run; empty if it was.
+        on_cpu: steps on the CPU with predicted cycles; empty if the CPU description has no costs.
+        not_run: why the library did not run; empty after a run.
     """
 
     taken: tuple[TakenLayer, ...]
@@ -294,15 +296,14 @@ class Layers:
 def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
     """Compile a network and run it once on this machine, with inputs of zeros.
 
-    Cycles are those that simulators count, else those that cost models predict; those of the CPU
-    are predicted.
+    Accelerator cycles come from simulators, or else from cost models. CPU cycles are predicted.
 
     Args:
         partitioned: the partitioned network.
-        export: compiles it.
+        export: compiles the network.
 
     Raises:
-        UmakitError: it cannot be compiled.
+        UmakitError: the network cannot be compiled.
     """
     with temporary_folder("umakit-choose-") as folder:
         library = export(partitioned, folder / "library")
@@ -334,13 +335,13 @@ def cycles_of_layers(partitioned: Partitioned, export: Export) -> Layers:
 
 
 def _known(counted: int | None, predicted: int | None) -> tuple[int | None, Source]:
-    """Return cycles of a layer and where they come from."""
+    """Return the cycles of a layer and their source."""
     if counted is not None:
         return counted, "measured"
     return predicted, "unknown" if predicted is None else "predicted"
 
 
 def _keys(partitioned: Partitioned, rows: tuple[int, ...]) -> tuple[Key, ...]:
-    """Return the operators in rows of the offload report, without those that were added."""
+    """Return the keys of rows of the offload report, without added operators."""
     found = (partitioned.keys[row] for row in rows)
     return tuple(key for key in found if key is not None)

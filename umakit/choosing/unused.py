@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Advice for a network of which no operator runs on an accelerator.
+"""Advice for a network without any operator on an accelerator.
 
-Advice is tried before it is given: the network is partitioned once more in each way, and the first
-one in which something runs on the accelerator is named.
+Each piece of advice is verified: the network is partitioned again with the changed options, and the
+first change that offloads an operator is named.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from umakit.registration.backend import Backend
 def with_advice(
     partitioned: Partitioned, model: Model, backends: Sequence[Backend], options: ExportOptions
 ) -> Partitioned:
-    """Return a partitioned network whose report says what to do about each unused accelerator.
+    """Return a partitioned network whose report has advice for each unused accelerator.
 
     Args:
         partitioned: the partitioned network.
@@ -37,7 +37,7 @@ def with_advice(
         options: options of the compilation.
 
     Raises:
-        OffloadError: nothing runs on one of the accelerators, and `options.require_offload` is set.
+        OffloadError: an accelerator is unused, and `options.require_offload` is set.
     """
     report = partitioned.report
     by_name = {backend.target_name: backend for backend in backends}
@@ -57,7 +57,7 @@ def _advice(
     backends: Sequence[Backend],
     options: ExportOptions,
 ) -> str:
-    """Return the first way in which something runs on an accelerator, else where to look."""
+    """Return the first change that offloads an operator, or a pointer to the patterns."""
     tried = _ways(backend, model, backends, options)
     found = next(
         (fix for fix, module, order, keep in tried if _takes(backend, module, order, keep)), ""
@@ -68,7 +68,7 @@ def _advice(
 def _ways(
     backend: Backend, model: Model, backends: Sequence[Backend], options: ExportOptions
 ) -> Iterator[tuple[str, tvm_api.IRModule, Sequence[Backend], bool]]:
-    """Yield advice, and the network, order and layout with which it is tried."""
+    """Yield advice with the network, order and layout to verify it."""
     name, keep = backend.target_name, options.keep_layout
     others = [each for each in backends if each is not backend]
     if keep:
@@ -94,14 +94,14 @@ def _takes(
 ) -> bool:
     try:
         placements = partition(module, backends, keep_layout=keep_layout).report.placements
-    except UmakitError:  # a predicate that does not know such operators
+    except UmakitError:  # a predicate that does not know the operators
         return False
     return any(row.where == backend.target_name for row in placements)
 
 
 def _larger(backend: Backend, reason: str) -> str:
-    """Return the advice to enlarge the memory that the smallest tile of most layers is too large
-    for."""
+    """Return the advice to enlarge the memory that is too small for the smallest tile of most
+    layers."""
     found = re.match(rf'"[^"]*needs ([\d,]+) B(?:, (\w+) has| {OF_SUMS})', reason)
     if found is None or (config := backend.configuration).path is None:
         return ""
@@ -119,7 +119,7 @@ def _larger(backend: Backend, reason: str) -> str:
 
 
 def _quantized(backend: Backend, model: Model) -> str:
-    """Return the advice to quantize a network of which an accelerator takes integers alone."""
+    """Return the advice to quantize a float network for an integer-only accelerator."""
     found = {
         tvm_api.operator_name(each.value) for each in tvm_api.bindings_of(model.module["main"])
     }
@@ -138,7 +138,7 @@ def _quantized(backend: Backend, model: Model) -> str:
 
 
 def _patterns(backend: Backend) -> str:
-    """Return where the patterns are that decide."""
+    """Return the location of the deciding patterns."""
     places = [each.place for each in backend.patterns if each.place]
     place = places[0] if places else short_path(backend.folder)
     return f"`uma partition` lists the reason of each operator, which the patterns decide ({place})"

@@ -22,10 +22,10 @@ BLOCK = 8192 * ROW
 
 
 def _code(byte: int) -> bytes:
-    """Return a byte in a string literal; no code changes its meaning by what follows it.
+    """Return the code of a byte in a string literal; later codes never change its meaning.
 
-    After short octal codes there must be no octal digit. Characters that could be taken for the
-    start of a comment, for a trigraph or for the end of a literal are written in octal, too.
+    No octal digit may follow a short octal code. Characters that could start a comment or a
+    trigraph, or end a literal, are written in octal, too.
     """
     character = chr(byte)
     is_plain = character.isascii() and (character.isalpha() or character in PUNCTUATION)
@@ -39,7 +39,7 @@ _AFTER = np.array([b'",\n'], dtype="S4").view(np.uint32)
 
 
 def declaration(name: str, array: npt.NDArray[Any]) -> str:
-    """Return `extern const ...;` for a constant, preceded by the type that a large one needs."""
+    """Return `extern const ...;` for a constant, preceded by the type of a large constant."""
     definition = f"{_union(name, array)};\n" if is_large(array) else ""
     return f"{definition}extern const {_type_of(name, array)} {name}{_extent(array)};"
 

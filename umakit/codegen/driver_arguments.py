@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C text of the arguments of driver calls, named as the driver's header names them."""
+"""C text of the arguments of driver calls, with names from the driver's header."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from umakit.codegen.driver_headers import DeclaredParameter
 
 FEW = 4
-"""Maximum number of arguments of a call in which only numbers need their names."""
+"""Maximum number of arguments of a call that names only numbers."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument as it is printed without a header.
+    """An argument without names from a header.
 
     Attributes:
         text: C text.
-        value: its value if it is a constant integer.
-        is_integer: whether it has an integer type; pointers have not.
-        is_compound: whether a cast needs parentheses around it.
+        value: value of a constant integer; None for other arguments.
+        is_integer: whether the type is an integer, and no pointer.
+        is_compound: whether a cast needs parentheses around the text.
     """
 
     text: str
@@ -32,14 +32,14 @@ class Argument:
 def named_arguments(
     arguments: Sequence[Argument], parameters: Sequence[DeclaredParameter]
 ) -> list[str]:
-    """Return C text of arguments: enumerators, and names in comments where a value says nothing.
+    """Return C text of arguments, with enumerators, or with names in comments for plain values.
 
-    A comment has the form `/*name=*/`, which clang-tidy compares with the prototype
+    Comments have the form `/*name=*/`; clang-tidy compares the names with the prototype
     (`bugprone-argument-comment`).
 
     Args:
         arguments: arguments of a call.
-        parameters: as many parameters of the prototype.
+        parameters: the same number of parameters of the prototype.
     """
     return [
         _named(argument, parameter, len(arguments) > FEW)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prototypes and enumerations of a driver's headers, which name the arguments of driver calls.
+"""Prototypes and enumerations of a driver's headers, for names of the arguments of driver calls.
 
-A header is read as it is, without a preprocessor: of alternatives of `#if` that declare the same
-name differently, none is used. What cannot be read is left out, and so are expressions of values
-other than C's arithmetic on integers and enumerators.
+A header is read without a preprocessor: names with different declarations in branches of `#if` are
+ignored. Declarations that cannot be parsed are left out, and so are values other than C's
+arithmetic on integers and enumerators.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Enumeration:
     """An enumerated type.
 
     Attributes:
-        type: its C type, such as `enum npu_tensor`.
-        enumerators: name by value; of several names of a value the first.
+        type: C type, such as `enum npu_tensor`.
+        enumerators: name by value; the first of several names of a value.
     """
 
     type: str
     enumerators: Mapping[int, str]
 
     def text(self, value: int) -> str | None:
-        """Return C text of a value: an enumerator, or several that are flags, or None."""
+        """Return C text of a value: an enumerator, or several flags; None for other values."""
         if value in self.enumerators:
             return self.enumerators[value]
         flags = [bit for bit in sorted(self.enumerators) if bit > 0 and bit & value == bit]
@@ -68,10 +68,10 @@ class DeclaredParameter:
     """A parameter of a prototype.
 
     Attributes:
-        name: its name; empty if it has none.
-        enumeration: its enumerated type.
-        type: its type without qualifiers, `int8_t`; of a pointer the type of the elements.
-        pointers: number of pointers in front of the type; an array is one.
+        name: name; empty for a parameter without a name.
+        enumeration: enumerated type; None for other types.
+        type: type without qualifiers, such as `int8_t`; of a pointer the type of the elements.
+        pointers: depth of pointers; an array counts as a pointer.
     """
 
     name: str
@@ -81,13 +81,12 @@ class DeclaredParameter:
 
     @property
     def c_text(self) -> str:
-        """Its type in C."""
         return f"{self.type} {'*' * self.pointers}" if self.pointers else self.type
 
 
 @dataclass(frozen=True)
 class DriverHeaders:
-    """What headers declare.
+    """The declarations of headers.
 
     Attributes:
         functions: parameters of functions, by name of the function.
@@ -96,7 +95,7 @@ class DriverHeaders:
     functions: Mapping[str, tuple[DeclaredParameter, ...]] = field(default_factory=dict)
 
     def parameters(self, function: str, count: int) -> tuple[DeclaredParameter, ...]:
-        """Return the parameters for a call; without names if the prototype is another one.
+        """Return the parameters for a call; without names if the number of arguments differs.
 
         Args:
             function: name of the C function.
@@ -113,7 +112,7 @@ class DriverHeaders:
 
 
 def driver_headers(backend: Backend | None) -> DriverHeaders:
-    """Read the headers that a backend registered; what cannot be read is left out."""
+    """Read the headers that a backend registered; unreadable headers are left out."""
     if backend is None:
         return DriverHeaders()
     try:
@@ -173,7 +172,7 @@ def _text(node: Node | None) -> str:
 
 
 def _enumerations(nodes: Sequence[Node]) -> dict[str, Enumeration]:
-    """Return enumerated types by C type; types that are defined twice differently are left out."""
+    """Return enumerated types by C type, without types of several different definitions."""
     values: dict[str, int] = {}
     found: dict[str, Enumeration] = {}
     ambiguous = set()
@@ -200,7 +199,7 @@ def _types_of(node: Node) -> list[str]:
 
 
 def _enumerators(node: Node, values: dict[str, int]) -> dict[int, str]:
-    """Return an enumeration's names by value, and add the values to those of all enumerators."""
+    """Return an enumeration's names by value, and add the values to `values` by name."""
     names: dict[int, str] = {}
     following: int | None = 0
     body = node.child_by_field_name("body")
@@ -220,7 +219,7 @@ def _enumerators(node: Node, values: dict[str, int]) -> dict[int, str]:
 
 
 def _value(node: Node, values: Mapping[str, int]) -> int | None:
-    """Return the value of a constant expression; None if it is unknown."""
+    """Return the value of a constant expression; None if unknown."""
     if node.type == "number_literal":
         return _number(_text(node))
     if node.type == "identifier":
@@ -240,7 +239,7 @@ def _value(node: Node, values: Mapping[str, int]) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    """Return the value of an integer literal, which may be octal and may have suffixes."""
+    """Return the value of an integer literal, possibly octal and with suffixes."""
     digits = text.lower().rstrip("ul")
     is_octal = digits.lstrip("+-").startswith("0") and digits.lstrip("+-").isdigit()
     try:
@@ -252,7 +251,7 @@ def _number(text: str) -> int | None:
 def _function(
     node: Node, enumerations: Mapping[str, Enumeration]
 ) -> tuple[str, tuple[DeclaredParameter, ...]] | None:
-    """Return name and parameters of a function that is declared at file scope."""
+    """Return name and parameters of a function declared at file scope; None for other nodes."""
     name = node.child_by_field_name("declarator")
     listed = node.child_by_field_name("parameters")
     if node.type != "function_declarator" or name is None or listed is None:

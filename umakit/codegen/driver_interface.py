@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a driver's functions are compared with their declarations, before any C is written.
+"""Comparison of driver calls with the declarations of the functions, before any C is written.
 
-Only what no compiler would accept, or what would hand over the wrong bytes, is refused. What the
-text of headers does not show, such as a function that a macro makes, is left to the compiler.
+Only calls that no compiler would accept, or that would pass the wrong bytes, are refused. Functions
+that the text of headers does not show, such as functions made by macros, are left to the compiler.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ WIDTHS: Mapping[str, int] = {
 NUMBERS = frozenset((*WIDTHS, "size_t", "long", "unsigned long", "ptrdiff_t"))
 FLOATS = frozenset(("float", "double", "float32", "float64"))
 SIMPLE = re.compile(r"\$(\w+)")
-"""Form of an argument of C text that is an operand as it is."""
+"""Form of an argument of C text that is a plain operand."""
 
 MAY_BE_MACRO = re.compile(r"[A-Za-z_]")
-"""Form of an argument that may be a macro, which may stand for several arguments."""
+"""Form of an argument that may be a macro for several arguments."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Given:
     """An argument of a call.
 
     Attributes:
-        kind: `pointer`, `offset` (of a scratchpad), `number`, or empty if it is not known.
+        kind: `pointer`, `offset` (of a scratchpad), `number`, or empty if unknown.
         dtype: dtype of the elements or of the number.
         pool: name of the scratchpad.
-        text: C text of an argument that is C; empty for others.
+        text: C text of an argument of a text call; empty for others.
     """
 
     kind: str = ""
@@ -71,7 +71,7 @@ class Given:
 
     @property
     def words(self) -> str:
-        """Description of it, for messages."""
+        """Description of the argument, for messages."""
         if self.kind == "pointer":
             return f"a pointer to {self.dtype}" if self.dtype else "a pointer"
         return f"an offset in {self.pool} (uint32_t)" if self.kind == "offset" else "a number"
@@ -83,9 +83,8 @@ class Call:
 
     Attributes:
         function: name of the C function.
-        arguments: its arguments.
-        caller: what calls it, for messages: a kernel or a pattern.
-        place: file and line of the Python that made the call; may be empty.
+        caller: calling kernel or pattern, for messages.
+        place: file and line of the Python code of the call; may be empty.
         takes_result: whether the result is used as a status.
     """
 
@@ -98,14 +97,14 @@ class Call:
 
 @dataclass
 class Declared:
-    """What is known of a backend's C.
+    """The known declarations and texts of a backend's C.
 
     Attributes:
-        functions: parameters by name of the function, for those that are declared once.
+        functions: parameters by name of the function, for functions declared once.
         returns_nothing: functions that return void.
-        texts: C texts by file; those that generated C includes come first.
+        texts: C texts by file; headers that generated C includes come first.
         words: identifiers in all texts.
-        is_whole: whether nothing else can declare or define a function of it.
+        is_whole: whether no other file can declare or define a function of the backend.
         defined: functions that a library defines.
     """
 
@@ -117,7 +116,7 @@ class Declared:
     defined: frozenset[str] = field(default_factory=frozenset)
 
     def line_of(self, name: str) -> str:
-        """Return file and line of the first mention of a function; empty if there is none."""
+        """Return file and line of the first mention of a function; empty without one."""
         form = re.compile(rf"\b{re.escape(name)}\s*\(")
         for path, text in self.texts.items():
             found = form.search(text)
@@ -127,14 +126,16 @@ class Declared:
 
 
 def check_driver_calls(kernels: Mapping[str, Kernel], backends: Mapping[str, Backend]) -> None:
-    """Refuse calls of functions that a backend's C lacks, or that have other parameters.
+    """Refuse calls of functions that are missing in a backend's C, or that have other parameters.
 
     Args:
         kernels: kernels of a program.
-        backends: backends by target name. Those that replace the text of their calls are left out.
+        backends: backends by target name. Backends that replace the text of their calls are not
+            checked.
 
     Raises:
-        BackendError: names the function, the file and line of the call and of the declaration.
+        BackendError: a call does not fit; names the function, and file and line of call and
+            declaration.
     """
     for target, backend in backends.items():
         if backend.codegen.replace_call_extern is not None:
@@ -154,16 +155,16 @@ def check_driver_calls(kernels: Mapping[str, Kernel], backends: Mapping[str, Bac
 
 
 def is_of_backend(function: str, backend: Backend) -> bool:
-    """Whether a function is a backend's: neither C's library nor umakit declares it."""
+    """Whether a function belongs to a backend, and not to C's library or umakit."""
     own = ("umakit_", "tvmgen_", f"{backend.target_name}_device")
     return header_of(function) is None and not function.startswith(own)
 
 
 def calls_of(kernel: Kernel) -> Iterator[Call]:
-    """Yield the calls of C functions in a kernel, but for those that are C text."""
+    """Yield the calls of C functions in a kernel, except text calls."""
     for node in kernel.driver_calls:
         if node.text is not None:
-            continue  # all texts are checked, of layers that a network has or has not
+            continue  # all texts are checked, also of layers that the network lacks
         given = tuple(map(_given, node.operands))
         place = tir.place_of_call(node.function, len(given))
         yield Call(node.function, given, f"kernel {kernel.name}", place)
@@ -177,7 +178,7 @@ def calls_of(kernel: Kernel) -> Iterator[Call]:
 
 
 def registered_calls(backend: Backend) -> Iterator[Call]:
-    """Yield the calls that a backend registered as C text."""
+    """Yield the text calls that a backend registered."""
     patterns = {each.name: each.predicate for each in backend.patterns}
     for name, kernel in backend.kernels.items():
         if name not in patterns:
@@ -194,7 +195,7 @@ def registered_calls(backend: Backend) -> Iterator[Call]:
 
 
 def _pointers_of(pattern: object) -> Mapping[str, str]:
-    """Return the dtypes of the pointers of a pattern by name; none where it takes several."""
+    """Return the dtypes of a pattern's pointers by name; empty for patterns of several dtypes."""
     if not isinstance(pattern, OperatorPattern) or not isinstance(pattern.dtypes, str):
         return {}
     return declared_pointers(pattern)
@@ -217,10 +218,10 @@ def _given(operand: Parameter | tvm_api.PrimExpr) -> Given:
 
 
 def declared_by(backend: Backend) -> Declared:
-    """Read what a backend's headers, its text for generated C and its C files declare.
+    """Read the declarations in a backend's headers, its text for generated C, and its C files.
 
     Raises:
-        LibraryError: a file of its library cannot be read.
+        LibraryError: a file of the backend's library cannot be read.
     """
     driver, folder, hook = backend.driver, backend.folder, backend.codegen.includes
     headers = {folder / name: _read(folder / name) for name in driver.headers}
@@ -245,13 +246,13 @@ def declared_by(backend: Backend) -> Declared:
 def _is_whole(
     own: str, headers: Mapping[Path, str], sources: Mapping[Path, str], backend: Backend
 ) -> bool:
-    """Whether texts include nothing that is not among them, of C or of umakit."""
+    """Whether texts include only each other, headers of C, and headers of umakit."""
     if not own and backend.configuration.sources is None:
-        return False  # whoever links it may have a header of theirs
+        return False  # a user of the library may have a header
     ends = [f"/{path.as_posix()}" for path in (*headers, *sources)]
     for text in (own, *headers.values(), *sources.values()):
         if "##" in text and backend.configuration.sources is None:
-            return False  # names that macros put together
+            return False  # names pasted together by macros
         for quoted, angled in INCLUDE.findall(text):
             name = quoted or angled
             is_kit = name.startswith("umakit/") or name == f"{backend.target_name}_device.h"
@@ -272,7 +273,7 @@ def check_call(call: Call, declared: Declared, backend: Backend) -> None:
     """Compare a call with the declaration.
 
     Raises:
-        BackendError: they differ, or there is neither declaration nor definition.
+        BackendError: the call differs, or there is neither declaration nor definition.
     """
     parameters = declared.functions.get(call.function)
     if parameters is None:
@@ -313,7 +314,7 @@ def _check_existence(call: Call, declared: Declared, backend: Backend) -> None:
         return
     section = backend.configuration.sources
     known = {*declared.functions, *declared.defined}
-    # Without what all functions of a driver begin with, which makes any two of them alike.
+    # Without the common prefix of all functions of a driver, which makes any two names similar.
     prefix = f"{backend.target_name}_"
     short = {each.removeprefix(prefix): each for each in known}
     close = short.get(closest(name.removeprefix(prefix), short), "")
@@ -349,7 +350,7 @@ def _is_text(call: Call) -> bool:
 
 
 def _may_be_more(arguments: Sequence[Given]) -> bool:
-    """Whether an argument may be a macro that stands for several."""
+    """Whether an argument may be a macro for several arguments."""
     return any(MAY_BE_MACRO.match(each.text) for each in arguments)
 
 
@@ -363,7 +364,7 @@ def _names(parameters: Sequence[DeclaredParameter]) -> str:
 
 
 def _differs(parameter: DeclaredParameter, argument: Given) -> bool:
-    """Whether no compiler would convert an argument, or the elements have another size or kind."""
+    """Whether no compiler would convert an argument, or the elements differ in size or kind."""
     is_number = parameter.pointers == 0 and (
         parameter.type in NUMBERS or parameter.enumeration is not None
     )

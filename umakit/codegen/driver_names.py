@@ -21,13 +21,12 @@ INCLUDE = re.compile(r'^(\s*#\s*include\s*)"([^"\n]+)"', re.MULTILINE)
 
 
 def is_simulated(backend: Backend) -> bool:
-    """Whether a simulator answers for the device of a backend on the host."""
+    """Whether a simulator stands for the device of a backend on the host."""
     return backend.configuration.device.simulator != "none"
 
 
 def kit_simulator(backend: Backend) -> str | None:
-    """Return the kind of umakit's simulator that answers, a key of `sim.KINDS`; None if none of
-    umakit's does."""
+    """Return the kind of a backend's simulator of umakit, a key of `sim.KINDS`; None for others."""
     kind: str = backend.configuration.device.simulator
     return kind if kind not in ("none", "own", "rtl") else None
 
@@ -40,8 +39,8 @@ def device_file(backend: str, suffix: str) -> str:
 def exported_path(backend: Backend, driver_file: str) -> str:
     """Return the exported path of a driver file, relative to `codegen/host/src`.
 
-    `kernels/conv2d.c` becomes `<target>/kernels/conv2d.c`. Of a file outside of the backend's
-    folder the part below the common folder is kept, of an absolute path the name.
+    `kernels/conv2d.c` becomes `<target>/kernels/conv2d.c`. A file outside of the backend's folder
+    keeps its path below the common folder, an absolute path only its name.
 
     Args:
         backend: the backend.
@@ -53,7 +52,7 @@ def exported_path(backend: Backend, driver_file: str) -> str:
 
 
 def library_headers(backend: Backend) -> list[str]:
-    """Return the exported paths of the headers of a library that generated C includes."""
+    """Return the exported paths of the library headers that generated C includes."""
     section = backend.configuration.sources
     names = section.headers if section is not None else ()
     return [f"{backend.target_name}/{posixpath.normpath(name)}" for name in names]
@@ -64,18 +63,19 @@ def exported_includes(
 ) -> str:
     """Rewrite includes in C text so that a compiler finds them without an include path.
 
-    Headers next to the file are found anyway; other headers of the backend, and umakit's, get a
-    path relative to the file. So two backends may have headers of the same name.
+    A compiler finds headers next to the file anyway. Other headers of the backend, and umakit's
+    headers, get a path relative to the file, so that two backends may have headers of the same
+    name.
 
     Args:
         backend: the backend.
         text: C text.
-        driver_file: path of its file relative to the backend's folder; empty for a generated file
+        driver_file: path of the file relative to the backend's folder; empty for a generated file
             in `codegen/host/src`.
-        others: exported paths of files that are included by their path from `codegen/host/src`.
+        others: exported paths of files that may be included relative to `codegen/host/src`.
 
     Raises:
-        LibraryError: an include may be two headers of the backend.
+        LibraryError: an include may refer to two headers of the backend.
     """
     folder = posixpath.dirname(exported_path(backend, driver_file)) if driver_file else ""
 
@@ -91,7 +91,7 @@ def exported_includes(
 
 
 def _included(backend: Backend, name: str, driver_file: str) -> str | None:
-    """Return the exported path of an included header; None if it is none of the backend's."""
+    """Return the exported path of an included header; None if it is not the backend's."""
     headers = {
         posixpath.normpath(header): exported_path(backend, header)
         for header in backend.driver.headers
@@ -115,11 +115,7 @@ def _included(backend: Backend, name: str, driver_file: str) -> str | None:
 
 
 def names_taken_by(backends: Mapping[str, Backend]) -> list[str]:
-    """Return the identifiers that driver files define, which no tensor may have.
-
-    Args:
-        backends: backends by target name.
-    """
+    """Return the identifiers that driver files define, and no tensor may have."""
     names: list[str] = []
     for name, backend in sorted(backends.items()):
         names += [f"{name}_device", f"{name}_counters", f"{name}_simulator"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the loops around a store can reach one element of a buffer."""
+"""The number of times that the loops around a store can reach one element of a buffer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ tirx = tvm_api.tirx
 
 
 class Definitions:
-    """Loops and values of the variables of a kernel, of which a copied loop body may have several.
+    """Loops and values of a kernel's variables; a copied loop body has several per variable.
 
     Attributes:
         loops: the loops of each loop variable.
-        values: the values that each other variable is bound to.
+        values: the bound values of each other variable.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Definitions:
             known.append(value)
 
     def reads(self, expression: tvm_api.PrimExpr) -> tuple[set[Any], bool]:
-        """Return the loop variables that an expression depends on, and whether it reads buffers."""
+        """Return the loop variables of an expression, and whether the expression reads buffers."""
         variables: set[Any] = set()
         reads_buffers = False
         seen: set[Any] = set()
@@ -58,15 +58,15 @@ def element_turns(
     definitions: Definitions,
     range_of: Callable[[tvm_api.PrimExpr], Range],
 ) -> int | None:
-    """Return how often a store can write the same element; None if loops have no known end.
+    """Return the number of times that a store can write one element; None for loops of unknown end.
 
-    All loops together write as often as the product of their numbers of turns. A loop whose
-    variable selects the element, as the loops over y and x of `sum[y * 8 + x]`, reaches an element
-    in one turn only.
+    All loops together write as often as the product of their turns. A loop whose variable selects
+    the element, such as the loops over y and x of `sum[y * 8 + x]`, reaches an element in one turn
+    only.
 
     Args:
         loops: `For` and `While` loops around the store.
-        index: index of the element; None if not known.
+        index: index of the element; None if unknown.
         definitions: variables of the kernel.
         range_of: gives the range of an expression.
     """
@@ -83,7 +83,7 @@ def element_turns(
 
 
 def _choosing(turns: dict[Any, int], index: tvm_api.PrimExpr, definitions: Definitions) -> set[Any]:
-    """Return loop variables of which no two sets of values lead to the same index."""
+    """Return loop variables whose values the index determines."""
     if definitions.reads(index)[1]:
         return set()
     factors: dict[Any, int] = {}
@@ -105,7 +105,7 @@ def _collect_factors(
     factors: dict[Any, int],
     others: set[Any],
 ) -> None:
-    """Write an index as a sum of loop variables times factors, and of parts that others are in."""
+    """Split an index into multiples of loop variables, and parts with other uses of variables."""
     kind = type(node).__name__
     if tvm_api.integer_value(node) is not None:
         return

@@ -87,10 +87,10 @@ class ExpressionPrinter:
         ranges: ranges of the kernel's integers; None if only dtypes are known.
 
     Attributes:
-        helpers: names of the inline helpers (`maximum_float32`, ...) that the text uses.
-        headers: C headers that the text needs in addition to those for types.
+        helpers: names of the inline helpers (`maximum_float32`, ...) in the text.
+        headers: required C headers, in addition to headers for types.
         ranges: ranges of the kernel's integers.
-        constants: names of the enumerators that the text uses, by name wanted and value.
+        constants: names of the enumerators in the text, by wanted name and value.
         wrapping: signed operations of the statement that could overflow and wrap around.
     """
 
@@ -117,42 +117,41 @@ class ExpressionPrinter:
     # --- names --------------------------------------------------------------------------------
 
     def declare(self, variable: tvm_api.Var, wanted: str | None = None) -> str:
-        """Assign a variable or buffer a new C name, derived from its own or from the one wanted."""
+        """Assign a variable or buffer a new C name, derived from `wanted` or its own name."""
         name = self.fresh_name(wanted or str(variable.name))
         self._names[variable] = name
         return name
 
     def fresh_name(self, wanted: str) -> str:
-        """Return an unused C name that is derived from the one wanted."""
         return unique(c_identifier(wanted), self._taken)
 
     def own_name(self, name: str) -> str:
-        """Return a name that no variable of a kernel gets, or one derived from it if a function
-        that the kernel calls has it."""
+        """Return a name that no variable of the kernel gets; derived from `name` if a called
+        function has this name."""
         return unique(name, self._taken)
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[None]:
-        """Open a C block, after which the names declared in it are free again."""
+        """Open a C block; names declared in the block are free again at its end."""
         outside = set(self._taken)
         yield
         self._taken = outside
 
     def substitute(self, variable: tvm_api.Var, text: str) -> None:
-        """Let a variable be printed as a text, which must not need parentheses."""
+        """Print a variable as a text, which must not need parentheses."""
         self._values[variable] = text
 
     def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
-        """Record the value that a variable is bound to, which may depend on data."""
+        """Record the bound value of a variable, to know whether it depends on data."""
         if self._depends_on_data(value):
             self._data.add(variable)
 
     def is_data(self, variable: tvm_api.Var) -> bool:
-        """Whether a bound variable depends on data, rather than only on loop variables."""
+        """Whether a bound variable depends on data and not only on loop variables."""
         return variable in self._data
 
     def _depends_on_data(self, expression: tvm_api.PrimExpr) -> bool:
-        """Whether an expression reads a tensor, rather than only loop variables."""
+        """Whether an expression reads a tensor and does not only depend on loop variables."""
         if tvm_api.collect(expression, tvm_api.TensorLoad):
             return True
         return any(variable in self._data for variable in tvm_api.collect(expression, tvm_api.Var))
@@ -162,7 +161,7 @@ class ExpressionPrinter:
         self._taken.add(name.lower())
 
     def alias(self, buffer: tvm_api.Buffer, original: tvm_api.Buffer) -> None:
-        """Give a view the name of the buffer that it is a view of."""
+        """Give a view the name of its buffer."""
         if tvm_api.buffer_dtype(buffer) != tvm_api.buffer_dtype(original):
             raise self.unsupported(f"a view of {original.name} as another dtype")
         self._names[buffer] = self.name(original)
@@ -178,7 +177,7 @@ class ExpressionPrinter:
         return variable in self._names
 
     def unsupported(self, what: str) -> LoweringError:
-        """Return the error for a construct that cannot be printed as C."""
+        """Return the error for a construct without C text."""
         return LoweringError(f"{what} cannot become C", where=f"kernel {self._kernel}")
 
     # --- expressions --------------------------------------------------------------------------
@@ -189,7 +188,7 @@ class ExpressionPrinter:
         return f"({text})" if precedence < minimum else text
 
     def scalar(self, buffer: tvm_api.Buffer) -> None:
-        """Let a buffer of one element be printed as a plain variable."""
+        """Print a buffer of one element as a plain variable."""
         self._scalars.add(buffer)
 
     def element(self, buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> str:
@@ -212,7 +211,7 @@ class ExpressionPrinter:
         return f"*({qualifier}{vector} *)&{self.name(buffer)}[{self.text(index.base)}]"
 
     def _vector(self, type_: str) -> str:
-        """Return the C type of a vector, whose definition the text then needs."""
+        """Return the C type of a vector, and note its definition as required."""
         self.helpers.add(f"vector_{type_}")
         return type_
 
@@ -222,7 +221,7 @@ class ExpressionPrinter:
         return self._vector(type_) if "x" in type_ else c_type(type_)
 
     def write(self, buffer: tvm_api.Buffer) -> None:
-        """Note that a buffer is stored to, so that pointers to its vectors are not const."""
+        """Note a store to a buffer: pointers to its vectors are then not const."""
         self._written.add(buffer)
 
     def _print_Broadcast(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
@@ -231,7 +230,7 @@ class ExpressionPrinter:
         return f"broadcast_{vector}({self.text(node.value)})", PRIMARY
 
     def _print_Shuffle(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        """Print the lower or the upper half of two vectors whose numbers alternate."""
+        """Print the lower or the upper half of two interleaved vectors."""
         vector, order = dtype(node), [tvm_api.integer_value(each) or 0 for each in node.indices]
         lanes = len(order)
         for half, first in (("lower", 0), ("upper", lanes // 2)):
@@ -261,11 +260,11 @@ class ExpressionPrinter:
             (node.b, {"GE": "true", "LT": "false"}),
             (node.a, {"LE": "true", "GT": "false"}),
         ):
-            # Compilers warn about what always holds: an unsigned number is never negative.
+            # Compilers warn about constant conditions: an unsigned number is never negative.
             unsigned = dtype(constant).startswith("uint")
             if unsigned and tvm_api.integer_value(constant) == 0 and kind in outcome:
                 return outcome[kind], PRIMARY
-        # Operands that are comparisons themselves get parentheses, as compilers want it.
+        # Operands that are comparisons get parentheses, as compilers want it.
         return f"{self.text(node.a, SUM)} {symbol} {self.text(node.b, SUM)}", precedence
 
     def _binary(self, node: tvm_api.PrimExpr, kind: str) -> tuple[str, int]:
@@ -277,7 +276,7 @@ class ExpressionPrinter:
         if kind == "Or":
             return f"{self.text(node.a, COMPARISON)} || {self.text(node.b, COMPARISON)}", precedence
         if kind == "Mul" and type_ == "uint16":
-            # C would multiply in int, which 65535 * 65535 overflows.
+            # C would multiply in int, and 65535 * 65535 overflows.
             left, right = self.text(node.a, UNARY), self.text(node.b, precedence + 1)
             return f"(uint16_t)((uint32_t){left} * {right})", UNARY
         if kind in DIVISIONS and self._needs_guard(node):
@@ -309,7 +308,7 @@ class ExpressionPrinter:
         return self._depends_on_data(node) and self.ranges.overflows(node)
 
     def _needs_more_than_int(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether C computes an int32 as int and may need more than the 16 bits of C99's int."""
+        """Whether C computes an int32 as int, with possibly more than the 16 bits of C99's int."""
         if not (self._is_narrow(node.a) and self._is_narrow(node.b)):
             return False
         low, high = self.ranges.of(node)
@@ -352,7 +351,7 @@ class ExpressionPrinter:
         return f"!{text}" if type_ == "bool" else f"({c_type(type_)})~{text}", UNARY
 
     def _print_Let(self, node: tvm_api.PrimExpr) -> tuple[str, int]:
-        # Put the value where the variable stands: a condition around it may guard the value too.
+        # Substitute the value: a condition around the variable may guard the value too.
         self.bind(node.var, node.value)
         self.substitute(node.var, self.text(node.value, PRIMARY))
         return self._print(node.body)
@@ -428,7 +427,7 @@ class ExpressionPrinter:
         helper = f"{name}_{dtype(arguments[0])}"
         self.helpers.add(helper)
         _, is_vector, lanes = dtype(arguments[0]).partition("x")
-        if is_vector:  # its masks
+        if is_vector:  # masks of vectors
             self._vector(f"int32x{lanes}")
         if name in HELPERS_OF_MATH:
             self.headers.add(MATH_HEADER)
@@ -492,7 +491,7 @@ class ExpressionPrinter:
         return self._pointer(name, arguments)
 
     def _constant(self, node: tvm_api.Call) -> str:
-        """Return the name of a named constant, which the kernel declares at its start."""
+        """Return the name of a named constant; the kernel declares the constant at its start."""
         wanted, value = tir.name_and_value(node)
         key = (wanted, tvm_api.integer_value(value) or 0)
         if key not in self.constants:
@@ -511,11 +510,10 @@ class ExpressionPrinter:
         raise self.unsupported(f"TIR intrinsic {name}")
 
     def external_call(self, function: str, operands: Sequence[str]) -> str:
-        """Return C text of a call of a C function, which the backend may replace.
+        """Return C text of a call of a C function; the backend may replace the text.
 
         Args:
-            function: name of the function.
-            operands: C text of its arguments.
+            operands: C text of the arguments.
 
         Raises:
             LoweringError: the name is not a C identifier.
@@ -582,7 +580,7 @@ SUM_COMMENT = "/* Could overflow as a signed sum: unsigned, it wraps around. */"
 
 @dataclass(frozen=True)
 class WrappingOperation:
-    """A signed addition, subtraction or multiplication that is printed with unsigned types.
+    """A signed addition, subtraction or multiplication, printed with unsigned types.
 
     Attributes:
         kind: `Add`, `Sub` or `Mul`.
@@ -596,7 +594,7 @@ class WrappingOperation:
 
 
 def overflow_comment(operations: Sequence[WrappingOperation]) -> str:
-    """Return a comment that says which operations of a statement could overflow."""
+    """Return a comment that names the operations of a statement that could overflow."""
     types = " and ".join(sorted({operation.c_type for operation in operations}))
     if len(operations) == 1 and len(operations[0].text) <= LONGEST:
         subject = operations[0].text

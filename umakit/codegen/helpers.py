@@ -3,11 +3,11 @@
 
 Each function is defined for all values of its arguments:
 
-- `maximum`, `minimum`: NaN if an argument is NaN, as IEEE 754-2019 has it; which zero of two with
-  different signs is left open, as in NumPy.
-- `at_least`, `at_most`: the same with a limit that is not NaN, in one comparison.
+- `maximum`, `minimum`: NaN if an argument is NaN, as in IEEE 754-2019; the sign of the result is
+  open for two zeros of different signs, as in NumPy.
+- `at_least`, `at_most`: maximum and minimum for a limit other than NaN, in one comparison.
 - `int8_from`, ...: conversions of floats, truncated and limited to the type; NaN becomes 0.
-- `quotient`, `remainder`: by 0 they are 0, as in NumPy; the lowest number by -1 wraps around.
+- `quotient`, `remainder`: a division by 0 gives 0, as in NumPy; the lowest number by -1 wraps.
 - `shift_left`, `shift_right`: amounts outside of the type's width shift all bits out.
 """
 
@@ -73,8 +73,8 @@ def helper_definition(name: str) -> str:
 
 
 def helper_order(name: str) -> tuple[int, str]:
-    """Return the sorting key of a helper: types of vectors come before what uses them, and what
-    functions of vectors call before these."""
+    """Return the sorting key of a helper: vector types, then their helpers, then vector functions,
+    in the order of their calls."""
     parts = VECTOR_HELPER.fullmatch(name)
     operation = "" if parts is None else parts["operation"]
     if operation not in VECTOR_FUNCTIONS:
@@ -87,7 +87,7 @@ def _vector_helper(parts: re.Match[str]) -> str:
     vector, element, lanes = parts["vector"], c_type(parts["type"]), int(parts["lanes"])
     size = lanes * np.dtype(parts["type"]).itemsize
     if parts["operation"] == "vector":
-        # Tensors are arrays of numbers: a vector may begin at each, and lies on them.
+        # Tensors are arrays of numbers: a vector may begin at each number, and aliases the array.
         attributes = f"vector_size({size}), aligned({size // lanes}), may_alias"
         return f"typedef {element} {vector} __attribute__(({attributes}));\n"
     if parts["operation"] in VECTOR_FUNCTIONS:
@@ -105,7 +105,7 @@ def _vector_helper(parts: re.Match[str]) -> str:
 
 
 def _vector_extreme(name: str, operation: str, vector: str, lanes: int) -> str:
-    """Return the definition of an extreme of two vectors, lane by lane as that of two numbers."""
+    """Return the definition of an extreme of two vectors, lane by lane."""
     mask = f"int32x{lanes}"
 
     def chosen(condition: str, yes: str, no: str) -> str:
@@ -135,7 +135,7 @@ def _function(name: str, result: str, parameters: list[str], body: list[str]) ->
 def _extreme(symbol: str, type_: str) -> list[str]:
     if not type_.startswith("float"):
         return [f"return a {symbol} b ? a : b;"]
-    # A comparison with NaN is false, which leaves NaN in b; compilers have vector forms of both.
+    # A comparison with NaN is false and leaves NaN in b; compilers have vector forms of both.
     return [
         f"const {c_type(type_)} number = a {symbol} b ? a : b;",
         "",
@@ -144,11 +144,11 @@ def _extreme(symbol: str, type_: str) -> list[str]:
 
 
 def _converted(parts: re.Match[str]) -> list[str]:
-    """Return a float-to-integer conversion that truncates and saturates; its limits are exact."""
+    """Return a float-to-integer conversion that truncates and saturates, with exact limits."""
     target, type_ = parts["target"], parts["type"]
     limits = np.iinfo(target)
     low, high = int(limits.min), int(limits.max)
-    # The least number that is cut off to `low`, or `low` itself where no float lies in between.
+    # The least number that truncates to `low`, or `low` itself if no float lies in between.
     digits = 24 if type_ == "float32" else 53
     below = low == 0 or math.log2(-low) < digits
     reached = (
@@ -194,5 +194,5 @@ def _shift(operation: str, type_: str) -> list[str]:
 def _absolute(type_: str) -> str:
     spelling = c_type(type_)
     if type_ in ("int32", "int64"):
-        return f"x < 0 ? ({spelling})(0u - (u{spelling})x) : x"  # the lowest one has no opposite
+        return f"x < 0 ? ({spelling})(0u - (u{spelling})x) : x"  # the lowest number has no opposite
     return f"({spelling})(x < 0 ? -x : x)"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of the integers of a kernel, which show that arithmetic cannot overflow.
+"""Ranges of the integers of a kernel, to prove that arithmetic cannot overflow.
 
 TIR wraps around and C leaves the overflow of signed integers undefined, so arithmetic on data is
-printed with unsigned types unless the range of its result lies in its dtype. The analysis does not
-follow the order of statements: a variable has the range of all values that it is bound to, a buffer
-the range of all values that are stored to it. Two kinds of stores need more:
+printed with unsigned types unless the range of the result lies in the dtype. The analysis ignores
+the order of statements: a variable has the range of all its bound values, a buffer the range of all
+stored values. Two kinds of stores need more:
 
 - `sum[i] = sum[i] + x`: the first values, plus x as often as the loops around the store can reach
   one element while the buffer exists (see `element_turns`).
 - Other stores of a value that depends on the buffer itself, such as `max(largest[0], x)`: a range
-  that contains the first values and is kept by these stores.
+  that contains the first values and that these stores do not leave.
 
 An element of a buffer that the kernel owns is written before it is read, as C demands of locals.
 """
@@ -31,15 +31,15 @@ tirx = tvm_api.tirx
 
 ARITHMETIC = ("Add", "Sub", "Mul")
 MOST_ROUNDS = 3
-"""Maximum number of times that the range of a buffer is enlarged by what is stored to it."""
+"""Maximum number of times that stores enlarge the range of a buffer."""
 
 
 class IntegerRanges(Ranges):
     """Computes ranges of the expressions of one lowered kernel.
 
     Args:
-        constants: elements of buffers that are constant.
-        statements: those of the kernel; None for expressions that stand alone.
+        constants: elements of constant buffers.
+        statements: statements of the kernel; None for expressions alone.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class IntegerRanges(Ranges):
     def of(self, expression: tvm_api.PrimExpr, facts: Sequence[Fact] = ()) -> Range:
         """Return the range of an integer expression, given some facts."""
         low, high = super().of(expression, facts)
-        # Facts that contradict each other hold in code that is never run.
+        # Contradictory facts hold in code that never runs.
         return (low, high) if low <= high else self._structural(expression, facts)
 
     # --- questions ----------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class IntegerRanges(Ranges):
         return low < least or high > largest
 
     def _is_proven_sum(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether an operation adds to a sum whose range counts how often that happens."""
+        """Whether an operation adds to a sum whose range counts the additions."""
         if not isinstance(node, (tirx.Add, tirx.Sub)) or not isinstance(node.a, tvm_api.TensorLoad):
             return False
         home = self._statements.home(node.a.source)
@@ -93,9 +93,9 @@ class IntegerRanges(Ranges):
     # --- conditions ---------------------------------------------------------------------------
 
     def _facts_under(self, conditions: Conditions) -> list[Fact]:
-        """Return what the conditions around a statement imply in it."""
+        """Return the facts implied by the conditions around a statement."""
         facts = [f for c in conditions for f in self.facts_of(c.expression, c.holds)]
-        # What is loaded may change inside, variables do not.
+        # Loaded values may change inside, variables do not.
         return [fact for fact in facts if not tvm_api.collect(fact[0], tvm_api.TensorLoad)]
 
     # --- variables and buffers ----------------------------------------------------------------
@@ -159,7 +159,8 @@ class IntegerRanges(Ranges):
         return self._kept_range(buffer, found, later, limits)
 
     def _added_to(self, buffer: Any, store: Store) -> list[tuple[int, tvm_api.PrimExpr]] | None:
-        """Return what a store adds to its own element, with signs; None if it does otherwise."""
+        """Return the terms that a store adds to its own element, with signs; None for other
+        stores."""
         parts = _terms(store.value, 1)
         own = [(sign, part) for sign, part in parts if self._loads(part, buffer)]
         if len(own) != 1 or own[0][0] != 1:
@@ -174,7 +175,6 @@ class IntegerRanges(Ranges):
         return [(sign, part) for sign, part in parts if not part.same_as(load)] if same else None
 
     def _loads(self, expression: tvm_api.PrimExpr, buffer: Any) -> bool:
-        """Whether an expression loads an element of a buffer."""
         return any(
             self._statements.home(load.source).same_as(buffer)
             for load in tvm_api.collect(expression, tvm_api.TensorLoad)
@@ -186,7 +186,7 @@ class IntegerRanges(Ranges):
         added: Sequence[tuple[Store, list[tuple[int, tvm_api.PrimExpr]]]],
         limits: Range,
     ) -> Range:
-        """Return the range of sums that begin in a range and grow by parts in loops."""
+        """Return the range of sums with first values in a range, which grow by terms in loops."""
         growth: dict[int | None, tuple[int, int]] = {None: (0, 0)}
         for store, parts in added:
             turns = element_turns(store.loops, store.index, self._statements.definitions, self.of)
@@ -210,7 +210,7 @@ class IntegerRanges(Ranges):
     def _kept_range(
         self, buffer: Any, found: Range, later: Sequence[Store], limits: Range
     ) -> Range:
-        """Return a range with the first values that stores of the buffer's own values keep."""
+        """Return a range with the first values that stores depending on the buffer do not leave."""
         found = _within(found, limits)
         for _ in range(MOST_ROUNDS):
             new = self._stored_range(buffer, found, later)
@@ -223,16 +223,16 @@ class IntegerRanges(Ranges):
         return found if found[0] <= new[0] else limits
 
     def _of_stored(self, value: tvm_api.PrimExpr, store: Store) -> Range:
-        """Return the range that a value, or a part of it, has where it is stored."""
+        """Return the range of a value, or of a part of it, at the place of its store."""
         return self.of(value, self._facts_under(store.conditions))
 
     def _stored_range(self, buffer: Any, assumed: Range, later: Sequence[Store]) -> Range:
-        """Return the range of what stores write if all elements of the buffer are in a range."""
+        """Return the range of stored values if all elements of the buffer are in a range."""
         outside, sums = dict(self._found), set(self._sums)
         self._assumed[buffer] = assumed
         new = hull([self._of_stored(store.value, store) for store in later])
         del self._assumed[buffer]
-        self._found, self._sums = outside, sums  # what was found holds under the assumption only
+        self._found, self._sums = outside, sums  # these hold under the assumption only
         return new
 
     # --- operations ---------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def kernel_ranges(kernel: Kernel, constants: Mapping[int, Elements] | None = Non
 
     Args:
         kernel: a lowered kernel.
-        constants: the elements of inputs that are constant, by the input's number.
+        constants: the elements of constant inputs, by the input's number.
     """
     known = {kernel.inputs[number].variable: e for number, e in (constants or {}).items()}
     own = [p.variable for p in (*kernel.outputs, *kernel.scratch) if not p.pool]
@@ -298,7 +298,7 @@ def _terms(node: tvm_api.PrimExpr, sign: int) -> list[tuple[int, tvm_api.PrimExp
 
 
 def hull(ranges: Sequence[Range]) -> Range:
-    """Return the smallest range that contains all given ones."""
+    """Return the smallest range that contains all ranges."""
     return min(low for low, _ in ranges), max(high for _, high in ranges)
 
 
@@ -317,7 +317,7 @@ INT32 = (-(2**31), 2**31 - 1)
 
 
 def quotient_range(left: Range, right: Range) -> Range:
-    """Return the range of a quotient that is rounded towards 0; a division by 0 gives 0."""
+    """Return the range of a quotient, rounded towards 0; a division by 0 gives 0."""
     (a, b), (c, d) = left, right
     if c <= 0 <= d:
         most = max(abs(a), abs(b))
@@ -332,14 +332,14 @@ def _truncated(left: int, right: int) -> int:
 
 
 def remainder_range(left: Range, right: Range) -> Range:
-    """Return the range of a remainder, whose sign is that of the number divided."""
+    """Return the range of a remainder with the sign of the dividend."""
     (a, b), (c, d) = left, right
     most = max(abs(c), abs(d)) - 1
     return max(min(a, 0), -max(most, 0)), min(max(b, 0), max(most, 0))
 
 
 def shift_left_range(value: Range, by: Range, limits: Range) -> Range:
-    """Return the range of a left shift; the limits of the dtype if an amount may be too large."""
+    """Return the range of a left shift; the limits of the dtype for possibly too large amounts."""
     if by[0] < 0 or by[1] >= bits_of(limits):
         return limits
     ends = [x << amount for x in value for amount in by]
@@ -347,7 +347,7 @@ def shift_left_range(value: Range, by: Range, limits: Range) -> Range:
 
 
 def shift_right_range(value: Range, by: Range, limits: Range) -> Range:
-    """Return the range of a right shift, which rounds down; amounts too large shift all out."""
+    """Return the range of a right shift, rounded down; too large amounts shift all bits out."""
     if by[0] < 0 or by[1] >= bits_of(limits):
         return min(value[0], 0), max(value[1], 0)
     ends = [x >> amount for x in value for amount in by]
@@ -374,7 +374,7 @@ def or_range(left: Range, right: Range) -> Range:
 
 
 def _all_of(left: Range, right: Range) -> Range:
-    """Return the range of all integers with as many bits as two ranges need, and a sign."""
+    """Return the range of all signed integers with the bits of two ranges."""
     magnitudes = [end if end >= 0 else ~end for end in (*left, *right)]
     power = 1 << max(magnitudes).bit_length()
     return -power, power - 1
@@ -384,9 +384,9 @@ def requantize_range(function: str, arguments: Sequence[Range], limits: Range) -
     """Return the range of the result of a function of `umakit/requantize.h`.
 
     Args:
-        function: its name.
-        arguments: ranges of its arguments.
-        limits: of the dtype of the result.
+        function: name of the function.
+        arguments: ranges of the arguments.
+        limits: limits of the result's dtype.
     """
     magnitudes = [max(abs(low), abs(high)) for low, high in arguments]
     if function == "umakit_add_and_clamp":

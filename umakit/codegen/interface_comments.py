@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comments of a model's public header on what callers must know about its functions."""
+"""Comments of a model's public header for callers of its functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from umakit.registration.buffer_alignment import buffer_alignment
 
 
 def dma_alignments(backends: Mapping[str, Backend]) -> dict[str, int]:
-    """Return the alignment in bytes of what each accelerator reads and writes in shared memory."""
+    """Return the alignment in bytes of each accelerator's accesses to shared memory."""
     return {name: buffer_alignment(backend) for name, backend in sorted(backends.items())}
 
 
 def interface_alignments(program: Program, backends: Mapping[str, Backend]) -> dict[str, int]:
-    """Return the alignment in bytes of inputs and outputs that accelerators read or write.
+    """Return the alignment in bytes of inputs and outputs of accelerators.
 
-    The run function checks them, so that a run on a host is refused where one on a board is. What a
-    driver without a simulated device needs is known by its configuration alone.
+    The run function checks the alignments, so that a host refuses the same runs as a board. For a
+    driver without a simulated device, only the configuration states the alignment.
     """
     found = dict.fromkeys([*program.inputs, *program.outputs], 1)
     for call in program.calls:
@@ -52,7 +52,7 @@ def dma_constants(program: Program, backends: Mapping[str, Backend]) -> dict[str
 def constants_of_backends(
     program: Program, backends: Mapping[str, Backend]
 ) -> dict[str, list[str]]:
-    """Return the constants that only layers on one backend read, by its target name."""
+    """Return the constants that only one backend's layers read, by the backend's target name."""
     readers: dict[str, set[str]] = {}
     for call in program.calls:
         for name in call.inputs:
@@ -66,7 +66,7 @@ def constants_of_backends(
 
 
 def failure_comment(values: Mapping[str, Any], backends: Mapping[str, Backend]) -> str:
-    """Return a C comment on what holds after a run that returned another status than 0.
+    """Return a C comment on the state after a run with a status other than 0.
 
     Args:
         values: template values of the model, see `common_values`, with its `locks`.

@@ -20,9 +20,8 @@ def kernel_comment(
     """Return the comment in front of a kernel's C function.
 
     Args:
-        source: the printed kernel.
-        layers: descriptions of the steps that call the function, each with the index of the input
-            that its output overwrites, if any.
+        layers: descriptions of the calling steps, each with the index of the input that the output
+            overwrites, if any.
     """
     names = [declaration.rsplit(" ", 1)[1] for declaration in source.parameters]
     first, overwritten = layers[0]
@@ -59,7 +58,7 @@ def _named_tensors(
 ) -> list[tuple[str, TensorDescription]]:
     """Return the tensors with the names of the function's parameters.
 
-    A tensor that is in a scratchpad only has the name of the parameter `NAME_offset`.
+    A tensor in a scratchpad has the name of its parameter `NAME_offset`.
     """
     names_of_pointers = iter(names)
     number = 0
@@ -77,7 +76,7 @@ def _named_tensors(
 def _layer_lines(
     layer: KernelDescription, tensors: Sequence[tuple[str, TensorDescription]]
 ) -> list[str]:
-    """Return lines on a layer: its name, and where the tensors of this layer come from."""
+    """Return lines on a layer: its name, and the origins of its tensors."""
     macs = f", {layer.macs:,} multiply-accumulates" if layer.macs else ""
     operators = f" ({', '.join(layer.operators)})" if layer.operators else ""
     lines = _filled(c_comment(f"Layer {layer.number}: {layer.label}{operators}{macs}"))
@@ -101,7 +100,7 @@ def _quantization_text(quantization: Quantization) -> str:
 
 
 def _weights_text(weights: WeightsQuantization) -> str:
-    """Return scales and zero points of weights as the model has them."""
+    """Return scales and zero points of weights as in the model."""
     least, greatest = (f"{scale:.9g}" for scale in weights.scales)
     scale = f"scale {least}"
     if least != greatest:
@@ -113,7 +112,7 @@ def _weights_text(weights: WeightsQuantization) -> str:
 
 
 def _filled(text: str, indentation: str = "") -> list[str]:
-    """Return lines of the comment; what does not fit is indented once more."""
+    """Return lines of the comment; continuation lines are indented once more."""
     return textwrap.wrap(
         text,
         WIDTH - len(" * "),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C99 text of a kernel, a static function with pointer parameters."""
+"""C99 text of a kernel: a static function with pointer parameters."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class KernelSource:
     """A printed kernel.
 
     Attributes:
-        parameters: C declarations, one each.
+        parameters: C declarations of the parameters.
         body: C text between the braces, indented.
         returns_status: whether the function returns `int32_t` instead of `void`.
-        helpers: names of the inline helpers that it uses.
-        headers: C headers that it needs.
-        wraps: whether arithmetic of it could overflow, as far as ranges show.
-        parts: the ranges of loops that it computes one of in a call; None for all.
+        helpers: names of the used inline helpers.
+        headers: required C headers.
+        wraps: whether arithmetic could overflow, as far as ranges show.
+        parts: ranges of loops; a call computes one of them. None if a call computes everything.
     """
 
     parameters: tuple[str, ...]
@@ -118,10 +118,10 @@ def print_kernel(
         kernel: a lowered kernel.
         replace_call_extern: the backend's hook for external calls.
         overwritten: index of the input that the output overwrites: both become one parameter.
-        headers: the driver's headers, which name the arguments of driver calls.
-        constants: the elements of inputs that are the same constants in all calls, by the input's
-            index; they show that arithmetic cannot overflow.
-        inputs: names of inputs by their index; others are called `input` and a number.
+        headers: the driver's headers, for names of the arguments of driver calls.
+        constants: elements of inputs that are constants in all calls, by the input's index, to
+            prove that arithmetic cannot overflow.
+        inputs: names of inputs by index; other inputs are called `input` and a number.
 
     Raises:
         LoweringError: the kernel contains a TIR construct that cannot be printed as C.
@@ -153,12 +153,12 @@ def print_kernel(
 
 @dataclass(frozen=True)
 class _CheckedCall:
-    """A driver call that was printed, with the check of its status.
+    """A printed driver call with the check of its status.
 
     Attributes:
         print_return: prints the call as the last statement of the kernel.
         start: number of the first line.
-        end: number of the line behind the last one.
+        end: number of the line behind the last line.
     """
 
     print_return: Callable[[], None]
@@ -219,16 +219,14 @@ class _StatementPrinter:
         qualifier: str = "",
         names: Mapping[Parameter, str] | None = None,
     ) -> list[str]:
-        """Return declarations of parameters named `part` or, if there are several, `part_0`, ...
-
-        Those in `names` have the name there.
-        """
+        """Return declarations of parameters with names of `names`, else `part`, or `part_0`, ...
+        for several."""
         declarations = []
         for number, parameter in enumerate(parameters):
             wanted = part if len(parameters) == 1 else f"{part}_{number}"
             wanted = (names or {}).get(parameter, wanted)
             if self._keeps_names:
-                # FuseTIR calls what a fused function computes last an intermediate.
+                # FuseTIR names the last result of a fused function an intermediate.
                 wanted = str(parameter.variable.name).removesuffix("_intermediate")
                 wanted += "_offset" if parameter.pool else ""
             name = self.expressions.declare(parameter.variable, wanted)
@@ -243,10 +241,10 @@ class _StatementPrinter:
         return declarations
 
     def beginning(self) -> list[str]:
-        """Return what stands before all printed lines; all of them must be printed.
+        """Return the lines in front of all printed lines, after these were printed.
 
-        These are the declaration of named constants, statements that mark unused parameters as
-        intended, and the declaration of the status.
+        The lines declare named constants, mark unused parameters as intended, and declare the
+        status.
         """
         constants = [f"{name} = {value}" for (_, value), name in self.expressions.constants.items()]
         enumerators = [wrapped_call(f"{INDENT}enum {{ ", constants, " };") + "\n"]
@@ -265,12 +263,12 @@ class _StatementPrinter:
         ]
 
     def line(self, text: str) -> None:
-        """Print a line of C, behind a comment if arithmetic of it could overflow."""
+        """Print a line of C, after a comment if its arithmetic could overflow."""
         self._comment_overflow()
         self.lines.append(wrapped(f"{INDENT * self._depth}{text}") + "\n")
 
     def _comment_overflow(self) -> None:
-        """Print a comment if arithmetic in the texts that were made last could overflow."""
+        """Print a comment if arithmetic in the latest texts could overflow."""
         wrapping, self.expressions.wrapping = self.expressions.wrapping, []
         if wrapping:
             self.wraps = True
@@ -297,7 +295,7 @@ class _StatementPrinter:
         self._checked_call(node.function, arguments)
 
     def _text_call(self, node: TextCall, operands: Mapping[str, str]) -> None:
-        """Print a call that is C text, behind a check that its scratch suffices."""
+        """Print a text call after a check that its scratch suffices."""
         self._comment_overflow()
         if node.scratch is not None:
             size = node.scratch.filled(operands)
@@ -325,7 +323,7 @@ class _StatementPrinter:
         return Argument(plain, value, _is_integer(expression), plain != operand)
 
     def _checked_call(self, function: str, arguments: Sequence[Argument]) -> None:
-        """Print a driver call and a return of its status if that is not zero."""
+        """Print a driver call and a return of its status if the status is not zero."""
         self._comment_overflow()
         first = len(self.lines)
         call = self.expressions.external_call(function, [item.text for item in arguments])
@@ -334,19 +332,19 @@ class _StatementPrinter:
         self._note_last(first, lambda: self._call("return ", call, function, arguments))
 
     def _return_status(self) -> None:
-        """Print a return of the status if it is not zero."""
+        """Print a return of the status if the status is not zero."""
         self.line(f"if ({self._status} != 0) {{")
         self.line(f"{INDENT}return {self._status};")
         self.line("}")
         self._checks += 1
 
     def _note_last(self, first: int, print_return: Callable[[], None]) -> None:
-        """Note a call of a status, which may turn out to be the last one of the kernel."""
+        """Note a call with a status as possibly the last call of the kernel."""
         if self._depth == 1:
             self._last_call = _CheckedCall(print_return, first, len(self.lines))
 
     def _call(self, start: str, call: str, function: str, arguments: Sequence[Argument]) -> None:
-        """Print a driver call behind the start of a statement."""
+        """Print a driver call after the start of a statement."""
         if call == f"{function}({', '.join(item.text for item in arguments)})":
             parameters = self._headers.parameters(function, len(arguments))
             start = f"{INDENT * self._depth}{start}{function}("
@@ -355,7 +353,8 @@ class _StatementPrinter:
             self.line(f"{start}{call};")
 
     def print_end(self) -> None:
-        """Print the return of 0, or of the last driver call's status if nothing comes after it."""
+        """Print the return of 0, or of the last driver call's status if no statement follows the
+        call."""
         last = self._last_call
         if last is None or last.end != len(self.lines):
             self.line("return 0;")
@@ -416,7 +415,7 @@ class _StatementPrinter:
 
     def _print_BufferStore(self, statement: tvm_api.Stmt) -> None:
         if self._undefined:
-            # The first value of the variable that was allocated right before.
+            # The first value of the variable allocated right before.
             (buffer,), self._undefined = self._undefined, []
             if buffer in self._wrapping_sums:
                 self.line(SUM_COMMENT)
@@ -432,7 +431,7 @@ class _StatementPrinter:
             self.line(f"{target} = {self.expressions.text(statement.value)};")
 
     def _defines(self, statement: tvm_api.Stmt) -> bool:
-        """Whether a statement initializes the variable that is allocated right before it."""
+        """Whether a statement initializes the variable allocated right before."""
         return (
             isinstance(statement, tirx.BufferStore)
             and statement.buffer.same_as(self._undefined[0])
@@ -459,7 +458,7 @@ class _StatementPrinter:
         self.line(f"const {type_} {self.expressions.declare(statement.var, wanted)} = {value};")
 
     def _known_name(self, variable: Any) -> str:
-        """Return the C name of a declared variable or buffer, of another an empty text."""
+        """Return the C name of a declared variable or buffer, else an empty text."""
         knows = self.expressions.knows(variable)
         return self.expressions.name(variable) if knows else ""
 
@@ -517,7 +516,8 @@ def _is_integer(expression: tvm_api.PrimExpr) -> bool:
 
 
 def _added(store: tvm_api.Stmt, ranges: IntegerRanges) -> tvm_api.PrimExpr | None:
-    """Return what a store adds to its element, if C computes it in the same type; else None."""
+    """Return the value that a store adds to its element, if C computes the sum in the same type;
+    else None."""
     value = store.value
     if not isinstance(value, tirx.Add):
         return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The statements of a kernel as its ranges need them: loops, values, and stores with conditions.
+"""The statements of a kernel for its ranges: loops, values, and stores with conditions.
 
-What is recorded does not depend on the order of statements.
+The records do not depend on the order of statements.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class Condition:
 
     Attributes:
         expression: the condition of an `if`.
-        holds: True in its first case, False in the other.
+        holds: True in the first case, False in the other.
     """
 
     expression: tvm_api.PrimExpr
     holds: bool
 
     def same_as(self, other: Condition) -> bool:
-        """Whether both are the same case of the same `if`, or of copies of it."""
+        """Whether both are the same case of the same `if`, or of its copies."""
         return self.holds == other.holds and bool(self.expression.same_as(other.expression))
 
 
@@ -47,10 +47,10 @@ class Store:
     """A store to a buffer that only the kernel itself writes.
 
     Attributes:
-        value: what is stored.
+        value: stored value.
         index: index of the element; None if there are several indices.
-        loops: the loops around it that begin after the buffer was allocated.
-        conditions: the conditions around it.
+        loops: the loops around the store and inside the buffer's allocation.
+        conditions: the conditions around the store.
     """
 
     value: tvm_api.PrimExpr
@@ -64,8 +64,8 @@ class OwnBuffer:
     """A buffer that only the kernel itself writes.
 
     Attributes:
-        depth: number of loops around its allocation.
-        stores: the stores to it and to views of it.
+        depth: number of loops around the allocation.
+        stores: the stores to the buffer and its views.
     """
 
     depth: int
@@ -77,12 +77,12 @@ class KernelStatements:
 
     Args:
         nodes: the kernel's body.
-        owned: buffers among the parameters that only the body writes, and writes before it reads.
+        owned: parameters that only the body writes, and writes before reading.
 
     Attributes:
         definitions: loops and values of the variables.
-        conditions: the conditions that hold wherever a variable is bound.
-        buffers: those that only the body writes.
+        conditions: the conditions common to all bindings of a variable.
+        buffers: buffers that only the body writes.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class KernelStatements:
                 self.buffers.pop(self.home(buffer), None)
 
     def home(self, buffer: Any) -> Any:
-        """Return the buffer that a buffer is a view of, or itself."""
+        """Return the buffer behind a view, or the buffer itself."""
         while buffer in self._viewed:
             buffer = self._viewed[buffer]
         return buffer
@@ -166,7 +166,7 @@ class KernelStatements:
 
 
 def escaping(node: DriverCall | tvm_api.Stmt) -> list[Any]:
-    """Return the buffers whose elements something other than a store may write."""
+    """Return the buffers whose elements may be written other than by a store."""
     if isinstance(node, DriverCall):
         parameters = [o.variable for o in node.operands if isinstance(o, Parameter)]
         others = [o for o in node.operands if not isinstance(o, Parameter)]

@@ -15,15 +15,15 @@ EARLY = 0.4
 
 
 def wrapped(line: str) -> str:
-    """Break a line of C without comments into as many lines as it needs.
+    """Break a line of C without comments into lines that fit.
 
     Args:
-        line: indented, without a line break at its end.
+        line: the indented line, without a line break at the end.
     """
     if len(line) <= WIDTH or '"' in line or "\n" in line:
         return line
     indent = len(line) - len(line.lstrip())
-    # What follows a condition is indented once: its own lines stand further in.
+    # Lines after a condition are indented once, so its own lines are indented further.
     indentation = " " * (indent + (8 if line.endswith("{") else 4))
     lines = []
     _, assignment, value = line.partition(" = ")
@@ -43,8 +43,8 @@ def wrapped_call(start: str, arguments: Sequence[str], end: str = ");") -> str:
 
     Args:
         start: indented text up to the opening parenthesis.
-        arguments: C text of each argument, which may start with a comment.
-        end: text behind the last argument.
+        arguments: C text of each argument, possibly with a leading comment.
+        end: text after the last argument.
     """
     pieces = [f"{argument}," for argument in arguments[:-1]]
     pieces.append(f"{arguments[-1] if arguments else ''}{end}")
@@ -59,8 +59,8 @@ def wrapped_call(start: str, arguments: Sequence[str], end: str = ");") -> str:
 
 
 def _best_break(line: str, indent: int) -> int | None:
-    """Return the end of the first part: at the least nesting, there at sums rather than products,
-    and there as late as possible."""
+    """Return the end of the first part: at the least nesting, preferably at sums instead of
+    products, and as late as possible."""
     depths, depth = [], 0
     for character in line:
         depth += (character in "([") - (character in ")]")

@@ -25,7 +25,7 @@ class Use:
         part: name of the parameter, for example `weights`.
         kernel: the layer's kernel; None for a copy.
         operators: names of the layer's operators in Relax.
-        layout: axes of the weights of a layer in floating point, for example `OIHW`.
+        layout: axes of the weights of a float layer, for example `OIHW`.
     """
 
     label: str
@@ -50,11 +50,10 @@ def uses_of_constants(program: Program) -> dict[str, list[Use]]:
 
 
 def constant_comment(tensor: Tensor, uses: Sequence[Use]) -> str:
-    """Return a C comment about a constant: what it is for which layers, type, layout and size.
+    """Return a C comment about a constant: its role in layers, type, layout and size.
 
     Args:
-        tensor: the constant.
-        uses: its uses in the program.
+        uses: uses of the constant in the program.
     """
     shape = ", ".join(map(str, tensor.shape))
     facts = [f"{c_comment(tensor.label)}: {tensor.dtype}[{shape}]", *_facts(tensor, uses)]
@@ -72,7 +71,7 @@ def _also(tensor: Tensor, use: Use) -> str:
 
 
 def _facts(tensor: Tensor, uses: Iterable[Use]) -> list[str]:
-    """Return the layout of weights, and how many channels a scale is for."""
+    """Return the layout of weights, and the number of channels per scale."""
     use = next(iter(uses), None)
     if use is None or use.kernel is None:
         return []
@@ -93,10 +92,10 @@ def _facts(tensor: Tensor, uses: Iterable[Use]) -> list[str]:
 
 
 def comment(text: str) -> str:
-    """Return a C comment of lines that are short where words allow it.
+    """Return a C comment of short lines, as far as words allow.
 
     Args:
-        text: names in it are escaped for comments.
+        text: the text; names are already escaped for comments.
     """
     lines = textwrap.wrap(text, WIDTH - 6, break_long_words=False, break_on_hyphens=False)
     return f"/* {(chr(10) + ' * ').join(lines)} */"
@@ -108,7 +107,7 @@ def table_of_layers(program: Program, functions: Sequence[str], prefix: str) -> 
     Args:
         program: the program.
         functions: name of the C function of each call; empty for a copy.
-        prefix: of all functions, which is left out.
+        prefix: prefix of all functions, left out in the table.
     """
     rows = [HEAD]
     labels = shortened_apart([c_comment(call.label) for call in program.calls], LONGEST_CELL)
@@ -137,12 +136,12 @@ RIGHT = (True, False, False, False, False, False, True, True)
 def terms(
     functions: Sequence[str], memories: Sequence[str], scratchpads: Sequence[str]
 ) -> list[str]:
-    """Return lines that define what the table and the code below it call functions and offsets.
+    """Return lines that define the terms for functions and offsets in the table and the code.
 
     Args:
         functions: name of the C function of each call; empty for a copy.
-        memories: names of the pools and the weights blob in which the caller's pointers lead to.
-        scratchpads: names of memories that only accelerators reach.
+        memories: names of the pools and the weights blob behind the caller's pointers.
+        scratchpads: names of memories that only accelerators can access.
     """
     sentences = []
     named = [function for function in functions if function]
@@ -183,6 +182,5 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 
 def _constants_size(program: Program, call: KernelCall) -> int:
-    """Return the bytes of the constants that a call reads."""
     tensors = [program.tensors[name] for name in dict.fromkeys(call.inputs)]
     return sum(tensor.size for tensor in tensors if tensor.role is Role.CONSTANT)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks of accelerators: a run locks what it uses before its first driver call, or reports that
-another run has it. All libraries of a program share them, as they share the accelerators."""
+"""Locks of accelerators.
+
+A run locks its accelerators before its first driver call, or reports that another run holds a lock.
+All libraries of a program share the locks, since they share the accelerators.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,9 @@ from umakit.text.rendering import render
 def locked_backends(program: Program, backends: Mapping[str, Backend]) -> tuple[str, ...]:
     """Return the names of the accelerators that a run locks, in alphabetical order.
 
-    These are the accelerators whose kernels call a driver that is not registered as reentrant.
+    A run locks each accelerator whose kernels call a driver that is not registered as reentrant.
 
     Args:
-        program: the straight-line program.
         backends: backends of the program's kernels by target name.
     """
     calling = {
@@ -37,7 +39,7 @@ def _calls_driver(kernel: Kernel) -> bool:
 
 
 def lock_source(backend: str) -> str:
-    """Return the name of the C file with a backend's lock, which a program may replace."""
+    """Return the name of the C file with a backend's lock; a program may replace the file."""
     return f"umakit_lock_{backend}.c"
 
 

@@ -75,7 +75,7 @@ def interface_prefix(name: str) -> str:
 
 
 def chosen_macro(prefix: str, choice: CpuChoice) -> str:
-    """Return the macro that a header defines for the CPU that the preprocessor has chosen."""
+    """Return the macro that a header defines for the CPU chosen by the preprocessor."""
     return f"{prefix}_for_{choice.suffix}".upper()
 
 
@@ -91,7 +91,7 @@ def tensor_view(tensor: Tensor) -> dict[str, Any]:
         "size": tensor.size,
         "count": tensor.elements,
         "elements": max(1, tensor.elements),
-        # Decimal, because the header is for C++ too, which had no hexadecimal floats before 2017.
+        # Decimal: C++ had no hexadecimal floats before 2017.
         "scale": float_literal(quantization.scale, "float32") if quantization else "",
         "zero_point": quantization.zero_point if quantization else 0,
         "next_state": tensor.next_state,
@@ -104,12 +104,12 @@ def common_values(
     layout: WeightsLayout | None,
     backends: Mapping[str, Backend],
 ) -> dict[str, Any]:
-    """Return the template values that all files of a model share.
+    """Return the template values common to all files of a model.
 
     Args:
         program: the straight-line program.
-        plan: its memory plan.
-        layout: layout of the weights blob; None if constants are C.
+        plan: memory plan of the program.
+        layout: layout of the weights blob; None for constants in C.
         backends: backends of the program's kernels by target name.
     """
     prefix = interface_prefix(program.name)
@@ -162,7 +162,7 @@ def common_values(
 
 
 def _large_object(program: Program, plan: MemoryPlan, layout: WeightsLayout | None) -> int:
-    """Return the size of the largest tensor or pool if it is too large for 32 bits, else 0."""
+    """Return the size of the largest tensor or pool if it exceeds 32 bits, else 0."""
     kept_apart = {Role.INPUT, Role.OUTPUT, Role.CONSTANT}
     sizes = [t.size for t in program.tensors.values() if t.role in kept_apart]
     sizes += [pool.size for pool in plan.supplied] + ([layout.size] if layout else [])
@@ -176,7 +176,7 @@ def _is_own(header: str) -> bool:
 
 
 def _cpu_view(program: Program) -> dict[str, str] | None:
-    """Return what the C says of the CPU that it is for; None if it is for any."""
+    """Return the description of the CPU for the C; None for any CPU."""
     cpu = program.cpu
     if cpu is None:
         return None
@@ -227,7 +227,7 @@ class GeneratedCode:
     Attributes:
         sources: text by path relative to `codegen/host`.
         functions: name of the C function of each call, in order; empty for a copy.
-        weights: content of the weights blob; None if constants are C.
+        weights: content of the weights blob; None for constants in C.
         locked: accelerators that a run locks.
     """
 
@@ -248,11 +248,11 @@ def generate_code(
 
     Args:
         program: the straight-line program.
-        plan: its memory plan.
+        plan: memory plan of the program.
         backends: backends of the program's kernels by target name.
         layout: layout of a weights blob; None puts constants into C.
-        choice: the CPU that it is for in an export for several, whose name its files get and which
-            the preprocessor has to choose; None in an export for one.
+        choice: the CPU of these files in an export for several CPUs: the files get its name, and
+            the preprocessor chooses it. None in an export for one CPU.
 
     Raises:
         LoweringError: a kernel contains a construct that cannot be printed as C.
@@ -314,14 +314,15 @@ def generate_code(
 
 
 def _memories(places: Iterable[str], plan: MemoryPlan) -> tuple[list[str], list[str]]:
-    """Return names of memories: of those that the caller supplies, and of scratchpads."""
+    """Return the names of memories that the caller supplies, and of scratchpads."""
     scratchpads = {each.pool.name for each in plan.pools if each.pool.by_offset}
     supplied = [name for name in places if name not in scratchpads]
     return supplied, [name for name in places if name in scratchpads]
 
 
 def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
-    """Add to the template values which steps return early, and after which steps they complete."""
+    """Add to the template values the steps that return early, and the steps after which they
+    complete."""
     for step in steps:
         step |= {"completed_by": "", "completions": []}
     for number, call in enumerate(program.calls):
@@ -334,7 +335,6 @@ def _add_completions(steps: Sequence[dict[str, Any]], program: Program) -> None:
 def _constant_files(
     program: Program, values: Mapping[str, Any], backends: Mapping[str, Backend]
 ) -> dict[str, str]:
-    """Return the C files with constants, by path."""
     prefix, stem = str(values["prefix"]), str(values["stem"])
     uses = uses_of_constants(program)
     arrays = {f"{prefix}_{name}": array for name, array in program.constants.items()}
@@ -406,7 +406,7 @@ def _print_kernels(
 def _with_parts(
     definitions: Sequence[str], symbols: Mapping[KernelUse, KernelSymbol], prefix: str
 ) -> list[str]:
-    """Return the definitions of kernels with the functions that compute parts of them."""
+    """Return the definitions of kernels, with the functions that compute their parts."""
     sources = {symbol.name: symbol.source for symbol in symbols.values()}
     return [
         text
@@ -436,8 +436,8 @@ class _StepPrinter:
     """Prints the calls of the run function.
 
     Attributes:
-        places: the macros of offsets that calls use, with value and comment, by memory: a pool or
-            the blob of `weights`.
+        places: macros of offsets in calls, with value and comment, by memory: a pool or the blob of
+            `weights`.
     """
 
     def __init__(
@@ -487,7 +487,7 @@ class _StepPrinter:
         place = self._place(home.pool.name, name, home.offsets[name])
         if home.pool.by_offset:
             return place
-        # Through void: pools are aligned for every type, which a cast cannot tell the compiler.
+        # Through void: pools are aligned for every type, but a cast cannot tell the compiler.
         return f"({c_type(tensor.dtype)} *)(void *)((uint8_t *){home.pool.name} + {place})"
 
     def _place(self, memory: str, name: str, offset: int, text: str = "") -> str:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C text of kernels that a caller's threads compute in parts.
+"""C text of kernels that the caller's threads compute in parts.
 
-The kernel itself has one more parameter, the number of the part. Around it are a structure with the
-other arguments, a function that the caller's callback calls for each part, and one that the run
-function calls in place of the kernel.
+The kernel has one more parameter, the number of the part. Around the kernel are a structure with
+the other arguments, a function for each part, called by the caller's callback, and a function that
+the run function calls instead of the kernel.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ PART = "part"
 
 @dataclass(frozen=True)
 class RangeOfPart:
-    """What a kernel declares to compute one part.
+    """The declarations of a kernel for one part.
 
     Attributes:
         parts: all parts.
-        part, first, end: names of the part's number, its first turn and the one behind its last.
+        part, first, end: names of the part's number, its first turn and the turn after its last.
     """
 
     parts: Parts
@@ -37,8 +37,8 @@ class RangeOfPart:
         """Return the range of a kernel; None if it has no parts.
 
         Args:
-            parts: its parts, or None.
-            own_name: returns an unused name of the kernel.
+            parts: parts of the kernel, or None.
+            own_name: function that returns an unused name of the kernel.
         """
         if parts is None:
             return None
@@ -86,12 +86,12 @@ class PrintedParts:
         return cls(parts.count, tuple(steps))
 
     def functions(self, name: str, prefix: str, parameters: Sequence[str]) -> str:
-        """Return the C text behind the kernel's definition.
+        """Return the C text after the kernel's definition.
 
         Args:
-            name: the kernel's function.
+            name: name of the kernel's function.
             prefix: prefix of the model's symbols.
-            parameters: its C declarations, the part's number last.
+            parameters: C declarations of the kernel's parameters, the part's number last.
         """
         pointers = [each.replace("restrict ", "") for each in parameters[:-1]]
         names = [each.rsplit("*", 1)[1] for each in pointers]
@@ -124,5 +124,5 @@ def parts_function(name: str) -> str:
 
 
 def _name(name: str, ending: str) -> str:
-    """Return a name with an ending, of no more characters than C99 wants distinguished."""
+    """Return a name with an ending, within the characters that C99 distinguishes."""
     return cut(f"{name}{ending}", f"{name}{ending}", SIGNIFICANT)

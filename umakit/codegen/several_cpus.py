@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C files of one model for several CPUs, of which the preprocessor chooses one.
+"""The C files of one model for several CPUs; the preprocessor chooses a CPU.
 
-Each CPU has its own files with kernels and constants, which are empty for another one. What all
-have in common, the header and the working memory of the library, asks for the CPU where sizes and
-statuses differ.
+Each CPU has its own files with kernels and constants; the files are empty for other CPUs. The
+common header and working memory of the library test the CPU where sizes and statuses differ.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ DIFFER = ("pools", "large_object", "workspace_size", "index_checks", "cpu")
 
 @dataclass(frozen=True)
 class ForCpu:
-    """A network as it is for one CPU of several.
+    """A network for one CPU of several.
 
     Attributes:
         choice: the CPU.
         program: the program.
-        plan: its memory plan, with the same pools as those of the others.
+        plan: memory plan, with the same pools as the plans of the other CPUs.
     """
 
     choice: CpuChoice
@@ -58,7 +57,7 @@ def generate_for_cpus(
         backends: backends of the programs' kernels by target name.
 
     Returns:
-        The files by path relative to `codegen/host`, and what was generated for each CPU.
+        The files by path relative to `codegen/host`, and the generated code of each CPU.
 
     Raises:
         LibraryError: accelerators take other layers for one CPU than for another.
@@ -80,13 +79,13 @@ def generate_for_cpus(
 
 
 def values_for_cpus(networks: Sequence[ForCpu], backends: Mapping[str, Backend]) -> dict[str, Any]:
-    """Return the template values that all files of a model for several CPUs share.
+    """Return the template values common to all files of a model for several CPUs.
 
     Args:
         networks, backends: as in `generate_for_cpus`.
 
     Returns:
-        Those of `common_values` with the largest sizes, and under `cpus` what differs.
+        The values of `common_values` with the largest sizes, and the differing values under `cpus`.
 
     Raises:
         LibraryError: accelerators take other layers for one CPU than for another.
@@ -113,7 +112,6 @@ def values_for_cpus(networks: Sequence[ForCpu], backends: Mapping[str, Backend])
 
 
 def _cpu_view(network: ForCpu, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what templates show of one CPU."""
     choice = network.choice
     cpu = choice.cpu
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of a program as C functions; kernels of equal text share one."""
+"""The kernels of a program as C functions; kernels of equal text share a function."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class KernelUse:
 
 
 def kernel_use(call: KernelCall, plan: MemoryPlan) -> KernelUse:
-    """Return what a call uses of a kernel."""
+    """Return a call's use of a kernel."""
     return KernelUse(call.kernel, taken_over(call, plan.shared))
 
 
 def kernel_name(program: Program, calls: Sequence[KernelCall]) -> str:
-    """Return a name of a kernel: its layer's; of a kernel of several layers operators and result.
+    """Return the name of a kernel: of its layer; of several layers, the operators and the result.
 
     For example `add_relu_16x8x8`, without the number of images if that is 1.
 
@@ -58,15 +58,15 @@ def print_kernels(
 ) -> list[tuple[KernelSource, list[KernelUse]]]:
     """Print all kernels in order of use, each text once with all its uses.
 
-    Which kernels share a function does not depend on the values of constants: only then does the
-    range of all constants that they are called with show which sums cannot overflow.
+    The sharing of functions does not depend on the values of constants. Then the range of all
+    constants of the calls shows the sums that cannot overflow.
 
     Args:
         program: the straight-line program.
-        plan: its memory plan.
+        plan: memory plan of the program.
         backends: backends of the program's kernels by target name.
-        constants_are_known: whether constants are part of the code; those of a weights blob may be
-            exchanged.
+        constants_are_known: whether constants are part of the code; constants of a weights blob may
+            be exchanged.
 
     Raises:
         LoweringError: a kernel contains a construct that cannot be printed as C.
@@ -87,7 +87,7 @@ def print_kernels(
         users = [call for use in uses for call in calls[use]]
         ranges = _constant_elements(program, users) if source.wraps and constants_are_known else {}
         backend = backends.get(program.kernels[uses[0].kernel].target)
-        # A hook sees the names of operands, which stay what they are.
+        # A hook sees the names of operands, so they stay unchanged.
         plain = len(uses) == 1 and call_replacement(backend) is None
         names = _operand_names(program, users, uses[0].overwritten) if plain else {}
         if ranges or names:
@@ -113,9 +113,9 @@ def _printed(
 def _operand_names(
     program: Program, calls: Sequence[KernelCall], overwritten: int | None
 ) -> dict[int, str]:
-    """Return names of inputs by index, after the roles that constants have in all calls.
+    """Return names of inputs by index, by the roles of constants in all calls.
 
-    Equal kernels are found before: names of operands never make two functions of one.
+    Equal kernels are found before, so names of operands never split a function.
     """
     first = calls[0]
     roles = dict(first.roles)
@@ -132,7 +132,7 @@ def _operand_names(
 
 
 def _constant_elements(program: Program, calls: Sequence[KernelCall]) -> dict[int, Elements]:
-    """Return the ranges of the inputs, by index, that are integer constants in all calls."""
+    """Return the ranges of inputs that are integer constants in all calls, by index."""
     found = {}
     for number, names in enumerate(zip(*(call.inputs for call in calls), strict=True)):
         arrays = [_constant(program, name) for name in names]

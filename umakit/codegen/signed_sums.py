@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Local sums as signed integers where they cannot overflow.
+"""Local sums as signed integers if they cannot overflow.
 
-Kernels sum in unsigned integers, which wrap around by C's rules. Where the ranges of a kernel show
+Kernels sum in unsigned integers, which wrap around by C's rules. If the ranges of a kernel prove
 that a sum of signed integers never leaves the signed type, the local buffer becomes signed: plain
 `sum += a * b`, with the same bits.
 """
@@ -25,15 +25,15 @@ tirx = tvm_api.tirx
 def with_signed_sums(
     kernel: Kernel, constants: Mapping[int, Elements] | None = None
 ) -> tuple[Kernel, IntegerRanges, frozenset[Any]]:
-    """Make the local sums of a kernel signed that cannot overflow.
+    """Make local sums that cannot overflow signed.
 
     Args:
         kernel: a lowered kernel.
-        constants: the elements of inputs that are constant, by the input's number.
+        constants: the elements of constant inputs, by the input's number.
 
     Returns:
-        the kernel, the ranges of its integers, and the unsigned buffers of it that hold sums of
-        signed integers which could overflow.
+        The kernel, the ranges of its integers, and its unsigned buffers with sums of signed
+        integers that could overflow.
     """
     candidates = _sums_of_signed(kernel)
     left = candidates
@@ -49,7 +49,7 @@ def with_signed_sums(
 
 
 def _sums_of_signed(kernel: Kernel) -> list[Any]:
-    """Return the local unsigned buffers to which signed integers are stored."""
+    """Return the local unsigned buffers with stores of signed integers."""
     statements = list(kernel.statements)
     unsigned = [
         allocation.buffer
@@ -81,7 +81,7 @@ def _signed_twin(buffer: Any) -> Any:
 def _rewritten(
     node: DriverCall | tvm_api.Stmt, signed: Mapping[Any, Any]
 ) -> DriverCall | tvm_api.Stmt:
-    """Return a statement with signed buffers in the place of unsigned ones."""
+    """Return a statement with signed instead of unsigned buffers."""
     if isinstance(node, DriverCall):
         return node
 
@@ -121,7 +121,7 @@ def _rewritten(
 
 
 def _signed(node: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-    """Return an unsigned expression as the signed one of the same bits."""
+    """Return an unsigned expression as a signed expression of the same bits."""
     dtype = tvm_api.dtype_of(node).removeprefix("u")
     value = tvm_api.integer_value(node)
     if value is not None:
@@ -141,7 +141,7 @@ def _loads_any(expression: tvm_api.PrimExpr, buffers: Iterable[Any]) -> bool:
 
 
 def _is_exact(kernel: Kernel, twin: Any, ranges: IntegerRanges) -> bool:
-    """Whether a signed buffer is used as signed only, and no arithmetic with it overflows."""
+    """Whether a buffer is used as signed only, and no arithmetic with it overflows."""
     statements: Sequence[Any] = list(kernel.statements)
     for cast in tvm_api.collect(statements, tirx.Cast):
         direct = isinstance(cast.value, tvm_api.TensorLoad) and cast.value.source.same_as(twin)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statuses of kernel libraries in the generated C, apart from those of the C interface.
+"""Statuses of kernel libraries in the generated C, apart from statuses of the C interface.
 
-A function of a vendor's library may return any number, also one that means something else in a
-model's interface. So a status s other than 0 comes back as s plus a base of the backend's own.
+A function of a vendor's library may return any number, even one with another meaning in a model's
+interface. So a status s other than 0 is returned as s plus a base of the backend's own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SCRATCH_TOO_SMALL = "UMAKIT_SCRATCH_TOO_SMALL"
 SCRATCH_TOO_SMALL_STATUS = -9
 
 BASE = -(2**16)
-"""Base of the first backend's statuses; that of the next one is twice as much."""
+"""Base of the first backend's statuses; the next backend has twice this base."""
 
 LEAST, MOST = -29_999, 29_999
 """The statuses that can be told from others; outside of them the base itself comes back."""
@@ -28,11 +28,11 @@ LEAST, MOST = -29_999, 29_999
 
 @dataclass(frozen=True)
 class OwnStatuses:
-    """The statuses of a backend whose functions return numbers of their own.
+    """The statuses of a backend with its own numbers.
 
     Attributes:
         backend: name of the backend.
-        base: what its statuses are added to.
+        base: number added to each status.
         meanings: texts by status.
     """
 
@@ -47,12 +47,12 @@ class OwnStatuses:
 
 
 def status_function(backend: str) -> str:
-    """Return the name of the C function that makes a library's status one of the interface."""
+    """Return the name of the C function that converts a library's status to the interface's."""
     return f"status_of_{backend}"
 
 
 def own_statuses(program: Program, backends: Mapping[str, Backend]) -> list[OwnStatuses]:
-    """Return the statuses of the backends of a program whose calls are C text and return one.
+    """Return the statuses of backends whose text calls return a status.
 
     Args:
         program: the straight-line program.
@@ -66,7 +66,7 @@ def own_statuses(program: Program, backends: Mapping[str, Backend]) -> list[OwnS
 
 
 def called_by_text(program: Program) -> set[str]:
-    """Return the names of the backends of a program whose calls are C text."""
+    """Return the names of a program's backends with text calls."""
     return {target for target, _ in _texts(program)}
 
 
@@ -80,5 +80,5 @@ def _texts(program: Program) -> list[tuple[str, TextCall]]:
 
 
 def checks_scratch(program: Program) -> bool:
-    """Whether a kernel compares the scratch that it needs with what was planned."""
+    """Whether a kernel compares its required scratch with the planned scratch."""
     return any(text.scratch is not None for _, text in _texts(program))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of common subexpressions in C: after the axis, bound or index that they are.
+"""Names of common subexpressions in C, by their axis, bound or index.
 
-TVM's pass that binds common subexpressions numbers them. What one is follows from the loop
-variables in it, from the loops that it bounds and from the buffers that it indexes. The names are
-for readers only: nothing depends on them.
+TVM's pass only numbers common subexpressions. The loop variables in an expression, the loops that
+it bounds and the buffers that it indexes tell its purpose. The names are for readers only: nothing
+depends on them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ValueNames:
 
     Args:
         statements: TIR statements of the kernel.
-        name: from a declared variable to its name in C, from another to an empty text.
+        name: function from a variable to its name in C; empty for undeclared variables.
         is_data: whether a variable depends on elements of tensors.
     """
 
@@ -62,13 +62,13 @@ class ValueNames:
             for quotient in tvm_api.collect(body, kind):
                 divisor = tvm_api.integer_value(quotient.b)
                 self._divisors.setdefault(quotient.a, set()).add(divisor or 0)
-        # What a variable is computed from, the last one first.
+        # The variables behind a variable, the last one first.
         for bind in reversed(tvm_api.collect(body, tirx.Bind)):
             _note(self._buffers, [bind.value], self._buffers.get(bind.var, []))
             _note(self._bounded, [bind.value], self._bounded.get(bind.var, []))
 
     def name(self, bind: tvm_api.Stmt) -> str:
-        """Return the name that the variable of a binding should have, which may be taken."""
+        """Return a name for the variable of a binding; the name may be taken."""
         value = bind.value
         if not dtype(bind.var).startswith("int") or self._is_data(bind.var):
             cast = isinstance(value, tirx.Cast) and isinstance(value.value, tirx.Var)
@@ -99,7 +99,8 @@ class ValueNames:
     # --- positions and channels -----------------------------------------------------------------
 
     def _of_position(self, value: Expression) -> str:
-        """Return the name of an index of a position, row, column or channel, or an empty text."""
+        """Return the name of the index of a position, row, column or channel; else an empty
+        text."""
         if isinstance(value, tirx.Min) and tvm_api.integer_value(value.b) is not None:
             value = value.a  # the last block ends with the last element
         kind, operand = _operation(value)
@@ -134,17 +135,17 @@ class ValueNames:
         if part.endswith(BLOCK_SUFFIX):
             return f"first_{part.removesuffix(BLOCK_SUFFIX)}"
         axis = (part or term).removeprefix("output_")
-        # Times the stride: where the window begins in the image with its padding.
+        # Times the stride: the start of the window in the padded image.
         return f"padded_{axis}" if (part or term) in ("output_row", "output_column") else ""
 
     # --- the part of a window inside the image --------------------------------------------------
 
     def _of_window(self, variable: Any, value: Expression) -> str:
-        """Return the name of the first row or column of a window inside the image, of their
-        number, or of the end of them; an empty text for other values."""
+        """Return the name of the first row or column of a window inside the image, of their number,
+        or of their end; else an empty text."""
         loops = self._bounded.get(variable, [])
         axes = {WINDOW_AXES.get(loop, "") for loop in loops} - {""}
-        if len(axes) > 1:  # the loop over columns may be inside of that over rows
+        if len(axes) > 1:  # the loop over columns may be inside the loop over rows
             axes &= {axis for axis in axes if any(axis in term for term in self._terms(value))}
         if len(axes) != 1:
             return ""
@@ -164,8 +165,8 @@ def _note(found: dict[Any, list[Any]], expressions: Sequence[Any], what: Sequenc
 
 
 def _operation(value: Expression) -> tuple[str, Expression | None]:
-    """Return the name of an operation on an expression and a constant, and the expression; of
-    another operation the name and None."""
+    """Return the name of an operation, and its operand besides a constant; None if there is not one
+    such operand."""
     operands = [value.a, value.b] if hasattr(value, "a") and hasattr(value, "b") else []
     rest = [each for each in operands if tvm_api.integer_value(each) is None]
     return type(value).__name__, rest[0] if len(rest) == 1 else None

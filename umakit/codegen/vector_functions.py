@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inline C functions of vectors of floats: exponential, hyperbolic tangent, error function.
 
-They consist of arithmetic that each lane has alone, without branches, and are off by less than two
-units in the last place. NaN, infinities, zeros with their sign, subnormal numbers and overflow are
-as in the functions of `math.h`, but nothing sets `errno`.
+The functions compute lane by lane, without branches, with errors of less than two units in the last
+place. NaN, infinities, zeros with their sign, subnormal numbers and overflow are as in the
+functions of `math.h`, but nothing sets `errno`.
 
 - `exp`: W. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980: x is n times
-  ln(2), whose upper part has so few digits that n times it is exact, and a rest, for which the
-  polynomial is that of `expf` in S. Moshier's Cephes library. It is multiplied by 2^n in two
-  steps, since that need not be a normal number.
+  ln(2) plus a rest. The upper part of ln(2) has so few digits that its product with n is exact.
+  The polynomial of the rest is from `expf` in S. Moshier's Cephes library. The result is
+  multiplied by 2^n in two steps, since 2^n need not be a normal number.
 - `tanh`: the polynomial of Cephes' `tanhf` below 0.625, and 1 - 2 / (exp(2 x) + 1) above.
 - `erf`: x + x P(x^2) below 59/64, and 1 - exp(-x Q(x)) above. P and Q were fitted in float64 with
   the smallest relative error, by C. Lawson's weights, each coefficient rounded before the next.
@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 
 EXPONENTIAL = "exp"
-"""The function that others call."""
+"""Function that other vector functions call."""
 
 BODIES = {
     "exp": """
@@ -74,18 +74,18 @@ def vector_function(operation: str, vector: str) -> str:
 
     Args:
         operation: name of the function.
-        vector: C type of its argument and its result, `float32x8`.
+        vector: C type of argument and result, such as `float32x8`.
     """
     bits = vector.replace("float32", "uint32")
     return BODIES[operation].strip("\n").replace("VECTOR", vector).replace("BITS", bits)
 
 
 def needed_helpers(operation: str, vector: str) -> set[str]:
-    """Return the names of the helpers that a function of vectors needs, with its own.
+    """Return the names of a vector function and of its required helpers.
 
     Args:
         operation: name of the function.
-        vector: C type of its argument.
+        vector: C type of the argument.
     """
     found = {f"{operation}_{vector}"}
     text = vector_function(operation, vector)

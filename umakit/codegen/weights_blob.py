@@ -6,10 +6,10 @@ The file, little-endian throughout::
     offset  bytes
     0       8      magic "UMAKITWB"
     8       4      version of this layout
-    12      4      offset of the data, which is also the size of the header
+    12      4      offset of the data, equal to the size of the header
     16      4      bytes of data
     20      4      CRC-32 of the data (IEEE 802.3, as in zlib)
-    24      16     identity of the code that the data belongs to
+    24      16     identity of the code for the data
     40      20     zeros
     60      4      CRC-32 of bytes 0 to 59
     64             data, every constant at a multiple of 16

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Legalization of floating-point operators for which TVM's loses NaN or infinities.
+"""Legalization of floating-point operators for which TVM's rules lose NaN or infinities.
 
-`rules` legalize them so that generated C agrees with NumPy; `in_comparisons` does the same for
-TVM's own code generators, which fold constants and build the reference.
+`rules` makes generated C agree with NumPy. `in_comparisons` does the same for TVM's own code
+generators, which fold constants and build the reference.
 """
 
 from umakit.floats.comparisons import constant_rules, in_comparisons

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Maxima, minima, conversions and divisions as comparisons, for TVM's own code generators.
 
-Generated C has inline helpers for them (`umakit.codegen.helpers`). The rewrite here gives code that
-TVM compiles itself, for constant folding and as a reference, the same semantics.
+Generated C uses inline helpers (`umakit.codegen.helpers`). This rewrite gives code that TVM
+compiles, for constant folding and as the reference, the same semantics.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _conversion(node: tirx.Cast) -> tvm_api.Expr:
 
 
 def _integer(dtype: str, value: int) -> tvm_api.Expr:
-    """Return an integer constant; TVM's constructor is limited to 63 bits."""
+    """Return an integer constant. TVM's constructor is limited to 63 bits."""
     return tirx.const(value, dtype) if value < 2**63 else tirx.Cast(dtype, tirx.const(-1, "int64"))
 
 

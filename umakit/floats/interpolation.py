@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interpolation tables from coordinates: nearest, linear, cubic, and with antialiasing.
 
-A coordinate says where an element of the result lies on the axis, in elements from the centre of
-the first one; formats differ in how they compute it.
+A coordinate is the position of a result element on the axis, in elements from the centre of the
+first element. Each model format has its own formula for coordinates.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ def nearest_table(axis: int, places: npt.NDArray[Any]) -> Table:
     """Return a table with one element per result.
 
     Args:
-        axis: of the data.
-        places: of the elements on the axis.
+        axis: axis of the data.
+        places: positions of the elements on the axis.
     """
     return table_of(axis, [[(int(place), 1.0)] for place in places])
 
 
 def linear_table(axis: int, size: int, coordinates: Coordinates) -> Table:
-    """Return a table of linear interpolation; elements outside equal those at the border.
+    """Return a table of linear interpolation. Positions outside the axis take the border element.
 
     Args:
-        axis: of the data.
-        size: of the axis.
-        coordinates: one for each element of the result.
+        axis: axis of the data.
+        size: size of the axis.
+        coordinates: coordinate of each result element.
     """
     rows = []
     for x in np.clip(coordinates, 0, size - 1).astype(np.float64):
@@ -57,12 +57,12 @@ def cubic_table(
     """Return a table of cubic interpolation.
 
     Args:
-        axis: of the data.
-        size: of the axis.
-        coordinates: one for each element of the result.
+        axis: axis of the data.
+        size: size of the axis.
+        coordinates: coordinate of each result element.
         a: coefficient of the kernel.
-        exclude_outside: whether only elements inside count; else those outside are as at the
-            border.
+        exclude_outside: whether positions outside the axis get weight 0; by default they take the
+            border element.
     """
     rows = []
     for x in coordinates.astype(np.float64):
@@ -81,15 +81,15 @@ def antialiased_table(
     *,
     exclude_outside: bool,
 ) -> Table:
-    """Return a table of interpolation with a kernel that is widened for downsampling.
+    """Return a table of interpolation with a kernel that downsampling widens.
 
     Args:
-        axis: of the data.
-        size: of the axis.
-        coordinates: one for each element of the result.
-        stretch: size of the result for one of the data; at most 1.
-        a: coefficient of the cubic kernel, None for the linear one.
-        exclude_outside: whether only elements inside count.
+        axis: axis of the data.
+        size: size of the axis.
+        coordinates: coordinate of each result element.
+        stretch: result elements per data element, at most 1.
+        a: coefficient of the cubic kernel; None for the linear kernel.
+        exclude_outside: whether positions outside the axis get weight 0.
     """
     reach = (1 if a is None else 2) / stretch
     rows = []
@@ -104,7 +104,7 @@ def antialiased_table(
 def _inside(
     places: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], size: int, exclude: bool
 ) -> list[tuple[int, float]]:
-    """Return pairs of place and weight; places outside are clipped, or excluded."""
+    """Return (place, weight) pairs with places outside the axis clipped or excluded."""
     if exclude:
         inside = (places >= 0) & (places < size)
         total = weights[inside].sum()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One direction of a recurrent layer: LSTM, GRU, or the plain recurrence, over all steps.
 
-recurrent  (gates [T, B, G * H], weights [G * H, H], state [B, H], then, where they are used,
+recurrent  (gates [T, B, G * H], weights [G * H, H], state [B, H], then, if used,
             cell [B, H], peepholes [3 * H], hidden_bias [H], lengths int32[B])
            -> (outputs [T, B, H], state [B, H], cell or scratch [B, H])
 
-`gates` are products of the inputs with their weights, with all biases that can be added there.
+`gates` are the products of inputs and weights, plus all biases that do not depend on the state.
 Gates come in the order of the ONNX operators: input, output, forget, cell; update, reset, hidden.
 Their number G is 4, 3 or 1. From a sequence's length on, outputs are 0 and states stay.
 """
@@ -26,11 +26,11 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of one number, as the ONNX operator specification of LSTM lists them.
+    """Activation function of the ONNX operator specification of LSTM.
 
     Attributes:
-        name: in lower case.
-        alpha, beta: of functions that have parameters.
+        name: name in lower case.
+        alpha, beta: parameters, for functions that have any.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Activation:
 
     @property
     def text(self) -> str:
-        """The activation as text, for an attribute of a call."""
+        """Return the activation as text for a call attribute."""
         return f"{self.name} {self.alpha!r} {self.beta!r}"
 
     @staticmethod
@@ -51,16 +51,16 @@ class Activation:
 
 @dataclass(frozen=True)
 class Cell:
-    """The computation of a recurrent layer in each step.
+    """One time step of a recurrent layer.
 
     Attributes:
         kind: a key of `GATES`.
-        activations: f; g; h, as many as the kind has.
+        activations: f, g and h, as many as the kind uses.
         reverse: whether the last step comes first.
-        clip: limit of what activations get, None for no limit.
-        cell_clip: of LSTM: limit of the cell's new state, None for no limit.
-        couples_gates: of LSTM: whether the forget gate is 1 minus the input gate.
-        resets_after: of GRU: whether the reset gate applies to the product of the state.
+        clip: limit of activation inputs; None for no limit.
+        cell_clip: LSTM only: limit of the cell's new state; None for no limit.
+        couples_gates: LSTM only: whether the forget gate is 1 minus the input gate.
+        resets_after: GRU only: whether the reset gate applies to the product of the state.
     """
 
     kind: str
@@ -77,12 +77,12 @@ OPTIONAL = ("cell", "peepholes", "hidden_bias", "lengths")
 
 
 def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> tvm_api.Call:
-    """Return a call of the operator.
+    """Return a call of the operator `recurrent`.
 
     Args:
-        cell: what is computed.
+        cell: computation of a time step.
         operands: gates, weights, state.
-        optional: some of `OPTIONAL` by name.
+        optional: optional operands by name in `OPTIONAL`.
     """
     present = [name for name in OPTIONAL if name in optional]
     attributes = {
@@ -100,7 +100,7 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
 
 
 def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
-    """Return the cell of a call, and the names of its optional operands."""
+    """Return the cell of a call and the names of its optional operands."""
     attributes, clip = call.attrs, str(call.attrs["clip"])
     cell_clip = str(attributes["cell_clip"])
     activations = str(attributes["activations"]).split(";")

@@ -36,7 +36,7 @@ SHORT_AXIS_TAPS = 4
 
 @dataclass(frozen=True)
 class Table:
-    """The elements of an axis, and their weights, that each element of a result is the sum of.
+    """Taps of each result element along an axis: positions and weights.
 
     Attributes:
         axis: axis of the data, not negative.
@@ -50,15 +50,16 @@ class Table:
 
     @property
     def is_gather(self) -> bool:
-        """Whether each element of the result is one element of the data."""
+        """Return whether each element of the result is one element of the data."""
         return self.weights.shape[1] == 1 and bool((self.weights == 1).all())
 
 
 def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
     """Return a table from (place, weight) pairs for each element of the result.
 
-    Weights of equal places are added, those of 0 are left out. Short sums repeat a place with a
-    part of its weight and not another place with weight 0, which would spread infinities.
+    Weights of equal places are added, and weights of 0 are dropped. Short sums repeat a place with
+    part of
+    its weight: padding with another place of weight 0 would spread infinities.
     """
     sums: list[dict[int, float]] = []
     for pairs in terms:
@@ -86,13 +87,13 @@ def resampled(
 
     Args:
         builder: block builder.
-        data: a tensor of a known shape; of floats, unless all tables only gather.
-        tables: for different axes.
+        data: a tensor of known shape; floats, unless all tables only gather.
+        tables: one table per resampled axis.
 
     Returns:
         A Relax expression of the data's dtype.
     """
-    # What shrinks the data most comes first, which keeps what lies between small.
+    # The axis that shrinks the data most comes first, which keeps intermediate results small.
     shape = tvm_api.static_shape(data) or ()
     order = sorted(tables, key=lambda table: len(table.places) / shape[table.axis])
     if math.prod(table.places.shape[1] for table in order) <= MOST_UNROLLED_TAPS:
@@ -103,7 +104,7 @@ def resampled(
 
 
 def moves_only(call: tvm_api.Call) -> bool:
-    """Whether a call of the operator only moves elements."""
+    """Return whether a call of the operator only moves elements."""
     return not any(int(flag) for flag in call.attrs["weighted"])
 
 
@@ -133,7 +134,7 @@ def _infer(call: tvm_api.Call, _: tvm_api.BlockBuilder) -> tvm_api.Type:
 def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     axes = [int(axis) for axis in call.attrs["axes"]]
     weighted = [bool(flag) for flag in call.attrs["weighted"]]
-    # Sums take in what follows them, but what they read is computed once.
+    # Sums are fused with following operators, but their operands are computed once.
     pattern = tvm_api.OUTPUT_FUSABLE_PATTERN if any(weighted) else tvm_api.INJECTIVE_PATTERN
     return builder.call_te(
         _compute, *call.args, axes=axes, weighted=weighted, primfunc_name_hint=OPERATOR,
@@ -144,7 +145,7 @@ def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 def _compute(
     data: te.Tensor, *tables: te.Tensor, axes: Sequence[int], weighted: Sequence[bool]
 ) -> te.Tensor:
-    """Return the sums in TE: unrolled, or as a loop along an axis with many taps."""
+    """Return the weighted sums in TE, unrolled or as a loop along an axis with many taps."""
     values = iter(tables[len(axes) :])
     pairs: dict[int, tuple[Any, Any]] = {
         axis: (places, next(values) if has_weights else None)
@@ -168,8 +169,8 @@ def _compute(
 
     def unrolled(*at: tvm_api.Expr) -> tvm_api.Expr:
         terms = []
-        # Weights are multiplied with each other first and terms added in this order, as in ONNX
-        # Runtime: what follows may round at a tie.
+        # Weights are multiplied first and terms added in this order, as in ONNX Runtime: a
+        # following operator may round at a tie.
         for number in itertools.product(*(range(taps[axis]) for axis in sorted(axes))):
             source, factor = list(at), None
             for axis, tap in reversed(list(zip(sorted(axes), number, strict=True))):

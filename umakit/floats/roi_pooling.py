@@ -6,8 +6,8 @@ roi_pool   (data [N, C, H, W], images [R] of integers, rows int32[R, P, G, 2], t
             -> [R, C, P, Q]
 
 Each bin `(p, q)` of region `r` has `G` x `K` samples between two rows and two columns each. A mean
-is the sum of weighted elements times `factors[r]`; a maximum is the largest weighted element, as
-ONNX's reference and ONNX Runtime compute it.
+is the sum of weighted elements times `factors[r]`; a maximum is the largest weighted element, as in
+ONNX's reference and ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def _compute(
     columns: te.Tensor, column_weights: te.Tensor,
     factors: te.Tensor, maximum: bool,
 ) -> te.Tensor:  # fmt: skip
-    """Return the operator in TE."""
     shape = [int(size) for size in (rows.shape[0], data.shape[1], rows.shape[1], columns.shape[1])]
     extents = (rows.shape[2], columns.shape[2], 2, 2)
     i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))

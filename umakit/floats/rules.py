@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules for `LegalizeOps`: max, min, argmax, argmin, means, pools, signs, sums and products with 0.
 
-The semantics are NumPy's: NaN wins over every number (IEEE 754-2019, maximum and minimum), wherever
-it lies; the first NaN is the place of an extreme; a maximum of nothing but -inf is -inf. TVM's own
-rules start from the largest finite float, compare in one order, and fold 0 * x to 0.
+The semantics are NumPy's: NaN wins over every number at any position (IEEE 754-2019, maximum and
+minimum); argmax and argmin return the first NaN; the maximum of -inf alone is -inf. TVM's own rules
+start from the largest finite float, compare in one order, and fold 0 * x to 0.
 
-A maximum or minimum stays a node of TIR here: the printer of C gives it its meaning for NaN.
+A maximum or minimum stays a TIR node. The C printer implements its NaN semantics.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ def float_rules() -> dict[str, Rule]:
 
 
 def _left_alone(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """Leave a call that TVM would lower to another function; lowering then refuses the call."""
+    """Keep a call that TVM would lower to another function, so that lowering refuses the call."""
     return call
 
 
 def _for(operator: str, floats: Rule | None, integers: Rule | None) -> Rule:
-    """Return the rule of an operator: one for floats, one for integers, TVM's for all else."""
+    """Return the rule of an operator: separate rules for floats and integers, TVM's rule
+    otherwise."""
     usual = tvm_api.legalization(operator)
     by_dtype = dict.fromkeys(FLOATS, floats) | dict.fromkeys(INTEGERS, integers)
 
@@ -107,8 +108,8 @@ def _reduced(
 
     Args:
         extents: shape of the data.
-        axes: to reduce, ascending and not negative.
-        shape: of the result: the data's without the axes, or with one element along each.
+        axes: reduced axes, ascending and not negative.
+        shape: shape of the result; reduced axes are absent or have size 1.
         element: (index of an element of the data, reduction axes) -> reduced expression.
     """
     inner = {axis: te.reduce_axis((0, extents[axis]), f"k{axis}") for axis in axes}
@@ -130,7 +131,7 @@ def _reduced(
 
 
 def _axes(given: int | Sequence[int] | None, rank: int) -> list[int]:
-    """Return the axes of an operator's attribute: one, several, or by default all."""
+    """Return the axes of an attribute: one axis, several, or all for None."""
     if given is None:
         return list(range(rank))
     several = given if isinstance(given, Sequence) else [given]
@@ -157,9 +158,9 @@ def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
 
 
 def _integer_mean(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
-    """Lower the mean of integers, cut off towards 0 as in ONNX; sums have 64 bits.
+    """Lower the mean of integers with 64-bit sums, truncated towards 0 as in ONNX.
 
-    TVM's own has int64 results, whatever the dtype of the call, and sums of the data's dtype.
+    TVM's own rule sums in the data's dtype and always returns int64.
     """
     shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
     if not shape or result is None or 0 in shape:
@@ -184,7 +185,7 @@ def _integer_mean(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
 def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
     """Return the rule for the index of the first extreme value, or of the first NaN.
 
-    TVM's own yields -1 where no integer is better than the least one.
+    TVM's own rule yields -1 if all integers are the least value.
     """
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
@@ -230,7 +231,7 @@ def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
 
 
 def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
-    """Lower max pooling over any number of axes; padding is -inf."""
+    """Lower max pooling over any number of axes. Padding is -inf."""
     attributes, shape = call.attrs, tvm_api.static_shape(call.args[0])
     result = tvm_api.static_type_shape(call.ty)
     layout = str(attributes.layout)
@@ -276,7 +277,7 @@ def _padded(
     reach: dict[int, int],
     value: float,
 ) -> te.Tensor:
-    """Return the data with a border, as far as windows reach along each axis."""
+    """Return the data with a border that covers all windows."""
     extents = [reach.get(axis, extent) for axis, extent in enumerate(shape)]
 
     def element(*place: tvm_api.Expr) -> tvm_api.Expr:
@@ -311,7 +312,7 @@ def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | N
 
 
 def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
-    """Lower leaky_relu with a slope of 0, which TVM folds to 0 even for NaN and -inf."""
+    """Lower leaky_relu with slope 0. TVM folds the product to 0 even for NaN and -inf."""
     if float(call.attrs.alpha) != 0.0:
         return None
 
@@ -327,7 +328,7 @@ def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
 
 
 def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
-    """Return the rule for operands of scalar 0, which become tensors.
+    """Return the rule that turns scalar operands of 0 into tensors.
 
     TVM would fold 0 * x and 0 / x to 0, which is wrong for NaN and infinities, and x + 0 and
     x - (-0.0) to x, which is wrong for -0.0.
@@ -354,5 +355,5 @@ def _one_element(value: float, dtype: str) -> tvm_api.GenericConst:
 
 
 def _hint(call: tvm_api.Call) -> str:
-    """Return the name of a kernel, which must not be a function of the C library."""
+    """Return a kernel name that is not a C library function."""
     return f"tir_{tvm_api.operator_name(call).rsplit('.', 1)[-1]}"

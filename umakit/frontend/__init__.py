@@ -48,16 +48,18 @@ def import_model(
     """Read a network.
 
     Args:
-        source: path of an ONNX, TensorFlow Lite or PyTorch file (`.pt2`) or of a Relax module in
-            JSON, which is told by its content, a `torch.export.ExportedProgram`, or a
-            `tvm.IRModule` with a Relax function `main`.
+        source: path of an ONNX, TensorFlow Lite, PyTorch (`.pt2`) or Relax JSON file, whose content
+            tells the format; a `torch.export.ExportedProgram`; or a `tvm.IRModule` with a Relax
+            function `main`.
         name: name of the model in C; default: the file's stem, or `default`.
         parameters: values of `main`'s parameters by name (Relax modules only).
         input_shapes: shapes by input name, for inputs with symbolic dimensions.
-        rounding: of a quantized network's integers, `tflm` or `ort`; default: of the format.
+        rounding: rounding of integers in quantized networks, `tflm` or `ort`; default: the rounding
+            of the file format.
 
     Raises:
-        ModelError: the source cannot be read or imported; names operator, node and file.
+        ModelError: the source cannot be read or imported. The message names operator, node and
+            file.
     """
     try:
         return _imported(source, name, parameters, input_shapes, rounding)
@@ -74,9 +76,9 @@ def import_model(
 
 
 def model_files(path: str | os.PathLike[str]) -> list[Path]:
-    """The files that a model is read from: its own, and those of an ONNX file's external data.
+    """Return the path of a model file and the paths of an ONNX file's external data.
 
-    A file that is not a model counts as one file; `import_model` reports what is wrong with it.
+    A file that is not a model counts as one file: `import_model` reports the error.
     """
     path = Path(path)
     other = is_special(path) or is_torch_file(path) or is_json(path) or _is_tflite(path)
@@ -116,7 +118,7 @@ def _imported(
 
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a file by its content, whatever it is called."""
+    """Import a file in the format that its content tells, regardless of the suffix."""
     if is_special(path):
         raise ModelError("is not a regular file", where=str(path), fix="copy it into one")
     if is_torch_file(path):
@@ -154,7 +156,6 @@ def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Mod
 
 
 def _is_tflite(path: Path) -> bool:
-    """Whether a file holds the identifier of TensorFlow Lite's flatbuffers."""
     try:
         with path.open("rb") as stream:
             return stream.read(8)[4:] == b"TFL3"
@@ -163,13 +164,12 @@ def _is_tflite(path: Path) -> bool:
 
 
 def _is_exported_program(source: object) -> bool:
-    """Whether an object is a `torch.export.ExportedProgram`; does not import torch to find out."""
+    """Return whether an object is a `torch.export.ExportedProgram`, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.export.ExportedProgram)
 
 
 def _no_model(source: object) -> ModelError:
-    """Return the error for an object that is not a supported network."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.nn.Module):
         return ModelError(

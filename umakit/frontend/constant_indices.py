@@ -20,11 +20,11 @@ COUNTS_FROM_THE_END = ("index_put", "index_tensor", "scatter_elements")
 def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
     """Refuse constant indices that are out of range.
 
-    Before constants are folded: TVM would read outside of their memory.
+    Call this before constants are folded: TVM would read outside of the tensor.
 
     Args:
         module: a Relax module.
-        where: the model, for messages.
+        where: model name in error messages.
 
     Raises:
         ModelError: names operator, node, index and size.
@@ -49,7 +49,7 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
 
 
 def _constant_indices(operator: str, call: tvm_api.Call) -> Iterator[tuple[Array, int, int]]:
-    """Constant indices of a call, each with its axis and the size of that."""
+    """Yield (indices, axis, size of the axis) for each constant index tensor of a call."""
     if operator in ("index_put", "index_tensor"):
         yield from _by_dimension(call)
         return
@@ -72,7 +72,7 @@ def _constant_indices(operator: str, call: tvm_api.Call) -> Iterator[tuple[Array
 
 
 def _by_dimension(call: tvm_api.Call) -> Iterator[tuple[Array, int, int]]:
-    """The same where there is one tensor of indices for each dimension, as a tuple."""
+    """Yield (indices, axis, size of the axis) for a tuple with one index tensor per dimension."""
     shape = tvm_api.static_shape(call.args[0]) or ()
     several = call.args[1]
     fields = several.fields if isinstance(several, tvm_api.relax.Tuple) else [several]

@@ -10,7 +10,7 @@ from umakit.frontend.model import Model
 ELEMENT_TYPES = frozenset(
     "float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split()
 )
-"""Those that C99 has a type for."""
+"""Element types with a C99 type."""
 
 
 def check_element_types(model: Model, where: str) -> None:
@@ -18,10 +18,10 @@ def check_element_types(model: Model, where: str) -> None:
 
     Args:
         model: a simplified network.
-        where: its file or name, for messages.
+        where: file or model name in error messages.
 
     Raises:
-        ModelError: names the input or node, and the type.
+        ModelError: names the input or node, and the element type.
     """
     for kind, tensors in (("input", model.inputs), ("output", model.outputs)):
         for tensor in tensors:

@@ -13,14 +13,14 @@ relax = tvm_api.relax
 def failing_call(
     module: tvm_api.IRModule, run: Callable[[tvm_api.IRModule], object]
 ) -> tuple[tvm_api.Call, tvm_api.Var] | None:
-    """The first call of an operator in `main` that a pass fails for on its own.
+    """Return the first operator call of `main` for which a pass fails in isolation.
 
     Args:
         module: a Relax module.
-        run: what failed for the whole module; raises one of `TVM_ERRORS`.
+        run: pass that failed for the whole module; raises one of `TVM_ERRORS`.
 
     Returns:
-        The call and the variable that it is bound to, or None where every call works alone.
+        The call and its variable, or None if the pass succeeds for every single call.
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
@@ -34,7 +34,7 @@ def failing_call(
 
 
 def operand_types(call: tvm_api.Call) -> list[str]:
-    """dtype and shape of each tensor that a call reads, for example `float32[1, 3]`."""
+    """Return dtype and shape of each tensor operand, for example `float32[1, 3]`."""
     shown = []
     for argument in call.args:
         for item in argument.fields if isinstance(argument, tvm_api.RelaxTuple) else [argument]:
@@ -46,7 +46,7 @@ def operand_types(call: tvm_api.Call) -> list[str]:
 
 
 def _alone(call: tvm_api.Call) -> tvm_api.IRModule:
-    """A module whose `main` computes nothing but a call, from parameters."""
+    """Return a module whose `main` computes only the given call. Its operands are parameters."""
     parameters: list[tvm_api.Var] = []
     for variable in tvm_api.collect(call, tvm_api.Var):
         is_tensor = tvm_api.dtype_of(variable) and hasattr(variable.ty, "shape")

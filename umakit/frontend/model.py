@@ -26,12 +26,14 @@ READABLE = "see that it exists and may be read"
 
 
 class QuantizedSemantics(Enum):
-    """Meaning of a quantized operator in the format of a model.
+    """Meaning of a quantized operator in a model format.
 
-    `INTEGERS` of a runtime (TensorFlow Lite): other results are wrong. `RUNTIME`: reals, of which a
-    runtime (ONNX Runtime) computes some in integers; those results are reproduced. `REALS`
-    (PyTorch, Relax): real arithmetic between dequantize and quantize, which integers can only
-    round; results are within 1 LSB of it.
+    `INTEGERS` (TensorFlow Lite): the runtime defines the integer results; any other result is
+    wrong.
+    `RUNTIME` (ONNX Runtime): operators are real arithmetic, but the runtime computes some of them
+    in
+    integers; the integer results are reproduced. `REALS` (PyTorch, Relax): real arithmetic between
+    dequantize and quantize; integer kernels round this arithmetic to within 1 LSB.
     """
 
     INTEGERS = "integers"
@@ -52,9 +54,10 @@ class WeightsQuantization:
     """Scales and zero points of a layer's weights: `real = scale * (integer - zero_point)`.
 
     Attributes:
-        scales: the least and the greatest.
-        zero_points: the least and the greatest. They are subtracted from the program's constants.
-        count: number of scales: 1, or one by output channel.
+        scales: least and greatest scale.
+        zero_points: least and greatest zero point. The constants of the program have their zero
+            points already subtracted.
+        count: number of scales: 1, or the number of output channels.
     """
 
     scales: tuple[float, float]
@@ -67,9 +70,9 @@ class TensorSpecification:
     """Name (as in the user's model), shape and dtype of an input or output.
 
     Attributes:
-        quantization: scale and zero point of integers that stand for real numbers, if known.
-        next_state: of an input that is a state: the output that yields its value for the next
-            inference. The first inference gets what stands for 0.
+        quantization: scale and zero point of a quantized tensor, if known.
+        next_state: for a state input, name of the output that yields the state for the next
+            inference. The first inference takes the representation of 0.
     """
 
     name: str
@@ -88,19 +91,19 @@ class Model:
         module: a Relax module whose `main` takes the inputs in order; weights are constants.
         inputs: in the order of `main`'s parameters.
         outputs: in the order of the tuple that `main` returns.
-        notices: what was decided on the user's behalf, one sentence each.
+        notices: decisions made on the user's behalf, one sentence each.
         fingerprint: SHA-256 of the model file, hexadecimal; empty for an object.
         arithmetic: runtime whose rounding a quantized network reproduces: `tflm` for TensorFlow
             Lite (Micro), `ort` for ONNX Runtime.
         semantics: meaning of quantized operators in the model.
         path: path of the model file; empty for an object.
-        quantizations: scales and zero points of the results of quantized nodes with one scale, by
-            name of the node; empty before quantized operators have become integer operators.
-        weights: scales and zero points of the weights of quantized layers, by name of the node that
-            yields the layer's result; empty likewise.
-        sources: operators of the file by their names here, which calls of `module` carry.
-        origin: the network before its quantized operators became integer operators; None before
-            that, and if there are none.
+        quantizations: per-tensor scale and zero point of each quantized node's result, by node
+            name; empty before quantized operators become integer operators.
+        weights: scales and zero points of quantized weights, by name of the node that yields the
+            layer's result; empty before quantized operators become integer operators.
+        sources: operators of the file by the names that the calls of `module` carry.
+        origin: network before the conversion of quantized operators to integer operators; None
+            before the conversion and for float networks.
     """
 
     name: str
@@ -123,10 +126,10 @@ MOST_ELEMENTS = 2**31 - 1
 
 
 def check_input_shapes(shapes: InputShapes) -> None:
-    """Refuse sizes that no tensor has.
+    """Refuse invalid input shapes.
 
     Raises:
-        ModelError: a size is not a positive integer, or a tensor would have too many elements.
+        ModelError: a size is not a positive integer, or a tensor has too many elements.
     """
     for name, shape in shapes.items():
         sizes = list(shape)
@@ -139,10 +142,10 @@ def check_input_shapes(shapes: InputShapes) -> None:
 
 
 def check_element_count(shape: Sequence[int], label: str, where: str) -> None:
-    """Refuse a tensor that generated C could not count through.
+    """Refuse a tensor whose element count does not fit the loop counters of generated C.
 
     Raises:
-        ModelError: it has more elements than 32 bits count.
+        ModelError: the tensor has more than `MOST_ELEMENTS` elements.
     """
     if math.prod(int(size) for size in shape) > MOST_ELEMENTS:
         raise ModelError(
@@ -156,14 +159,14 @@ ROUNDINGS = ("tflm", "ort")
 
 
 def with_rounding(model: Model, rounding: str | None) -> Model:
-    """The model with another arithmetic.
+    """Return the model with the given rounding of quantized arithmetic.
 
     Args:
         model: an imported network.
-        rounding: a name in `ROUNDINGS`; None for what the model's format asks for.
+        rounding: a name in `ROUNDINGS`; None for the default of the model's format.
 
     Raises:
-        ModelError: there is no such rounding, or the model's format leaves no choice.
+        ModelError: the rounding is unknown, or the model's format leaves no choice.
     """
     if rounding is None or rounding == model.arithmetic:
         return model
@@ -180,15 +183,15 @@ def with_rounding(model: Model, rounding: str | None) -> Model:
             where=model.path or model.name,
             fix="leave --rounding out, or quantize the model as ONNX (QDQ) or with PyTorch",
         )
-    # Reals are near the results of any runtime; those of another one cannot be met exactly.
+    # Real results are near the results of any runtime; another runtime cannot be met exactly.
     return replace(model, arithmetic=rounding, semantics=QuantizedSemantics.REALS)
 
 
 def type_specification(name: str, type_: tvm_api.Type, where: str) -> TensorSpecification:
-    """The specification of a tensor of a Relax type.
+    """Return the specification of a tensor with a Relax type.
 
     Raises:
-        ModelError: the type is not a tensor, has a symbolic dimension or no elements.
+        ModelError: the type is not a tensor, has a symbolic dimension or has no elements.
     """
     shape = tvm_api.static_type_shape(type_)
     if shape is None:
@@ -216,15 +219,15 @@ def symbolic_notice(input_name: str, dimension: str) -> str:
 
 
 def file_fingerprint(path: Path) -> str:
-    """SHA-256 of a file, hexadecimal."""
+    """Return the SHA-256 of a file, hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def last_line(error: BaseException) -> str:
-    """Return the sentence of an error of TVM or torch that says what is wrong, if there is one.
+    """Return the last line of an error of TVM or torch, or a general sentence.
 
-    Messages of Python, or of checks inside TVM, about internal values do not help a user.
+    Messages of Python, and of checks inside TVM, mention internal values that do not help a user.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = re.sub(r"^\S*Error:\s*", "", lines[-1] if lines else "")
@@ -246,4 +249,4 @@ OWN_VALUES = re.compile(
     r"unsupported operand|list of Expr|argument #|broadcast together|cannot reshape array|"
     r"\bself\.|required argument"
 )
-"""What such a text looks like."""
+"""Marks of error texts about internal values."""

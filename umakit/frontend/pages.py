@@ -14,9 +14,9 @@ USUAL = "export the model again, perhaps with other shapes, attributes or operat
 
 
 def listed(error: ModelError) -> None:
-    """Add to a refusal what to do, and where the page lists it: by the module that raised it first.
+    """Add to a refusal the default fix and the link to its section of the page.
 
-    Others raise it again with more words.
+    The module that raised the first error of the chain determines the section.
     """
     first: BaseException = error
     while isinstance(first.__context__, ModelError):
@@ -28,13 +28,13 @@ def listed(error: ModelError) -> None:
 
 
 def on_page(error: ModelError, module: str) -> ModelError:
-    """Return a refusal with what to do and the section of the page for a module."""
+    """Return a refusal with the default fix and the link to a module's section of the page."""
     error.fix = error.fix or USUAL
     error.page = f"{PAGE}#{section_of(module)}"
     return error
 
 
 def section_of(module: str) -> str:
-    """Return the section of the page that lists what a module refuses, `onnx-resize`."""
+    """Return the section of the page for a module, for example `onnx-resize`."""
     parts = module.removeprefix(ROOM).removeprefix("frontend").strip(".").split(".")
     return "-".join(part for part in parts if part) or "files"

@@ -32,18 +32,18 @@ REPORT_FORMAT = "umakit report"
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 FORK_SECONDS = 120.0
-"""After which a copy of the process is given up: it waits for a thread that it has not."""
+"""Timeout for a fork of the process, which may wait for a lock of a missing thread."""
 
 KNOWN_TYPES = re.compile(
     r"None|int|float|bool|dtype|DataType|Device|"
     r"(ffi\.(Array|Map|String|SmallStr|Bytes|Shape|Tensor|Dict|List)|ir|relax|tirx|tir|arith|"
     r"target|Target)(\..*)?"
 )
-"""Types of what a module is made of: no functions of the host, no compiled code."""
+"""Types of the objects in a module; no host functions and no compiled code."""
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file starts as a JSON object, which no other format of networks does."""
+    """Return whether a file starts with a JSON object, which distinguishes Relax files."""
     try:
         with path.open("rb") as stream:
             return stream.read(256).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")
@@ -81,9 +81,9 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
 
 
 def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:
-    """Refuse a module whose kernels call C functions that do more than compute.
+    """Refuse a module whose kernels call C functions outside of math.h.
 
-    A name in a file would else be a function that the generated C calls, `system` among them.
+    Generated C calls the functions by name. Without this check, a file could call `system`.
 
     Raises:
         ModelError: shows the first such function.
@@ -102,23 +102,23 @@ def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:
 
 
 def _place(error: Exception) -> str:
-    """Where a text stops being JSON."""
+    """Return the position of a JSON error in the text."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno} column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8"
 
 
 def load(path: Path) -> object:
-    """What a file that `tvm.ir.save_json` wrote holds.
+    """Load a file that `tvm.ir.save_json` wrote.
 
     Raises:
-        ModelError: TVM cannot put it together.
+        ModelError: TVM cannot load the file.
     """
     try:
         module = tvm_api.load_json(path.read_text("utf-8-sig"))
         if isinstance(module, tvm_api.IRModule):
-            module.script()  # fails where an object has another type than it should
-    except Exception:  # TVM raises whatever a damaged text makes it stumble over
+            module.script()  # fails for an object of the wrong type
+    except Exception:  # TVM raises arbitrary exceptions for damaged text
         raise ModelError(
             f"cannot be loaded by TVM {tvm_api.VERSION}: it is damaged, or of another version",
             where=str(path),
@@ -128,10 +128,10 @@ def load(path: Path) -> object:
 
 
 def check(path: Path, input_shapes: InputShapes) -> None:
-    """Run every step in which a damaged module could end the process.
+    """Run every import step in which a damaged module could crash the process.
 
     Raises:
-        Exception: any error of TVM; networks that umakit refuses are left to the import itself.
+        Exception: any error of TVM. Refusals of umakit are suppressed, as the import repeats them.
     """
     with contextlib.suppress(UmakitError):
         module = load(path)
@@ -140,10 +140,10 @@ def check(path: Path, input_shapes: InputShapes) -> None:
 
 
 def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
-    """Import a file in another process, because TVM ends its process if objects are missing.
+    """Import a file in another process, because TVM aborts its process if objects are missing.
 
     Raises:
-        ModelError: the process ended by a signal, or by an error that umakit does not know.
+        ModelError: a signal or an unexpected error ended the process.
     """
     status = _status_of_fork(path, input_shapes)
     if status is None:
@@ -161,15 +161,15 @@ def _check_in_another_process(path: Path, input_shapes: InputShapes) -> None:
 
 
 def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
-    """How a copy of this process ends that imports a file: its exit code, or minus its signal.
+    """Import a file in a fork of this process. Return the exit code, or the negative signal number.
 
     Returns:
-        None where there is no safe copy: other threads may hold what the copy would wait for.
+        None if a fork is unsafe: other threads may hold locks that the fork would wait for.
     """
     if threading.active_count() > 1 or not hasattr(os, "fork"):
         return None
     with warnings.catch_warnings():
-        # Python warns of threads of libraries, which wait for work.
+        # Python warns about idle threads of libraries.
         warnings.simplefilter("ignore")
         child = os.fork()
     if child == 0:
@@ -194,10 +194,10 @@ def _status_of_fork(path: Path, input_shapes: InputShapes) -> int | None:
 
 
 def _check_graph(graph: object, path: Path) -> None:
-    """Refuse JSON of another kind, and modules with parts that do not belong to a network.
+    """Refuse JSON that is not a Relax module, and modules with parts foreign to a network.
 
     Raises:
-        ModelError: says which.
+        ModelError: names the part.
     """
     if isinstance(graph, dict) and graph.get("format") == REPORT_FORMAT:
         raise ModelError(

@@ -31,14 +31,15 @@ def import_relax(
     """Import a Relax module.
 
     Args:
-        module: with a function `main`.
-        name: of the model in C.
+        module: Relax module with a function `main`.
+        name: name of the model in C.
         parameters: values of parameters of `main` by name.
         input_shapes: sizes by input name, for symbolic dimensions.
-        where: the file, for messages; default: the name.
+        where: file name in error messages; default: `name`.
 
     Raises:
-        ModelError: it is not well-formed, or has no `main`, inputs or parameters as asked for.
+        ModelError: the module is not well-formed, or lacks `main` or a requested input or
+            parameter.
     """
     where = where or name
     if "main" not in [variable.name_hint for variable in module.functions]:
@@ -76,10 +77,11 @@ def import_relax(
 
 
 def _check_inference(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse batch norms that normalize with the statistics of the batch.
+    """Refuse batch norms in training mode, which use the statistics of the batch.
 
-    TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, make them of
-    models in inference mode too.
+    TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, create such calls
+    even
+    for models in inference mode.
     """
     for _, function in tvm_api.relax_functions(module):
         for call in tvm_api.collect(function, tvm_api.Call):
@@ -97,10 +99,10 @@ def _check_inference(module: tvm_api.IRModule, where: str) -> None:
 def _bind_symbolic_dimensions(
     module: tvm_api.IRModule, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
-    """Give every symbolic dimension of `main` a value: the one asked for, or 1 with a notice.
+    """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice.
 
     Raises:
-        ModelError: a shape was asked for that no input has, or that an input cannot have.
+        ModelError: a requested shape names an unknown input or does not fit.
     """
     parameters = list(module["main"].params)
     names = [str(parameter.name) for parameter in parameters]
@@ -150,12 +152,12 @@ def _bind_symbolic_dimensions(
 def _name_operators(
     module: tvm_api.IRModule,
 ) -> tuple[tvm_api.IRModule, dict[str, SourceOperator]]:
-    """Name every operator call after its variable, so that reports can point at it.
+    """Name every operator call after its variable for use in reports.
 
-    Variables of one name are told apart by a number behind it.
+    A number suffix makes duplicate names unique.
 
     Returns:
-        The module, and the operators of `main` by their names, in order.
+        The module, and the operators of `main` by name, in order.
     """
     names: dict[Any, str] = {}
     sources: dict[str, SourceOperator] = {}
@@ -177,11 +179,11 @@ def _name_operators(
 
 
 def rename_operators(module: tvm_api.IRModule, name_of: Callable[[Any], str]) -> tvm_api.IRModule:
-    """Put a name on every operator call of `main` as a source span.
+    """Attach a name to every operator call of `main`, as a source span.
 
     Args:
         module: a Relax module.
-        name_of: function from a binding to the node name shown to the user.
+        name_of: function from a binding to the node name in reports.
     """
 
     @tvm_api.mutator

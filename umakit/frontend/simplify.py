@@ -35,7 +35,7 @@ SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
 def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
-    """Clean-ups that every later stage relies on; none of them changes a result's meaning.
+    """Clean up a module for later stages, without changing the meaning of results.
 
     Raises:
         ModelError: an operator has no meaning for inference, or TVM cannot simplify the network.
@@ -47,7 +47,7 @@ def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
     ]
-    # Folding dequantize(weight) would destroy the islands that quantization looks for.
+    # Folding dequantize(weight) would destroy the patterns that quantization looks for.
     is_folded = not any(
         "quantize" in tvm_api.operator_name(b.value) for b in _main_bindings(module)
     )
@@ -73,10 +73,11 @@ def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
 
 
 def _of_constants(rule: Rule) -> Rule:
-    """A rule for calls whose operands are all constants; others are left as they are.
+    """Restrict a rule to calls whose operands are all constants.
 
-    Constant folding legalizes every call before it looks whether it can compute it, which takes a
-    third of the time of a deep network's compilation.
+    Constant folding legalizes every call before it checks whether the operands are constant.
+    Without this
+    restriction, legalization takes a third of the compilation time of a deep network.
     """
 
     def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
@@ -88,10 +89,11 @@ def _of_constants(rule: Rule) -> Rule:
 
 
 def _unless_narrow(rule: Rule) -> Rule:
-    """TVM's rule for ScatterElements, where the dtype of the indices holds the size of the axis.
+    """Restrict TVM's rule for ScatterElements to index dtypes that can hold the axis size.
 
-    TVM makes the size a number of that dtype, and constant folding applies the rule to every call.
-    Others are left for the rule of the CPU.
+    TVM converts the size to the index dtype, and constant folding applies the rule to every call.
+    The CPU
+    legalization handles the remaining calls.
     """
 
     def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
@@ -103,9 +105,9 @@ def _unless_narrow(rule: Rule) -> Rule:
 
 
 def _take_of_constants(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """A rule for `take` of constants, whose indices are in range; others are left as they are.
+    """Rule for `take` of constants with indices in range; other calls stay unchanged.
 
-    TVM's own says on the terminal that it may crash, for every call.
+    TVM's own rule prints a warning for every call.
     """
     if any(tvm_api.constant_array(operand) is None for operand in call.args):
         return call
@@ -114,7 +116,6 @@ def _take_of_constants(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm
 
 
 def _refuse_zero_divisors(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse integers that are divided by a constant 0."""
     for binding in _main_bindings(module):
         operator = tvm_api.operator_name(binding.value)
         if operator not in DIVISIONS:
@@ -130,7 +131,10 @@ def _refuse_zero_divisors(module: tvm_api.IRModule, where: str) -> None:
 
 
 def _not_supported(module: tvm_api.IRModule, passes: list[Any], where: str) -> ModelError:
-    """The error for a network that a pass fails for: names the operator if one alone does it."""
+    """Return the error for a network for which a pass fails.
+
+    The message names the operator if the pass fails for a single call.
+    """
     to_dataflow = tvm_api.relax_transform.ConvertToDataflow(min_size=1)
     every = tvm_api.Sequential([to_dataflow, *passes, tvm_api.relax_transform.LegalizeOps()])
     found = failing_call(module, every)
@@ -153,7 +157,7 @@ def _main_bindings(module: tvm_api.IRModule) -> list[Any]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep TVM's warnings and stray prints away from the user's terminal."""
+    """Suppress TVM's warnings and stray prints on the user's terminal."""
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
@@ -161,28 +165,28 @@ def quiet() -> Iterator[None]:
 
 # Folding with NumPy: batch normalization into layers, shape operators of constants, sizes.
 #
-# TVM folds constants by compiling a function for each, which takes seconds for a deep network, and
-# it folds no batch normalization behind a bias. What is left over here is left to TVM.
+# TVM folds constants by compiling one function each, which takes seconds for a deep network, and
+# folds no batch normalization behind a bias. TVM folds what these functions leave.
 
 Array = npt.NDArray[Any]
 relax = tvm_api.relax
 
 SHAPES = ("reshape", "permute_dims", "expand_dims")
-"""Operators that give a tensor another shape or another order of its dimensions."""
+"""Operators that change the shape or the order of dimensions."""
 
 SIZES = ("shape_to_tensor", "take", "astype")
-"""Operators that yield a size of a tensor, or take one to another."""
+"""Operators that yield or transform the size of a tensor."""
 
 
 def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
-    """Fold what can be folded in `main`.
+    """Fold batch normalizations, sizes and shapes of constants in `main` with NumPy.
 
     Args:
         module: a Relax module.
-        where: name of the model, for messages.
+        where: name of the model in error messages.
 
     Raises:
-        ModelError: a batch normalization in training mode, which has no meaning for inference.
+        ModelError: a batch normalization is in training mode.
     """
     main = module["main"]
     folder = _Folder(module, _use_counts(main), where)
@@ -191,9 +195,9 @@ def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
 
 
 def fold_shapes_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
-    """Fold operators that only give a constant of `main` another shape, if there are any.
+    """Fold shape operators on constants of `main`, if there are any.
 
-    Args, raises: as of `fold_with_numpy`.
+    Args and raises: see `fold_with_numpy`.
     """
     values = [binding.value for binding in tvm_api.bindings_of(module["main"])]
     if any(
@@ -205,7 +209,6 @@ def fold_shapes_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRMo
 
 
 def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
-    """How often each variable of a function is used."""
     counts: dict[Any, int] = {}
 
     def count(variable: tvm_api.Var) -> None:
@@ -261,10 +264,11 @@ class _Folder(tvm_api.PyExprMutator):
         return call if shape is None else relax.const(array.reshape(shape), str(array.dtype))
 
     def _fold_size(self, call: tvm_api.Call) -> tvm_api.Expr:
-        """Fold what computes a size of a tensor, such as the one that negative indices count from.
+        """Fold the computation of tensor sizes, such as the offset of negative indices.
 
-        TVM's own folding does it too, but is not used for quantized networks. Other constants stay:
-        that a bias of int64 is converted to int32 says which arithmetic the layer has.
+        TVM's own folding covers such sizes, but quantized networks do not use it. Other constants
+        stay: the
+        conversion of an int64 bias to int32, for example, tells the arithmetic of the layer.
         """
         operator = tvm_api.operator_name(call)
         if operator == "shape_to_tensor":
@@ -311,9 +315,9 @@ class _Folder(tvm_api.PyExprMutator):
     def _chain(
         self, expression: tvm_api.Expr
     ) -> tuple[tvm_api.Call, Array, Array, np.dtype[Any], tuple[int, int]] | None:
-        """(layer, weights, bias, dtype, its channels) of a convolution or a matrix product.
+        """Return (layer, weights, bias, dtype, channels) of a convolution or matrix product.
 
-        The layer may have a bias; each step is used only once.
+        The layer may have a bias. Each step of the chain has a single use.
         """
         value = self._once(expression)
         constant = None
@@ -332,14 +336,14 @@ class _Folder(tvm_api.PyExprMutator):
         return None if bias is None else (value, weights, bias, weights.dtype, channels)
 
     def _constant(self, expression: tvm_api.Expr) -> Array | None:
-        """The values of a constant, or of a variable that one is bound to."""
+        """Return the values of a constant, or of the constant that a variable is bound to."""
         bound = (
             self.lookup_binding(expression) if isinstance(expression, tvm_api.Var) else expression
         )
         return None if bound is None else tvm_api.constant_array(bound)
 
     def _once(self, expression: tvm_api.Expr) -> tvm_api.Call | None:
-        """The call that a variable is bound to, if this is its only use."""
+        """Return the call that a variable is bound to, if the variable has a single use."""
         if not isinstance(expression, tvm_api.Var) or expression not in self._single_use:
             return None
         value = self.lookup_binding(expression)
@@ -348,7 +352,8 @@ class _Folder(tvm_api.PyExprMutator):
     def _scaled(
         self, call: tvm_api.Call, layer: tvm_api.Call, weights: Array, scale: Array, shift: Array
     ) -> tvm_api.Expr:
-        """The layer with scaled weights, plus the shift, as the tuple that the call was."""
+        """Return the layer with scaled weights plus the shift, as a tuple like the original
+        call."""
         is_matrix = tvm_api.operator_name(layer) == "matmul"
         output_axis = 1 if is_matrix else str(layer.attrs.kernel_layout).index("O")
         extents = [1] * weights.ndim
@@ -372,7 +377,7 @@ class _Folder(tvm_api.PyExprMutator):
 
 
 def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
-    """Rank of a layer's result and its axis of channels, None if it has none to scale."""
+    """Return rank and channel axis of a layer's result; None for unsupported layouts."""
     if tvm_api.operator_name(layer) == "matmul":
         ranks = [len(tvm_api.static_shape(argument) or ()) for argument in layer.args]
         return (2, 1) if ranks == [2, 2] else None
@@ -381,7 +386,7 @@ def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
 
 
 def _as_bias(constant: Array, rank: int, channel_axis: int) -> Array | None:
-    """One value for each channel, or one for all; None if it varies along another axis."""
+    """Return one value per channel; None if the constant varies along another axis."""
     shape = (1,) * (rank - constant.ndim) + constant.shape
     if len(shape) != rank or constant.size != shape[channel_axis]:
         return None

@@ -12,23 +12,23 @@ LARGEST_OBJECT = 2**63 - 1
 """Bytes: `PTRDIFF_MAX` of a target with 64 bits."""
 
 LARGEST_CONSTANT = 2**31 - 1
-"""Bytes of a tensor that is computed of constants alone, which the compiler has to hold."""
+"""Maximum bytes of a tensor computed from constants alone, which the compiler has to hold."""
 
 MOST_COPIES = 16
-"""How often the bytes of a network's constants may be computed of them, besides."""
+"""Additional bytes that may be computed from constants, as a multiple of the constants' bytes."""
 
 
 def check_sizes(module: tvm_api.IRModule, where: str) -> None:
-    """Refuse a network with a tensor that C cannot address, or that no compiler could hold.
+    """Refuse a network with a tensor that C cannot address or that exceeds the compiler's memory.
 
     Args:
-        module: with a Relax function `main`.
-        where: the network, for the message.
+        module: module with a Relax function `main`.
+        where: name of the network in error messages.
 
     Raises:
-        ModelError: a tensor has more than `LARGEST_OBJECT` bytes, or one that is computed of
-            constants alone more than `LARGEST_CONSTANT`, which is named; or all of those together
-            more than that and `MOST_COPIES` times the bytes of the constants.
+        ModelError: a tensor exceeds `LARGEST_OBJECT` bytes, a tensor computed from constants alone
+            exceeds `LARGEST_CONSTANT`, or all tensors computed from constants together exceed
+            `LARGEST_CONSTANT` plus `MOST_COPIES` times the bytes of the constants.
     """
     main = module["main"]
     varying = set(main.params)
@@ -53,11 +53,11 @@ def check_sizes(module: tvm_api.IRModule, where: str) -> None:
 
 
 def _bytes_of(tensor: tvm_api.Expr) -> int:
-    """Bytes of a tensor; 0 where its shape is not known, or its dtype none of C."""
+    """Return the bytes of a tensor; 0 for unknown shapes and dtypes that C lacks."""
     shape, dtype = tvm_api.static_shape(tensor), tvm_api.dtype_of(tensor)
     try:
         return math.prod(shape) * tvm_api.element_bytes(dtype) if shape and dtype else 0
-    except TypeError:  # later stages refuse it
+    except TypeError:  # later stages refuse the dtype
         return 0
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How modules of the package are imported."""
+"""Mechanisms for importing modules of the package."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of a public module that are imported when they are first used."""
+"""Lazy import of the names of a public module."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 
 def imported_on_use(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module whose names are defined in other modules.
+    """Return a module `__getattr__` that imports names from other modules on first use.
 
     Args:
         module: full name of the module.
-        homes: full name of the module that defines it, by name.
+        homes: full name of the defining module, by name.
     """
 
     def get(name: str) -> Any:

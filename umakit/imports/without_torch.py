@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Importing TVM without torch.
 
-tvm_ffi imports torch wherever it is installed, which takes longer than all the rest of a short
-command. umakit gives TVM no tensor of torch, and the PyTorch frontend imports torch itself.
+tvm_ffi imports torch if it is installed, which takes longer than the rest of a short command.
+umakit gives TVM no tensor of torch, and the PyTorch frontend imports torch itself.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import threading
 
 
 class WithoutTorch:
-    """A context in which its own thread finds no torch, unless torch is imported already.
+    """A context that hides an unimported torch from the current thread.
 
-    Other threads import torch as ever: a name in `sys.modules` would hide it from them too.
+    Other threads import torch as usual. An entry in `sys.modules` would hide torch from them too.
     """
 
     def __init__(self) -> None:
@@ -29,10 +29,10 @@ class WithoutTorch:
             sys.meta_path.remove(self)
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Say that torch is not installed; every other module is found as ever.
+        """Report torch as not installed; leave every other module to other finders.
 
         Raises:
-            ModuleNotFoundError: torch is asked for.
+            ModuleNotFoundError: the import is of torch.
         """
         if name == "torch" and threading.get_ident() == self._thread:
             raise ModuleNotFoundError("torch is imported where it is used", name=name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What backends say about their devices on a board, for the README of an export."""
+"""Notes of backends on their devices on a board, for the README of an export."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIME_LIMIT = (
     "give an interrupt line of its own to the device. Below a watchdog's period, choose less than "
     "it in cycles, but more than the longest layer takes: `uma run --profile` prints the cycles"
 )
-"""What is said of a driver that defines `NAME_TIMEOUT_CYCLES` and says nothing itself."""
+"""Default note for a driver that defines `NAME_TIMEOUT_CYCLES` without a note of its own."""
 
 HERTZ = 100_000_000
 
@@ -35,15 +35,15 @@ NUMBER = re.compile(r"^#define (\w+) (\d+)[uU]?[lL]*\b", re.MULTILINE)
 def board_notes(
     program: Program, backends: Mapping[str, Backend], metadata: Mapping[str, Any]
 ) -> dict[str, BoardNotes]:
-    """Return what backends say about their devices, by name, of those that do.
+    """Return the notes of backends with notes, by name.
 
     Args:
         program: the program of the library.
         backends: all backends of the library, by name.
-        metadata: content of `metadata.json`, of which the use of scratchpads is read.
+        metadata: content of `metadata.json`, for the use of scratchpads.
 
     Raises:
-        BackendError: a backend's function raised an exception or returned something else.
+        BackendError: a backend's function raised an exception or returned another type.
     """
     scratchpads = metadata["umakit"]["memory"]["scratchpads"]
     return {
@@ -54,7 +54,7 @@ def board_notes(
 
 
 def time_limits(backends: Mapping[str, Backend], notes: Mapping[str, BoardNotes]) -> dict[str, str]:
-    """Return a sentence on how long drivers wait, by backend, for those of which that is known."""
+    """Return a sentence on the waiting time of each driver with a known limit, by backend."""
     found = {}
     for name, backend in backends.items():
         macro = f"{name.upper()}_TIMEOUT_CYCLES"
@@ -100,7 +100,6 @@ def _layer(composite: Composite | None) -> Layer | None:
 
 
 def _macros(backend: Backend) -> dict[str, int]:
-    """Return the numbers that the sources of a driver define."""
     found: dict[str, int] = {}
     for source in backend.driver.sources:
         text = (backend.folder / source).read_text(encoding="utf-8", errors="replace")

@@ -54,24 +54,24 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 @dataclass(frozen=True)
 class Part:
-    """A CMake library that several models of a build share if their exports contain the same files.
+    """A CMake library; models of a build with the same files in their exports share the library.
 
     Attributes:
         name: name of the library, such as `umakit_simulator`.
         target: CMake target: the name with a digest of the contents of its files.
-        sources: its C files.
-        dependencies: targets whose functions it calls.
+        sources: C files.
+        dependencies: targets of called functions.
         device_sources: C files of the simulated device, omitted on a board with its own device.
-        device_dependencies: targets whose functions the device sources call.
+        device_dependencies: targets of functions called in device sources.
         only_simulated: whether the library is omitted on a board.
         folder: folder of the sources in the export; empty for `codegen/host/src`.
-        own: how a simulator that is not umakit's is built; None for umakit's parts.
-        library_files: objects and libraries that are linked with it, as paths in the export.
-        machine: what they are compiled for; None if it is not known.
-        links_cxx: whether they need C++.
-        library: the library of C functions whose files are among `sources`.
-        identity: what all models of a program have to agree in, if that is not the target: each
-            model has only those files of a library that it calls.
+        own: build of a simulator other than umakit's; None for umakit's parts.
+        library_files: linked objects and libraries, as paths in the export.
+        machine: target machine of the objects and libraries; None if unknown.
+        links_cxx: whether objects or libraries need C++.
+        library: the library of C functions with files among `sources`; None without one.
+        identity: text that all models of a program have to agree in, if it is not the target: each
+            model has only the called files of a library.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Part:
 
     @property
     def own_sources(self) -> list[str]:
-        """Its C files that are none of a library's."""
+        """The C files that do not belong to a library of C functions."""
         names = self.library.sources if self.library is not None else ()
         return [source for source in self.sources if source not in names]
 
@@ -102,13 +102,13 @@ class Part:
 
     @property
     def installed_libraries(self) -> list[str]:
-        """Libraries that a simulator needs, by name."""
+        """Names of the installed libraries that a simulator needs."""
         libraries = self.own.libraries if self.own else []
         return [name for name in libraries if not is_compiled(name)]
 
     @property
     def shared_files(self) -> list[str]:
-        """Those of its objects and libraries that are shared libraries."""
+        """The shared libraries among the objects and libraries."""
         return [path for path in self.library_files if is_shared(path)]
 
 
@@ -118,8 +118,7 @@ def build_files(
     """Return `CMakeLists.txt` and the files of `cmake/` and `zephyr/` of an export, by path.
 
     Args:
-        values: template values of the model.
-        sources: roles of its C files.
+        sources: roles of the model's C files.
         files: the files of the export so far, by path.
     """
     prefix = values["prefix"]
@@ -156,7 +155,7 @@ def build_files(
 
 
 def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
-    """Whether C files may use functions of math.h other than sqrt."""
+    """Whether C files may use functions of math.h besides sqrt."""
     return any(
         _is_beyond_small_libc(COMMENT.sub(" ", as_bytes(content).decode("utf-8", "replace")))
         for path, content in files.items()
@@ -165,7 +164,7 @@ def needs_full_libc(files: Mapping[str, str | bytes]) -> bool:
 
 
 def _is_beyond_small_libc(code: str) -> bool:
-    # Constants of a network are megabytes of numbers, among which a regular expression is slow.
+    # A regular expression is slow in a network's constants, which are megabytes of numbers.
     if any(name in code for name in ("INF", "NAN", "HUGE")) and SPECIAL_VALUE.search(code):
         return True
     called = (before.rstrip()[-LONGEST_NAME:] for before in code.split("(")[:-1])
@@ -239,7 +238,7 @@ def _unique(lists: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _digest_of(library: KernelLibrary, files: Mapping[str, str | bytes]) -> str:
-    """Return a digest of the files that a model has of a library, and of how they are compiled."""
+    """Return a digest of a model's files of a library, and of their compilation."""
     digest = hashlib.sha256(library.model_dump_json().encode())
     for path in (*library.sources, *library.included):
         digest.update(hashlib.sha256(as_bytes(files[f"{SOURCE_FOLDER}/{path}"])).digest())
@@ -252,7 +251,7 @@ def _own_part(
     headers: Sequence[str],
     files: Mapping[str, str | bytes],
 ) -> Part:
-    """Return the part of a simulator that is not umakit's, without its dependencies."""
+    """Return the part of a simulator other than umakit's, without its dependencies."""
     folder = f"{SIMULATOR_FOLDER}/{backend}"
     paths = [path for path in files if path.startswith(f"{folder}/")]
     paths += [f"{SOURCE_FOLDER}/{header}" for header in headers]
@@ -271,7 +270,7 @@ def _own_part(
 
 
 def _compiled_for(paths: Sequence[str], files: Mapping[str, str | bytes]) -> dict[str, Any]:
-    """Return what objects and libraries are compiled for, and whether they need C++."""
+    """Return the target machine of objects and libraries, and whether they need C++."""
     read = [read_compiled(path, as_bytes(files[path]), path) for path in paths]
     return {
         "machine": next((each.machine for each in read if each.machine), None),

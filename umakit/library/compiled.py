@@ -19,7 +19,7 @@ def compiled_content(source: Path) -> bytes:
     """Return the content of an object or a library.
 
     Raises:
-        LibraryError: it is missing, cannot be read, or is not what its name says.
+        LibraryError: the file is missing, cannot be read, or does not match its suffix.
     """
     try:
         content = source.read_bytes()
@@ -36,14 +36,14 @@ def compiled_content(source: Path) -> bytes:
 def exported_name(folder: Path, name: str) -> str:
     """Return the path of an object or a library in an export.
 
-    A shared library gets the name under which programs look for it.
+    A shared library gets the name by which programs load it.
 
     Args:
         folder: folder of the backend.
-        name: path relative to it.
+        name: path relative to the folder.
 
     Raises:
-        LibraryError: it is missing, cannot be read, or has no plain name.
+        LibraryError: the file is missing, cannot be read, or has no plain name.
     """
     path, source = PurePosixPath(name), folder / name
     if is_shared(path.name):
@@ -68,8 +68,8 @@ def driver_libraries(backends: Mapping[str, Backend]) -> dict[str, dict[str, byt
     """Return the objects and libraries of drivers, by backend and path in `codegen/host/lib`.
 
     Raises:
-        LibraryError: one is missing, cannot be read, is not what its name says, or two would have
-            one path.
+        LibraryError: a file is missing, cannot be read, does not match its suffix, or shares its
+            path with another file.
     """
     found: dict[str, dict[str, bytes]] = {}
     for backend, registered in sorted(backends.items()):
@@ -90,7 +90,7 @@ def driver_libraries(backends: Mapping[str, Backend]) -> dict[str, dict[str, byt
 
 
 def compiled_values(libraries: Mapping[str, Mapping[str, bytes]]) -> dict[str, Any]:
-    """Return what templates show of `driver_libraries`: files, and how `cc` links them."""
+    """Return the template values of `driver_libraries`: files, and link options for `cc`."""
     shown, in_cxx = {}, False
     linked: list[str] = []
     folders: dict[str, None] = {}
@@ -100,7 +100,7 @@ def compiled_values(libraries: Mapping[str, Mapping[str, bytes]]) -> dict[str, A
         machine = next((each.machine for each in read.values() if each.machine), None)
         shown[backend] = {"files": paths, "machine": machine}
         in_cxx |= any(each.needs_cxx for each in read.values())
-        # Programs find a shared library from everywhere by its whole path.
+        # The whole path lets programs find a shared library from everywhere.
         linked += [f'"$PWD"/{path}' if is_shared(path) else path for path in paths]
         shared = filter(is_shared, paths)
         folders |= {f'-Wl,-rpath,"$PWD"/{PurePosixPath(path).parent}': None for path in shared}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part of a library's metadata that is of one CPU. Imports nothing of the pipeline."""
+"""The part of a library's metadata for one CPU. Imports nothing of the pipeline."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from umakit.machine.cpu import GENERIC
 
 KEYS = ("memory", "tilings", "layers", "operators")
 KEYS_IF_ANY = ("choices",)
-"""What differs between CPUs, besides `cpu` and `suffix`; the latter of CPUs that have it."""
+"""Optional keys that differ between CPUs, besides `cpu` and `suffix`."""
 
 
 def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
-    """Return the CPUs of a library in the order in which a compiler chooses.
+    """Return the CPUs of a library in the order of the compiler's choice.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
@@ -28,11 +28,11 @@ def names_of_cpus(description: Mapping[str, Any]) -> list[str]:
 
 
 def section_for(description: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the section `umakit` as it would be of a library for one CPU alone.
+    """Return the section `umakit` of a library as if for one CPU alone.
 
     Args:
         description: section `umakit` of the library's `metadata.json`.
-        name: one of its CPUs.
+        name: name of a CPU of the library.
 
     Raises:
         InputError: the library has no code for this CPU.
@@ -62,15 +62,16 @@ def chosen_cpu(description: Mapping[str, Any]) -> str:
 
 
 def run_unpacked_symbol(description: Mapping[str, Any]) -> str:
-    """Return the name of `_run_unpacked` in objects, which names the CPU of several.
+    """Return the name of `_run_unpacked` in objects; a library for several CPUs adds the CPU's
+    name.
 
     Args:
-        description: section `umakit` of the metadata, or what `section_for` returns.
+        description: section `umakit` of the metadata, or a result of `section_for`.
     """
     return with_suffix(f"{description['interface']}_run_unpacked", description)
 
 
 def with_suffix(name: str, description: Mapping[str, Any]) -> str:
-    """Return a name with that of the CPU in a library for several."""
+    """Return a name with the CPU's suffix in a library for several CPUs."""
     suffix = description.get("suffix")
     return f"{name}_{suffix}" if suffix else name

@@ -24,10 +24,10 @@ class CpuStep:
     """A step of the program on the CPU.
 
     Attributes:
-        name: its name, as in all tables.
-        kind: what it does, such as `quantize`, `copy` or `layout change`.
-        identity: what it is in terms of the model.
-        reasons: why its operators stay on the CPU, each once.
+        name: name of the step in all tables.
+        kind: kind of the step, such as `quantize`, `copy` or `layout change`.
+        identity: identity of the step in terms of the model.
+        reasons: reasons for the operators to stay on the CPU, each once.
     """
 
     name: str

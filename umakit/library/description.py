@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`metadata.json` of an exported library: the keys of TVM's Model Library Format and umakit's.
+"""`metadata.json` of an exported library: keys of TVM's Model Library Format and of umakit.
 
-The keys under `modules` are those of TVM's Model Library Format 7
+The keys under `modules` follow TVM's Model Library Format 7
 (`python/tvm/micro/model_library_format.py` of TVM 0.18), without the date of the export.
 """
 
@@ -44,11 +44,8 @@ def describe(
     """Return the metadata of a library as JSON values.
 
     Args:
-        program: the program.
-        plan: its memory plan.
-        report: the offload report.
-        backends: backends that the program runs on, by target name.
-        code: the generated code.
+        plan: memory plan of the program.
+        backends: backends of the program, by target name.
     """
     cpu = {} if program.cpu is None else {"cpu": program.cpu.model_dump(mode="json")}
     alignments = interface_alignments(program, backends)
@@ -82,7 +79,7 @@ def describe(
 
 
 def _tilings(program: Program) -> dict[str, int] | None:
-    """Return how many layers were cut by given tilings; None if no tilings were given."""
+    """Return the number of all cut layers and of tuned layers; None without given tilings."""
     given = [planned for planned in program.planned.values() if planned.tilings]
     if not given:
         return None
@@ -93,8 +90,7 @@ def _tilings(program: Program) -> dict[str, int] | None:
 
 
 def _choices(program: Program) -> dict[str, dict[str, int]]:
-    """Return how many kernels on the CPU have another choice than their rule's own, if choices were
-    given."""
+    """Return the number of kernels on the CPU with a tuned choice; empty without given choices."""
     choices = program.choices
     if not choices.given:
         return {}
@@ -111,7 +107,7 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
 
     Args:
         backend: the accelerator.
-        status_base: what is added to the statuses of its functions; None for nothing.
+        status_base: number added to the statuses of its functions; None for nothing.
     """
     base = {} if status_base is None else {"status_base": status_base}
     view: dict[str, Any] = {"name": backend.target_name, "simulated": is_simulated(backend), **base}
@@ -126,7 +122,7 @@ def backend_view(backend: Backend, status_base: int | None = None) -> dict[str, 
 
 
 def _computing(backend: Backend) -> list[str]:
-    """Return the names of the engines that compute of the machine that a backend describes."""
+    """Return the names of the computing engines of a backend's machine."""
     if backend.tiling is None:
         return []
     return [
@@ -276,19 +272,19 @@ def _layers(
 
 
 def _parts(program: Program, call: KernelCall) -> dict[str, int]:
-    """Return the number of parts of a step if it is computed in several."""
+    """Return the number of parts of a step; empty for a step in one part."""
     parts = program.kernels[call.kernel].parts if call.kernel else None
     return {} if parts is None else {"parts": parts.count}
 
 
 def program_identities(program: Program, report: OffloadReport) -> list[LayerIdentity]:
-    """Return what each step of a program is in terms of the model."""
+    """Return the identity of each step of a program in terms of the model."""
     named = (_named_layer(call, report) for call in program.calls)
     return layer_identities(named, program.sources)
 
 
 def _named_layer(call: KernelCall, report: OffloadReport) -> NamedLayer:
-    """Return what a step is for, and the names of the operators of the model that it computes."""
+    """Return the kind of a step, and the names of its operators in the model."""
     rows = [report.placements[row] for row in call.rows]
     if not rows:
         return NamedLayer(call.label, "unknown" if call.kernel else "copy", ())
@@ -300,7 +296,7 @@ def _named_layer(call: KernelCall, report: OffloadReport) -> NamedLayer:
 
 
 def _predicted_cycles(program: Program, call: KernelCall, backend: Backend | None) -> int | None:
-    """Return what a layer takes by the cost model of its backend; None if it has none for it."""
+    """Return a layer's cycles by its backend's cost model; None without a prediction."""
     composite = program.kernels[call.kernel].composite if call.kernel else None
     tiles = tiles_of(program, composite, backend)
     if backend is None or backend.tiling is None or tiles is None:
@@ -309,7 +305,7 @@ def _predicted_cycles(program: Program, call: KernelCall, backend: Backend | Non
 
 
 def _cpu_prediction(program: Program, call: KernelCall) -> dict[str, int | None]:
-    """Return what a step on the CPU takes by the costs of the CPU; nothing without costs."""
+    """Return a step's cost by the costs of the CPU; empty without costs."""
     costs = None if program.cpu is None else program.cpu.costs
     if costs is None or call.target != CPU or not call.kernel:
         return {}

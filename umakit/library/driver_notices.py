@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Notices on drivers: what they and generated C use and no registered file has, and roundings.
+"""Notices on drivers: missing headers and functions, and own roundings.
 
-Nothing of it is refused: users may link a driver of their own with the library.
+Nothing is refused: users may link a driver of their own with the library.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ def driver_notices(
     """Return one sentence for each header and each driver that users have to add to a library.
 
     Args:
-        program: the program.
-        backends: backends that it runs on, by target name.
-        sources: C files of the export, by path below `codegen/host`, but for those of libraries.
-        libraries: those of libraries, and what their folders of includes make of them.
-        suffixes: those of the CPUs of a library for several.
+        backends: backends of the program, by target name.
+        sources: C files of the export without libraries of C functions, by path below
+            `codegen/host`.
+        libraries: paths of files of libraries, also relative to their include folders.
+        suffixes: suffixes of the CPUs in a library for several CPUs.
     """
     of_libraries = set(libraries)
     prefix = interface_prefix(program.name)
@@ -70,7 +70,7 @@ def driver_notices(
 
 
 def rounding_notices(report: OffloadReport) -> list[str]:
-    """Return one sentence for each rounding of an accelerator's own, which changes results."""
+    """Return one sentence for each own rounding of an accelerator, which changes results."""
     roundings: dict[str, list[int]] = {}
     for row, placement in enumerate(report.placements):
         if placement.rounding:
@@ -85,9 +85,9 @@ def rounding_notices(report: OffloadReport) -> list[str]:
 def _missing_headers(
     path: str, sources: Mapping[str, str], others: Collection[str]
 ) -> Iterator[str]:
-    """Yield the headers that a C file includes in quotes and that the library does not have.
+    """Yield the headers in quotes that a C file includes and the library lacks.
 
-    Conditions may be for other machines, so that what follows the first one is not looked at.
+    Text after the first condition is ignored, because conditions may be for other machines.
     """
     for header in dict.fromkeys(INCLUDE.findall(CONDITION.split(sources[path])[0])):
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), header))
@@ -97,9 +97,9 @@ def _missing_headers(
 
 
 def _missing_header(path: str, header: str, text: str, backends: Mapping[str, Backend]) -> str:
-    """Return a sentence on a header that a C file includes and that the library does not have.
+    """Return a sentence on a header that a C file includes and the library lacks.
 
-    It names the file that the team wrote, if it is one: lines in the library are the same.
+    The sentence names the team's file, if there is one: lines in the library are the same.
     """
     fix = "name it in _register_driver"
     for backend in backends.values():
@@ -144,8 +144,11 @@ def _undefined(program: Program, backend: Backend, sources: Mapping[str, str]) -
 
 
 def _called(program: Program, backend: Backend) -> list[str]:
-    """Return the C functions that a backend's kernels call, sorted, without those of the kit and
-    of C's headers; none where the backend replaces the text of its calls."""
+    """Return the driver functions that a backend's kernels call, sorted.
+
+    Functions of the kit and of C's headers are left out. Empty for a backend that replaces the text
+    of its calls.
+    """
     if backend.codegen.replace_call_extern is not None:
         return []
     called = {
@@ -158,6 +161,5 @@ def _called(program: Program, backend: Backend) -> list[str]:
 
 
 def is_of_driver(function: str) -> bool:
-    """Whether a C function that a kernel calls is a driver's: neither the kit's nor of C's
-    library."""
+    """Whether a C function in a kernel is a driver's, and not the kit's or of C's library."""
     return function not in requantize.RESULTS and header_of(function) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stops every compiler in a driver's files: `#error`, and headers that umakit lacks."""
+"""Causes in a driver's files that stop every compiler: `#error`, and missing headers of umakit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check_driver_texts(backends: Mapping[str, Backend], exported: Collection[str
         exported: paths of the C files of the export, below `codegen/host`.
 
     Raises:
-        LibraryError: names file and line, and what to do.
+        LibraryError: there is such a line; names file, line and fix.
     """
     for backend in backends.values():
         for name in (*backend.driver.headers, *backend.driver.sources):
@@ -47,7 +47,7 @@ def check_driver_texts(backends: Mapping[str, Backend], exported: Collection[str
 def _check_include(
     header: str, where: str, backend: Backend, includer: str, exported: Collection[str]
 ) -> None:
-    """Refuse a header of umakit that an export has not."""
+    """Refuse a header of umakit that an export lacks."""
     is_device = header == f"{backend.target_name}_device.h"
     if not (header.startswith("umakit/") or is_device):
         return
@@ -74,9 +74,9 @@ def _check_include(
 
 
 def unconditional(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield line, name and rest of the directives of C text that are outside of conditions.
+    """Yield line, name and rest of the directives of C text outside of conditions.
 
-    The condition of an include guard is none.
+    The condition of an include guard does not count.
     """
     plain = COMMENT.sub(_blank, text)
     lines, depth = plain.split("\n"), 0
@@ -97,5 +97,5 @@ def unconditional(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _blank(found: re.Match[str]) -> str:
-    """Return a string as it is, and a comment as its line breaks."""
+    """Return a string unchanged, and a comment as its line breaks."""
     return found[0] if found[0].startswith('"') else " " + "\n" * found[0].count("\n")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Export of a library: a folder in Model Library Format with everything a C compiler needs.
 
-The layout is that of TVM's Model Library Format, version 7 (`codegen/host`, `metadata.json`,
-`parameters`, `src`, `runtime`). Nothing in it depends on TVM, on the date or on where it lies.
+The layout is TVM's Model Library Format, version 7 (`codegen/host`, `metadata.json`, `parameters`,
+`src`, `runtime`). No file depends on TVM, on the date or on the place of the folder.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Library:
 
     Attributes:
         path: the folder or tar file.
-        metadata: content of its `metadata.json`.
+        metadata: content of `metadata.json`.
         report: the offload report.
-        program: the program that it was generated from; None for a library that was read.
+        program: the program behind the library; None for a library read from disk.
     """
 
     path: Path
@@ -78,7 +78,7 @@ class Library:
 
     @property
     def notices(self) -> list[str]:
-        """What was decided for the user and what is missing in the library, one sentence each."""
+        """Decisions made for the user and missing parts of the library, one sentence each."""
         return list(self.metadata["umakit"]["notices"])
 
 
@@ -86,7 +86,7 @@ def _check_blob(program: Program, backends: Mapping[str, Backend]) -> None:
     """Refuse constants in a blob that an accelerator could not read there.
 
     Raises:
-        LibraryError: it reads at multiples of more bytes than the blob's constants begin at.
+        LibraryError: an accelerator needs a larger alignment than the constants of a blob have.
     """
     needed = max(dma_constants(program, backends).values(), default=1)
     if needed > CONSTANT_ALIGNMENT:
@@ -112,22 +112,20 @@ def write_library(
     """Write a library atomically.
 
     Args:
-        destination: the folder to create, or a tar file if it ends in `.tar`. In an earlier export
-            the files that umakit wrote are replaced.
-        program: the program.
-        plan: its memory plan.
-        report: the offload report.
-        backends: backends that the program runs on, by target name.
+        destination: the folder, or a tar file if the name ends in `.tar`. Files of umakit in an
+            earlier export are replaced.
+        plan: memory plan of the program.
+        backends: backends of the program, by target name.
         relax_text: text of the partitioned network, for `src/`.
         weights: `c` puts constants into C, `blob` into one binary file.
-        inputs: files that were read and must stay.
-        force: whether files in the way that were changed, or that something else wrote, are
-            replaced too.
-        for_cpus: the network for each CPU of a library for several, in the order in which a
-            compiler chooses, with common pools; program, plan, report and text are the last one's.
+        inputs: input files, which must not be overwritten.
+        force: whether to replace also changed files and files of other origin.
+        for_cpus: the network for each CPU of a library for several CPUs, in the order of the
+            compiler's choice, with common pools; program, plan, report and text belong to the last
+            CPU.
 
     Raises:
-        OutputError: umakit must not replace the destination, or it cannot be written.
+        OutputError: the destination must not be replaced or cannot be written.
         LibraryError: accelerators take other layers for one CPU than for another.
     """
     check_destination(destination, inputs, force=force)
@@ -269,7 +267,7 @@ def write_files(
     """Write the files of a library as a folder, or as a tar file if the destination ends in `.tar`.
 
     Raises:
-        OutputError: umakit must not replace the destination, or it cannot be written.
+        OutputError: the destination must not be replaced or cannot be written.
     """
     if destination.suffix == SUFFIX:
         write_tar(destination, files, inputs, force=force)
@@ -284,11 +282,12 @@ def check_destination(
 
     Args:
         destination: the folder or tar file of the library.
-        inputs: files that are read and must not be overwritten.
+        inputs: input files, which must not be overwritten.
         force: as in `write_library`.
 
     Raises:
-        OutputError: it is an input, something else, or was changed since umakit wrote it.
+        OutputError: the destination is an input, is no library, or was changed since umakit wrote
+            it.
     """
     if destination.suffix == SUFFIX:
         check_file(destination, LIBRARY_TAR, inputs, force=force)
@@ -297,13 +296,13 @@ def check_destination(
 
 
 def files_of_driver(backend: Backend) -> dict[str, str]:
-    """Return the files of a driver and of its simulator as they are in a library.
+    """Return the files of a driver and of its simulator in a library.
 
     Returns:
         Contents by path below `codegen/host`.
 
     Raises:
-        LibraryError: a driver file is missing, or two files would have one path.
+        LibraryError: a driver file is missing, or two files share a path.
         AcceleratorConfigError: a file of the backend's own simulator is missing.
     """
     backends = {backend.target_name: backend}
@@ -351,7 +350,7 @@ def driver_text(source: Path) -> str:
     """Return the text of a driver file.
 
     Raises:
-        LibraryError: it is compiled for another system, or is in another encoding than UTF-8.
+        LibraryError: the file is compiled for another system, or not in UTF-8.
     """
     try:
         return source.read_text(encoding="utf-8")
@@ -387,10 +386,10 @@ def _with_found_includes(
 
 
 def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
-    """Add files to others; equal files, such as those of the simulator, may be added twice.
+    """Add files to others; equal files, such as files of the simulator, may be added twice.
 
     Raises:
-        LibraryError: a file with other content has the same name.
+        LibraryError: two files of different content have the same path.
     """
     for path, text in more.items():
         if files.setdefault(path, text) != text:
@@ -402,7 +401,7 @@ def _add(files: dict[str, str], more: Mapping[str, str], where: str) -> None:
 
 
 def _inline_headers(sources: Mapping[str, str], simulators: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the headers of inline functions that C files or those of simulators include."""
+    """Return the headers of inline functions that C files or simulators include."""
     simulated = (content.decode("utf-8", "replace") for content in simulators.values())
     texts = [*sources.values(), *simulated]
     # Looking for the name first takes a fiftieth of the time in megabytes of constants.
@@ -442,7 +441,7 @@ def _simulator_files(name: str, backend: Backend) -> dict[str, str]:
 
 
 def _board_files() -> dict[str, str]:
-    """Return the device of a board, which no build of a library compiles by itself."""
+    """Return the device of a board; builds of a library do not compile it."""
     folder = sim.source_directory()
     return {path: (folder / path).read_text(encoding="utf-8") for path in sim.BOARD_SOURCES}
 

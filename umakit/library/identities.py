@@ -12,11 +12,11 @@ from umakit.text.identities import LayerIdentity, NamedLayer, Role, layer_identi
 def identities_of(description: Mapping[str, Any]) -> list[LayerIdentity]:
     """Return the identity of each layer of a library, in the order of execution.
 
-    In a library that was exported before there were identities, operators have the names of its
-    offload report and no index.
+    In a library from before identities, operators have the names of the offload report and no
+    index.
 
     Args:
-        description: section `umakit` of its `metadata.json`.
+        description: section `umakit` of the library's `metadata.json`.
     """
     layers = description["layers"]
     views = [layer.get("identity") for layer in layers]
@@ -37,11 +37,11 @@ def _named(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Named
 
 
 def cpu_step_kind(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return what a layer on the CPU does, such as `quantize`, `copy` or `layout change`.
+    """Return the kind of a layer on the CPU, such as `quantize`, `copy` or `layout change`.
 
     Args:
-        layer: one of `layers` of the section `umakit` of a library's `metadata.json`.
-        rows: its `operators`.
+        layer: an entry of `layers` in the section `umakit` of a library's `metadata.json`.
+        rows: `operators` of this section.
     """
     own = [rows[number] for number in layer["operators"]]
     if not own:
@@ -49,6 +49,6 @@ def cpu_step_kind(layer: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -
     names = [
         "layout change" if row.get("changes_layout") else str(row["operator"]).rpartition(".")[2]
         for row in own
-        if not (row.get("changes_layout") and row["operator"] == "reshape")  # it moves nothing
+        if not (row.get("changes_layout") and row["operator"] == "reshape")  # moves no data
     ]
     return " + ".join(dict.fromkeys(names)) or "layout change"

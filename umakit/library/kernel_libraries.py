@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of C functions that backends call, in an export: what calls need of them, unchanged."""
+"""Libraries of C functions for backends in an export: the needed files, unchanged."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from umakit.registration.sources.tree import SourceTree, source_tree
 
 @dataclass(frozen=True)
 class ExportedLibrary:
-    """A library of C functions as an export has it.
+    """A library of C functions in an export.
 
     Attributes:
-        view: its section of `metadata.json`.
+        view: section of `metadata.json`.
         files: contents by path in the export.
-        notices: what the library lacks, one sentence each.
+        notices: a sentence for each missing part of the library.
     """
 
     view: KernelLibrary
@@ -36,15 +36,15 @@ class ExportedLibrary:
 def kernel_libraries(
     backends: Mapping[str, Backend], texts: Mapping[str, str]
 ) -> dict[str, ExportedLibrary]:
-    """Return the libraries that backends call, by backend, with the files that calls need.
+    """Return the libraries of backends, by backend, with the files that calls need.
 
     Args:
-        backends: backends that the program runs on, by target name.
-        texts: the other C files of the export, by path below `codegen/host`.
+        backends: backends of the program, by target name.
+        texts: other C files of the export, by path below `codegen/host`.
 
     Raises:
-        LibraryError: a file is missing, cannot be read, has a name that cannot be exported, or has
-            the path of another one.
+        LibraryError: a file is missing, cannot be read, has a name that cannot be exported, or
+            shares its path with another file.
     """
     trees = {name: source_tree(backend) for name, backend in sorted(backends.items())}
     taken = {path.lower() for path in texts}
@@ -102,8 +102,8 @@ def _exported(tree: SourceTree, texts: Iterable[str]) -> ExportedLibrary:
 
 
 def included_names(libraries: Mapping[str, ExportedLibrary]) -> set[str]:
-    """Return what generated C and drivers may include of libraries, as paths below `codegen/host`
-    of files in the folder `src`."""
+    """Return the library files that generated C and drivers may include, as paths below
+    `codegen/host` in the folder `src`."""
     found = set()
     for each in libraries.values():
         for path in each.view.included:
@@ -119,7 +119,7 @@ def _folder(backend: str, folder: str) -> str:
 
 
 def compiler_words(libraries: Mapping[str, KernelLibrary], folder: str) -> list[str]:
-    """Return the words that tell a compiler of include folders and macros.
+    """Return the compiler options for include folders and macros of libraries.
 
     Args:
         libraries: libraries by backend.
@@ -131,7 +131,7 @@ def compiler_words(libraries: Mapping[str, KernelLibrary], folder: str) -> list[
 
 
 def included_c_files(libraries: Mapping[str, KernelLibrary]) -> list[str]:
-    """Return the C and C++ files that others include and nobody compiles, as in `included`."""
+    """Return the paths of C and C++ files that other files include and no build compiles."""
     return [
         path
         for each in libraries.values()
@@ -141,7 +141,7 @@ def included_c_files(libraries: Mapping[str, KernelLibrary]) -> list[str]:
 
 
 def library_values(libraries: Mapping[str, KernelLibrary]) -> dict[str, Any]:
-    """Return what templates show of libraries: files, and words of a shell for compilers."""
+    """Return the template values of libraries: files, and compiler options for a shell."""
     words = compiler_words(libraries, SOURCE_FOLDER)
     apart = included_c_files(libraries)
     return {

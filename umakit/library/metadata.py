@@ -47,10 +47,10 @@ LIBRARY_FOLDER = FolderKind("umakit library", NAME)
 
 
 def library_files(library: Path) -> list[Path]:
-    """Return the paths that a library is read from: a tar file, or files and folders.
+    """Return the paths of a library's own parts: a tar file, or files and folders.
 
-    Other files in its folder belong to the user and stay when the library is exported again. In a
-    folder that umakit did not write, all files count as the library.
+    Other files in the library's folder belong to the user and stay when the library is exported
+    again. In a folder that umakit did not write, all files count as the library.
     """
     manifest = LIBRARY_FOLDER.manifest
     listed = read_manifest(library / manifest)
@@ -64,8 +64,8 @@ def load_metadata(library: Path) -> dict[str, Any]:
     """Read and check `metadata.json` of an exported library, a folder or a tar file.
 
     Raises:
-        LibraryError: the folder or file is missing or damaged (names the key), or a file that the
-            library is built from is a link.
+        LibraryError: the folder or file is missing or damaged (names the key), or a file for
+            compilers is a link.
     """
     text, where = _read(library)
     return check_metadata(text, where)
@@ -75,7 +75,7 @@ def _read(library: Path) -> tuple[bytes, str]:
     """Return the text of the metadata of a library, and its path for errors.
 
     Raises:
-        LibraryError: as `load_metadata`, but for a damaged text.
+        LibraryError: as in `load_metadata`, except damaged text.
     """
     path = library_folder(library) / METADATA
     _refuse_links(path.parent)
@@ -94,18 +94,18 @@ def _read(library: Path) -> tuple[bytes, str]:
 
 
 def _refuse_links(library: Path) -> None:
-    """Refuse links among the files that are passed to compilers and emulators.
+    """Refuse links among the files for compilers and emulators.
 
-    Their messages could quote any file that a link points to. Other links are not read.
+    Messages of compilers could quote any file behind a link. Other links are not followed.
 
     Raises:
-        LibraryError: a file is a link; names it.
+        LibraryError: a file is a link; names the file.
     """
     waiting = [library / name for name in BUILT_FROM]
     links = [path for path in (library / METADATA, *waiting) if path.is_symlink()]
     while waiting and not links:
         with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:  # which know what they are: no system call for each
+            for entry in entries:  # entries know their types: no system call for each
                 if entry.is_symlink():
                     links.append(Path(entry.path))
                 elif entry.is_dir():
@@ -115,11 +115,11 @@ def _refuse_links(library: Path) -> None:
 
 
 def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
-    """Parse and check the text of a `metadata.json`, before it is written or after it was read.
+    """Parse and check the text of a `metadata.json`, before writing or after reading.
 
     Args:
         text: content of the file.
-        where: path that errors name.
+        where: path for error messages.
 
     Raises:
         LibraryError: the text is not JSON or does not match `umakit.library.schema`; names the key.
@@ -131,10 +131,11 @@ def check_metadata(text: str | bytes, where: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4)
 def _checked(text: str | bytes, where: str) -> Metadata:
-    """Return the checked content of a text; a command reads that of a library several times.
+    """Return the checked content of a text; cached, because a command reads a library several
+    times.
 
     Raises:
-        LibraryError: as `check_metadata`.
+        LibraryError: as in `check_metadata`.
     """
     try:
         data: dict[str, Any] = json.loads(text)
@@ -173,7 +174,7 @@ def read_description(library: Path) -> Description:
 
 
 def read_weights(library: Path) -> bytes:
-    """Read the weights blob of a library that has one.
+    """Read the weights blob of a library.
 
     Raises:
         LibraryError: the blob is missing or cannot be read.

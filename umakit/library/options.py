@@ -21,7 +21,7 @@ from umakit.program.overlap import Overlap
 from umakit.text.escaping import shown
 
 MOST_PARTS = 64
-"""Maximum number of parts of a kernel, each of which has its own scratch."""
+"""Maximum number of parts of a kernel. Each part has its own scratch."""
 
 NAMES_OF_PARALLEL = ("parallel", "run_parallel", "run_parts", "run_layers", "run_locked")
 """Names of C in a library whose layers are computed in parts."""
@@ -35,30 +35,30 @@ class ExportOptions:
         planner: memory planner, a name of `umakit.memory.planners.PLANNERS`.
         pools: memory pools of the board in order of preference, after those of the backends.
         weights: `c` puts constants into C; `blob` into one binary file that a loader checks.
-        keep_in_scratchpads: whether a result stays in a scratchpad for the next layer where it
-            can; else every layer loads and stores its tensors.
-        overlap: when the CPU runs in parallel with accelerators, see `umakit.program.overlap`.
-        index_checks: whether the library checks indices that are computed at run time; without,
-            an index out of range reads or writes outside of its tensor.
-        records: a file of `uma tune`, whose tilings, or choices for kernels on the CPU, are used;
-            None for the default ones.
+        keep_in_scratchpads: whether a result stays in a scratchpad for the next layer if possible;
+            else every layer loads and stores its tensors.
+        overlap: condition for the CPU to run in parallel with accelerators, see
+            `umakit.program.overlap`.
+        index_checks: whether the library checks indices computed at run time; without checks, an
+            index out of range reads or writes outside of its tensor.
+        records: a file of `uma tune` with tilings or choices for kernels on the CPU; None for the
+            defaults.
         tilings: tilings by target and layer that take precedence over records and defaults.
-        choices: choices for kernels on the CPU that take precedence over the rules' own; records
-            take precedence over them.
-        force: whether files of the output folder that were changed since umakit wrote them, or a
-            tar file that umakit did not write, are replaced too; inputs never are.
-        keep_layout: whether all tensors keep the model's layout; else regions get that of the
-            accelerators' patterns where that pays, see `umakit.partition.layouts.choose`.
-        choose: how a layer that several accelerators could take is decided: `order`, by their
-            order; `cycles`, by runs of the network, see `umakit.choosing.choose`.
-        cpu: the CPU that kernels are scheduled for, a name of `umakit.machine.cpu` or a TOML file;
-            several with commas between them, of which a compiler chooses one.
-        scratch_limit: how many percent above the live-set bound of a library for any CPU the arena
-            may be in one for another CPU; 0 for no more than the arena of the former.
-        require_offload: whether a network is refused of which nothing runs on one of the
-            accelerators.
-        parallel: maximum number of parts of a kernel that a callback of the caller may compute at
-            the same time; 0 for a library without a function that takes one.
+        choices: choices for kernels on the CPU; they take precedence over the rules' own choices,
+            and records over them.
+        force: whether to replace also changed files of the output folder, or a tar file of other
+            origin; inputs are never replaced.
+        keep_layout: whether all tensors keep the model's layout; else regions get the layout of the
+            accelerators' patterns if the change pays, see `umakit.partition.layouts.choose`.
+        choose: rule for a layer that several accelerators could take: `order`, by the order of
+            backends; `cycles`, by runs of the network, see `umakit.choosing.choose`.
+        cpu: target CPU of kernel schedules, a name of `umakit.machine.cpu` or a TOML file; several
+            CPUs with commas between them, for the C compiler to choose from.
+        scratch_limit: limit of the arena in a library for a CPU, in percent above the live-set
+            bound of a library for any CPU; 0 limits the arena to that of the library for any CPU.
+        require_offload: whether to refuse a network without layers on one of the accelerators.
+        parallel: maximum number of parts of a kernel that a caller's callback may compute at the
+            same time; 0 for a library without parts.
     """
 
     planner: str = DEFAULT_PLANNER
@@ -79,14 +79,14 @@ class ExportOptions:
     parallel: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse values that do not exist.
+        """Refuse unknown values.
 
         Raises:
-            LibraryError: there is no such form of the weights, no such overlap, no such rule to
-                choose by, or no such number of parts.
-            MemoryPlanError: there is no such planner, a pool is not a `MemoryPool`, or the limit is
+            LibraryError: the form of the weights, the overlap, the rule of choice, or the number of
+                parts is unknown.
+            MemoryPlanError: the planner is unknown, a pool is not a `MemoryPool`, or the limit is
                 no percentage.
-            InputError: there is no such CPU.
+            InputError: the CPU is unknown.
         """
         parse_weights(self.weights)
         parse_overlap(self.overlap)
@@ -103,7 +103,7 @@ class ExportOptions:
                 )
 
     def _check_cpus(self) -> None:
-        """Refuse CPUs that do not exist, and what an export for several cannot have."""
+        """Refuse unknown CPUs, and a weights blob for several CPUs."""
         if len(find_cpus(self.cpu)) > 1 and self.weights == "blob":
             raise LibraryError(
                 "a weights blob holds the constants of one CPU",
@@ -113,7 +113,7 @@ class ExportOptions:
 
     @property
     def cpus(self) -> dict[str, Cpu]:
-        """The CPUs of the export by the text that names each, in the order of `cpu`."""
+        """The CPUs of the export, by the text of `cpu` for each, in the order of `cpu`."""
         return dict(zip(cpu_texts(self.cpu), find_cpus(self.cpu), strict=True))
 
     def reserved_names(self, pools: Sequence[MemoryPool]) -> list[str]:
@@ -139,10 +139,10 @@ class ExportOptions:
 
 
 def check_parallel(parts: int) -> None:
-    """Refuse a number of parts that no library has.
+    """Refuse an impossible number of parts.
 
     Raises:
-        LibraryError: it is 1, negative or larger than `MOST_PARTS`.
+        LibraryError: the number is 1, negative or larger than `MOST_PARTS`.
     """
     if parts != 0 and not 2 <= parts <= MOST_PARTS:
         raise LibraryError(
@@ -156,7 +156,7 @@ def parse_weights(form: str) -> Literal["c", "blob"]:
     """Return a form of the weights by name.
 
     Raises:
-        LibraryError: there is no such form.
+        LibraryError: the form is unknown.
     """
     if form == "c":
         return "c"
@@ -169,7 +169,7 @@ def parse_overlap(when: str) -> Overlap:
     """Return a value of `Overlap` by name.
 
     Raises:
-        LibraryError: there is no such value.
+        LibraryError: the value is unknown.
     """
     for overlap in get_args(Overlap):
         if when == overlap:
@@ -185,7 +185,7 @@ def parse_choose(rule: str) -> Literal["order", "cycles"]:
     """Return a rule to choose between accelerators by name.
 
     Raises:
-        LibraryError: there is no such rule.
+        LibraryError: the rule is unknown.
     """
     if rule == "order":
         return "order"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Simulators of backends' own in an export: a folder `simulator/NAME` for each, apart from the C
-of the product."""
+"""Simulators of backends' own in an export: a folder `simulator/NAME` for each, apart from the
+product's C."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_TITLE = 80
 
 
 def own_simulators(backends: Mapping[str, Backend]) -> dict[str, OwnSimulator]:
-    """Return how the simulators of backends' own are built, by backend."""
+    """Return the builds of backends' own simulators, by backend."""
     found = {}
     for name, backend in sorted(backends.items()):
         section = backend.configuration.filled_simulator
@@ -49,12 +49,12 @@ def _linked_name(folder: Path, library: str) -> str:
 
 
 def program_source(backend: str) -> str:
-    """Return the path of the generated C file that starts a program, in its folder."""
+    """Return the name of the generated C file that starts a simulator program."""
     return f"{backend}_program.c"
 
 
 def _program_files(name: str, section: SimulatorSection, folder: Path) -> dict[str, bytes]:
-    """Return the files that start a program, by path in the simulator's folder."""
+    """Return the files that start a simulator program, by path in the simulator's folder."""
     source = render(
         "device/own_program.c.j2",
         name=name,
@@ -73,7 +73,7 @@ def _program_files(name: str, section: SimulatorSection, folder: Path) -> dict[s
 
 
 def own_simulator_files(backends: Mapping[str, Backend]) -> dict[str, bytes]:
-    """Return the files of all such simulators, by path in the export.
+    """Return the files of backends' own simulators, by path in the export.
 
     Raises:
         AcceleratorConfigError: a file of a simulator is missing.

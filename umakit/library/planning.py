@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a partitioned network to its program and memory plan, of which no C is written yet."""
+"""The stages from a partitioned network to its program and memory plan, before C is written."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class PlannedProgram:
-    """A network behind the stages `lower`, `program` and `memory`, of which no C is written yet.
+    """A network after the stages `lower`, `program` and `memory`, before C is written.
 
     Attributes:
-        program: its steps, kernels and tensors.
+        program: steps, kernels and tensors of the network.
         memory: the place of each tensor.
-        backends: by target, the backends that the program uses.
-        partitioned: the network that it was made from.
+        backends: used backends by target.
+        partitioned: the partitioned network.
     """
 
     program: Program
@@ -58,14 +58,14 @@ def plan_program(
     progress: Progress = lambda stage: None,
     generic_rows: Collection[int] = (),
 ) -> PlannedProgram:
-    """Run the stages `lower`, `program` and `memory`, whatever the arena becomes.
+    """Run the stages `lower`, `program` and `memory`, without a limit of the arena.
 
     Args:
         model, partitioned, backends, options, progress: as in `umakit.pipeline.export_program`.
         generic_rows: as in `umakit.lower.lower`.
 
     Raises:
-        UmakitError: its subclass says which stage refused and why.
+        UmakitError: a stage refused; the subclass tells the stage.
     """
     with naming_file_of(model):
         progress("lowering to kernels")
@@ -101,12 +101,11 @@ def plan_program(
 def with_parts(
     planned: PlannedProgram, backends: Sequence[Backend], options: ExportOptions
 ) -> PlannedProgram:
-    """Return a planned program whose kernels are cut into parts, if the options ask for parts.
+    """Return a planned program with kernels in parts, if the options ask for parts.
 
-    Which kernels the program has does not depend on parts: neither do results.
+    Neither the kernels of a program nor the results depend on parts.
 
     Args:
-        planned: the program.
         backends, options: as in `umakit.pipeline.export_program`.
 
     Raises:

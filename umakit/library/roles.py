@@ -36,7 +36,7 @@ all of them."""
 
 
 def device_source(backend: str) -> str:
-    """Return the path of the generated C file that opens a simulator, in its folder."""
+    """Return the name of the generated C file that opens a simulator."""
     return f"{backend}_device.c"
 
 
@@ -55,11 +55,11 @@ def find_roles(
     Args:
         prefix: `tvmgen_NAME`.
         files: paths of all files of the export.
-        drivers: exported paths of the sources of each driver, and of its and its device's headers,
-            by backend.
+        drivers: exported paths of the sources of each driver, and of the headers of driver and
+            device, by backend.
         devices: exported paths of the sources of each simulated device, by backend.
-        simulated_as: kind of umakit's simulator, by backend, for those that have one.
-        own: how other simulators are built, by backend.
+        simulated_as: kind of umakit's simulator, by backend with such a simulator.
+        own: builds of other simulators, by backend.
         compiled: objects and libraries of each driver, by backend.
         libraries: libraries of C functions, by backend.
     """
@@ -102,7 +102,7 @@ def read_roles(metadata: Mapping[str, Any], where: str) -> Sources:
     """Read the roles from `metadata.json`.
 
     Raises:
-        LibraryError: they are missing because an older umakit wrote the file.
+        LibraryError: the roles are missing because an older umakit wrote the file.
     """
     try:
         return Sources.model_validate(metadata["umakit"]["sources"])

@@ -2,11 +2,11 @@
 """Schema of `metadata.json` of an exported library, for writing and reading.
 
 A library may come from an untrusted source. Types are exact, numbers have limits, unknown keys are
-refused, names that reach C, a shell or a path are identifiers or plain file names, and the sections
-have to be consistent. Texts that are only displayed (names of layers, reasons, notices) are not
-restricted. Imports nothing of the pipeline.
+refused, names in C, in a shell or in a path are identifiers or plain file names, and the sections
+have to be consistent. Displayed texts (names of layers, reasons, notices) are not restricted.
+Imports nothing of the pipeline.
 
-The keys under `modules` are those of TVM's Model Library Format 7.
+The keys under `modules` follow TVM's Model Library Format 7.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class TensorView(Section):
     """An input or output.
 
     Attributes:
-        alignment_bytes: of its address, because an accelerator reads or writes it.
-        next_state: of an input that is a state: the name of the output whose value it has in the
-            next inference. In the first inference all its elements are `zero_point`, or 0.
+        alignment_bytes: alignment of the address for accesses of an accelerator.
+        next_state: for an input that is a state, the name of the output with the state's value for
+            the next inference. In the first inference all elements are `zero_point`, or 0.
     """
 
     name: Text
@@ -93,10 +93,10 @@ class BackendView(Section):
     """An accelerator.
 
     Attributes:
-        computing: names of its engines that compute, as its simulator reports them; empty if the
-            backend describes no machine.
-        energy: picojoules of events, of its `accel.toml`; None if that has none.
-        clock_mhz: its clock, of its `accel.toml`; None if that does not say it.
+        computing: names of computing engines in the simulator's reports; empty if the backend
+            describes no machine.
+        energy: picojoules of events by `accel.toml`; None if not given.
+        clock_mhz: clock by `accel.toml`; None if not given.
     """
 
     name: Identifier
@@ -158,7 +158,7 @@ class TrafficView(Section):
 
 
 class GenericLayerView(Section):
-    """A layer whose kernel is that for any CPU, as in `umakit.memory.plan.GenericLayer`."""
+    """A layer with the kernel for any CPU, as in `umakit.memory.plan.GenericLayer`."""
 
     name: Text
     scratch_bytes: Count | None
@@ -188,15 +188,14 @@ class MemoryView(Section):
 
 
 class TilingsView(Section):
-    """The number of layers that are cut by tuning records."""
+    """The number of cut layers, and of layers cut by tuning records."""
 
     layers: Count
     tuned: Count
 
 
 class ChoicesView(Section):
-    """The number of kernels on the CPU whose rule has a choice, and of those where tuning records
-    replace it by another one."""
+    """The number of kernels on the CPU with a choice, and of kernels with a tuned choice."""
 
     kernels: Count
     tuned: Count
@@ -213,7 +212,8 @@ class SourceOperatorView(Section):
 
 
 class IdentityView(Section):
-    """What a layer is in terms of the model, as in `umakit.text.identities.LayerIdentity`."""
+    """The identity of a layer in terms of the model, as in
+    `umakit.text.identities.LayerIdentity`."""
 
     key: Text
     role: Literal["operators", "layout change", "copy", "unknown"]
@@ -225,12 +225,12 @@ class LayerView(Section):
     """A step of the program.
 
     Attributes:
-        predicted_cycles: of the accelerator's clock, by its cost model; None without one, and on
-            the CPU.
-        identity: None in a library that was exported before there were identities.
-        parts: the number of parts in which it is computed.
-        cpu_instructions, cpu_cycles: of a step on the CPU, by the costs of its description; None if
-            they are not known.
+        predicted_cycles: cycles of the accelerator's clock by its cost model; None without a cost
+            model, and on the CPU.
+        identity: None in a library from before identities.
+        parts: number of parts of the step.
+        cpu_instructions, cpu_cycles: cost of a step on the CPU by the description of the CPU; None
+            if unknown.
     """
 
     name: Text
@@ -265,7 +265,7 @@ class OperatorView(Section):
 
 
 class UnusedBackendView(Section):
-    """An accelerator on which nothing runs, with the reason and advice."""
+    """An accelerator without layers, with the reason and advice."""
 
     backend: Identifier
     reason: Text
@@ -273,17 +273,17 @@ class UnusedBackendView(Section):
 
 
 class OwnSimulator(Section):
-    """How a simulator of a backend's own is built.
+    """The build of a backend's own simulator.
 
     Attributes:
         sources: C and C++ files, as paths relative to `simulator/NAME`.
-        include: folders of headers in that folder; the folder itself is one always.
+        include: folders of headers in `simulator/NAME`, in addition to the folder itself.
         defines: macros.
-        libraries: names of installed libraries, and library files as paths in that folder.
-        program: the program that the sources start, on the host only, and its arguments; empty if
-            the sources are the simulator.
-        timeout: seconds in which a function of a linked simulator has to return in programs that
-            umakit builds for the host; a program's are in its generated source.
+        libraries: names of installed libraries, and library files as paths in `simulator/NAME`.
+        program: program and arguments that the sources start, on the host only; empty if the
+            sources are the simulator.
+        timeout: seconds for a function of a linked simulator to return in umakit's programs for the
+            host; the generated source has the timeout of a program.
     """
 
     sources: SourcePaths
@@ -295,17 +295,17 @@ class OwnSimulator(Section):
 
 
 class KernelLibrary(Section):
-    """Files of a library of C functions that a backend calls, as they are in the export.
+    """The files of a backend's library of C functions in the export.
 
     Attributes:
-        sources: C and C++ files that are compiled, as paths relative to `codegen/host/src`.
-        included: all other files that those and generated C include.
+        sources: compiled C and C++ files, as paths relative to `codegen/host/src`.
+        included: other files that `sources` and generated C include.
         include: folders of headers.
-        defines: macros for them and for generated C.
-        flags: flags of the compiler for `sources` alone.
-        link: names of libraries that are linked instead.
-        licence: files with its terms.
-        digest: digest of the whole library, of which `sources` are what this network calls.
+        defines: macros for these files and for generated C.
+        flags: compiler flags for `sources` alone.
+        link: names of libraries to link instead.
+        licence: files with the terms of the licence.
+        digest: digest of the whole library; `sources` are only the files that this network calls.
     """
 
     sources: SourcePaths
@@ -323,17 +323,17 @@ class Sources(Section):
 
     Attributes:
         model: C files of the network itself.
-        static_workspace: C files with `_run`, which callers that pass a workspace do not need.
+        static_workspace: C files with `_run`; callers that pass a workspace do not need them.
         status: C files of the statuses that drivers return.
-        simulator: C files that all simulated devices need.
+        simulator: C files of all simulated devices.
         kinds: additional C files of the simulator, by kind of device.
         drivers: C files of the driver, by backend.
         devices: C files of the simulated device, by backend; a board has its own.
         simulated_as: kind of umakit's simulator, by backend.
         headers: headers of the driver and its device, by backend.
-        own: simulators that are not umakit's, by backend; they lie in `simulator/NAME`.
+        own: simulators other than umakit's in `simulator/NAME`, by backend.
         compiled: objects and libraries of drivers, by backend, as paths relative to
-            `codegen/host/lib` in the order in which they are linked.
+            `codegen/host/lib` in link order.
         libraries: libraries of C functions, by backend.
     """
 
@@ -353,21 +353,21 @@ class Sources(Section):
     libraries: dict[Identifier, KernelLibrary] = {}
 
     def as_json(self) -> dict[str, Any]:
-        """Return the section as it is stored in `metadata.json`."""
+        """Return the section for `metadata.json`."""
         return self.model_dump()
 
     @property
     def simulated(self) -> list[str]:
-        """The files that are omitted on a board."""
+        """The files left out on a board."""
         optional = (*self.kinds.values(), *self.devices.values())
         return [*self.simulator, *(name for names in optional for name in names)]
 
 
 class CpuSection(Section):
-    """What a library for several CPUs is for one of them; all else is the same for all.
+    """The part of a library for several CPUs that depends on the CPU.
 
     Attributes:
-        suffix: what the names of its C files end in, and its `_run_unpacked`.
+        suffix: ending of the names of the CPU's C files and of its `_run_unpacked`.
     """
 
     cpu: Cpu
@@ -383,12 +383,11 @@ class Description(Section):
     """The section `umakit` of the file.
 
     Attributes:
-        cpu: the CPU that kernels are scheduled for; None for any.
-        most_parts: the maximum number of parts of a layer; 0 if the library has no function that
-            takes a callback to compute them.
-        suffix: of the section of a CPU, see `CpuSection`; empty in a library for one.
-        cpus: in a library for several CPUs those, in the order in which a compiler chooses, with
-            the last one as the whole section; empty in a library for one.
+        cpu: target CPU of kernel schedules; None for any.
+        most_parts: the maximum number of parts of a layer; 0 for a library without parts.
+        suffix: suffix of the section's CPU, see `CpuSection`; empty in a library for one CPU.
+        cpus: sections of a library for several CPUs, in the order of the compiler's choice; the
+            last CPU is also the whole section. Empty in a library for one CPU.
     """
 
     version: Annotated[str, Field(max_length=100)]
@@ -448,7 +447,7 @@ class Description(Section):
 
 
 class ModuleTensor(Section):
-    """An input or output, as TVM lists it."""
+    """An input or output in TVM's format."""
 
     size: Count
     dtype: Dtype

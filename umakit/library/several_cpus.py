@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries for several CPUs: what is written, and the part of the metadata that is of one CPU."""
+"""Libraries for several CPUs: files, and the part of the metadata for each CPU."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from umakit.registration.backend import Backend
 
 @dataclass(frozen=True)
 class NetworkForCpu:
-    """A network behind all stages for one CPU of several.
+    """A network after all stages, for one CPU of several.
 
     Attributes:
         choice: the CPU.
         program: the program.
-        plan: its memory plan.
+        plan: memory plan of the program.
         report: the offload report.
         relax_text: text of the partitioned network, for `src/`.
     """
@@ -39,12 +39,12 @@ class NetworkForCpu:
 
     @property
     def printed(self) -> ForCpu:
-        """What C is generated from."""
+        """The input of code generation."""
         return ForCpu(self.choice, self.program, self.plan)
 
 
 def with_common_pools(networks: Sequence[NetworkForCpu]) -> list[NetworkForCpu]:
-    """Return networks whose plans have the same pools, some of them empty."""
+    """Return networks with the same pools in all plans, some of them empty."""
     pools = {pool.pool.name: pool.pool for each in networks for pool in each.plan.supplied}
     found = []
     for each in networks:
@@ -64,9 +64,9 @@ def sections_of(
     """Return the section of each CPU, for the metadata.
 
     Args:
-        networks: the network for each CPU, in the order in which a compiler chooses.
-        backends: backends that the programs run on, by target name.
-        codes: the generated code of each.
+        networks: the network for each CPU, in the order of the compiler's choice.
+        backends: backends of the programs, by target name.
+        codes: the generated code for each CPU.
     """
     sections = []
     for each, code in zip(networks, codes, strict=True):

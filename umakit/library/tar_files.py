@@ -54,7 +54,7 @@ class _LibraryTar(FileKind):
         """Whether umakit wrote a tar file.
 
         Raises:
-            OutputError: umakit wrote it, but something in it was changed or added since.
+            OutputError: umakit wrote the file, but its content was changed since.
         """
         if path.stat().st_size > MOST_BYTES:
             return False
@@ -86,22 +86,21 @@ def write_tar(
     """Write a library as a tar file with a manifest, atomically.
 
     Args:
-        destination: the file.
         files: contents by path.
         inputs, force: as in `outputs.check_file`.
 
     Raises:
-        OutputError: umakit must not replace the file, or it cannot be written.
+        OutputError: the file must not be replaced or cannot be written.
     """
     content = tar_bytes(with_manifest(files, MANIFEST))
     write_file(destination, content, LIBRARY_TAR, inputs, force=force)
 
 
 def library_folder(library: Path) -> Path:
-    """Return the folder of a library, or the folder to which its tar file is unpacked.
+    """Return the folder of a library, or the folder of its unpacked tar file.
 
     Tar files are unpacked below the user's cache into a folder named after their content, so that
-    programs built from them can be reused.
+    built programs can be reused.
 
     Raises:
         LibraryError: the file is not a tar file of a library, is damaged, contains other members
@@ -123,7 +122,7 @@ def library_folder(library: Path) -> Path:
 
 @functools.lru_cache(maxsize=32)
 def _unpacked(library: Path, cache: Path, time: int, size: int) -> Path:
-    """Return the folder of an unpacked tar file, which is read again only if it changes."""
+    """Return the folder of an unpacked tar file; an unchanged file is read only once."""
     where = str(library)
     if size > MOST_BYTES:
         raise LibraryError(f"has {size:,} bytes, a library at most {MOST_BYTES:,}", where=where)
@@ -143,7 +142,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
 
     Args:
         data: content of the uncompressed tar file.
-        where: path that errors name.
+        where: path for error messages.
 
     Raises:
         LibraryError: the data is not a tar file, is truncated, or contains anything but regular
@@ -171,7 +170,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
             end = archive.offset
     except (tarfile.TarError, EOFError, ValueError, ArithmeticError, RecursionError, OSError):
         raise (_damaged if files else _foreign)(where) from None
-    # Python's reader takes a file that is cut off between two members for complete.
+    # Python's reader accepts a file that is cut off between two members as complete.
     if data[end : end + len(END_OF_ARCHIVE)] != END_OF_ARCHIVE:
         raise _damaged(where)
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
@@ -181,7 +180,7 @@ def read_tar(data: bytes, where: str) -> dict[str, bytes]:
 
 
 def _unpack(folder: Path, files: Mapping[str, bytes], where: str) -> None:
-    """Write a folder that another process may write at the same time; the first one wins."""
+    """Write a folder, unless another process writes it first at the same time."""
     staged = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lowering: composite functions and CPU operators become TIR kernels.
 
-Accelerator regions are inlined, each composite becomes one prim func by its backend's operator
-strategies and TIR passes, the other operators are fused and scheduled for the CPU. The result is a
-straight-line list of kernel calls and the kernels, which can be printed as C.
+Accelerator regions are inlined. Each composite becomes one prim func by its backend's operator
+strategies and TIR passes. All other operators are fused and scheduled for the CPU. The result is a
+straight-line list of kernel calls and the kernels, ready for C code generation.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ class Lowered:
     """A network as a list of kernel calls.
 
     Attributes:
-        main: Relax function in which every call is a `call_tir` or a reshape, whose span names the
-            rows of the offload report that it computes.
-        kernels: kernels by the name under which `main` calls them; names may share a kernel.
-        planned: by target, the layers that the backend's planner cut into tiles; only for backends
-            that have a planner.
-        roles: what constants are for the operators that read them.
-        choices: what the rules for kernels on the CPU chose.
+        main: Relax function in which every call is a `call_tir` or a reshape; the span of a call
+            names its rows of the offload report.
+        kernels: kernels by their name in `main`; names may share a kernel.
+        planned: by target with a planner, the layers that the planner cut into tiles.
+        roles: roles of constants for the operators that read them.
+        choices: choices of the schedule rules for kernels on the CPU.
     """
 
     main: Any
@@ -70,12 +69,11 @@ def lower(
     Args:
         partitioned: the network.
         backends: accelerators.
-        check_indices: whether kernels check indices that are computed at run time.
-        tilings: tilings by target and layer that replace the defaults of the planners.
-        cpu: the CPU that kernels are scheduled for; None for any.
-        generic_rows: rows of the offload report whose kernels are scheduled as for any CPU all the
-            same.
-        choices: choices for kernels on the CPU that replace those of the rules.
+        check_indices: whether kernels check indices computed at run time.
+        tilings: tilings by target and layer; replace the planners' defaults.
+        cpu: target CPU of kernel schedules; None for any.
+        generic_rows: rows of the offload report whose kernels are scheduled as for any CPU.
+        choices: choices for kernels on the CPU; replace the rules' choices.
 
     Raises:
         LoweringError: a backend's strategy or pass failed, or an operator has no lowering.
@@ -123,7 +121,7 @@ def _lowered(
             kernels[name] = make_kernel(name, target, lowered, results[name], backend)
             continue
         plain = lowered.without_attr(ARRAYS_ATTRIBUTE).without_attr("global_symbol")
-        # Layers with equal code share a kernel, which gets their arrays as pointers.
+        # Layers with equal code share a kernel; the kernel gets their arrays as pointers.
         alike = unique.setdefault(tvm_api.tvm_ffi.structural_hash(plain), [])
         equal = (k for f, k in alike if tvm_api.tvm_ffi.structural_equal(f, plain))
         kernel = next(equal, None)
@@ -150,7 +148,7 @@ def accelerator_kernels(partitioned: Partitioned, backends: Sequence[Backend]) -
 
 
 def _nodes(main: tvm_api.Function, report: OffloadReport) -> dict[str, str]:
-    """Return the nodes of the user's model that each prim func computes, for messages."""
+    """Return for messages the nodes of the user's model that each prim func computes."""
     found: dict[str, list[str]] = {}
     for binding in tvm_api.bindings_of(main):
         if tvm_api.operator_name(binding.value) == "call_tir":

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Index checks as TIR statements, and the conditions under which a check may be hoisted.
 
-`index_checks` finds the indices to check; the statements here end a kernel if one is out of range.
+`index_checks` finds the indices to check. The statements here end a kernel if an index is out of
+range.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Check:
     """A condition under which a kernel stops; checks are compared by `distinct`.
 
     Attributes:
-        fails: bool expression; its own reads are in range once the checks before it have passed.
-        loops: loops in which the check is repeated, outermost first.
+        fails: bool expression; its reads are in range once the preceding checks have passed.
+        loops: loops that repeat the check, outermost first.
     """
 
     fails: Any
@@ -56,14 +57,14 @@ class Check:
 
 
 def only_if(condition: tuple[Any, bool], check: Check) -> Check:
-    """Return a check that is only made if an expression is true, or if it is false."""
+    """Return a check that runs only if an expression is true, or only if it is false."""
     expression, holds = condition
     guard = expression if holds else tirx.Not(expression)
     return replace(check, fails=tirx.And(guard, check.fails))
 
 
 def may_pass(check: Check, statements: Sequence[Any]) -> bool:
-    """Whether a check may be moved before statements: they change nothing that it depends on."""
+    """Whether a check may be moved before statements, because they change none of its operands."""
     stored = [store.buffer for s in statements for store in tvm_api.collect(s, tirx.BufferStore)]
     if check.reads([*stored, *(buffer for s in statements for buffer in given_away(s))]):
         return False
@@ -122,7 +123,8 @@ def _renamed(statement: tvm_api.Stmt, old: tvm_api.Var, new: tvm_api.Var) -> tvm
 
 
 def given_away(node: tvm_api.Node) -> list[Any]:
-    """Return the buffers whose pointers are passed to functions, which may write to them."""
+    """Return the buffers whose pointers are passed to functions; the functions may write to
+    them."""
     calls = tvm_api.collect(node, tvm_api.Call)
     names = (
         "call_driver", "call_extern", "call_pure_extern", "address_of", "tvm_access_ptr",

@@ -22,7 +22,7 @@ ConstantElements = list[Elements | None]
 
 
 def constant_elements(main: tvm_api.Function) -> dict[str, ConstantElements]:
-    """Return what is known about constant integer parameters, by the name of the prim func."""
+    """Return the known elements of constant integer parameters, by the name of the prim func."""
     found: dict[str, ConstantElements] = {}
     for binding in tvm_api.bindings_of(main):
         call = binding.value
@@ -50,8 +50,8 @@ def _together(one: Elements | None, other: Elements | None) -> Elements | None:
 def keep_checked_apart(module: tvm_api.IRModule) -> tvm_api.IRModule:
     """Exclude prim funcs that have to check indices from fusion.
 
-    An index is compared with the extents of its tensor, which fusion with a reshape would replace
-    by those of another shape.
+    An index is compared with the extents of its tensor. Fusion with a reshape would replace these
+    extents.
 
     Args:
         module: `main` calls prim funcs of one operator each.
@@ -82,7 +82,7 @@ def index_checks(constants: Sequence[Elements | None], where: str, insert: bool)
     Args:
         constants: known elements of constant parameters.
         where: name of the kernel or node, for messages.
-        insert: whether checks of indices that are computed at run time are inserted.
+        insert: whether to insert checks of indices computed at run time.
     """
 
     def check(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices that kernels for CPUs with vectors of float32 can have: the rule's own, then others.
+"""Possible choices of kernels for CPUs with vectors of float32: the rule's own choice, then others.
 
-Others differ from the rule's own in one respect, or are other tiles. The most promising come first:
-those whose cost by the estimate of `umakit.lower.register_tiles` is least.
+Other choices differ from the rule's own in one respect, or use other tiles. Choices with the least
+cost by the estimate of `umakit.lower.register_tiles` come first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import Choice
 
 FIRST_CACHE_WEIGHTS = 24576
-"""Bytes of weights that stay in the first cache, which mostly has 32 KiB, next to data."""
+"""Bytes of weights that stay in the first-level cache (usually 32 KiB) next to data."""
 
 CHANNEL_GROUP = 64
 """Channels for which padded rows of a block of input channels are used, about."""
@@ -43,7 +43,7 @@ LARGEST_ROW = 128
 """Channels of a matrix product's tile: enough for a cache line of each row of weights."""
 
 MOST_COST = 1.5
-"""Tiles are no candidates whose estimated cost is more than this times that of the rule's own."""
+"""Maximum estimated cost of candidate tiles, as a multiple of the cost of the rule's tiles."""
 
 OTHER_TILES = 8
 """Most other tiles for a kernel."""
@@ -51,14 +51,14 @@ OTHER_TILES = 8
 
 @dataclass(frozen=True)
 class ConvolutionSizes:
-    """Sizes of a convolution in NHWC of float32, on which its rule depends.
+    """Sizes of a float32 convolution in NHWC, the input of its schedule rule.
 
     Attributes:
-        rows, row, channels: rows, columns and channels of the result.
+        rows, row, channels: number of rows, columns and channels of the result.
         inputs: input channels of a group.
         kernel: rows and columns of a window.
         padded: shape [N, H, W, C] of the padded data; None without padding.
-        data_bytes: bytes of what is read, and of the result.
+        data_bytes: bytes of the data and of the result.
         is_depthwise: whether each channel has a window of its own.
     """
 
@@ -73,22 +73,22 @@ class ConvolutionSizes:
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether it is a product of matrices."""
+        """Whether the convolution is a matrix product."""
         return self.padded is None and self.kernel == (1, 1) and not self.is_depthwise
 
     @property
     def stride(self) -> int:
-        """Rows of the padded data between those of neighbouring results, at least."""
+        """Rows of the padded data between neighbouring results, at least."""
         if self.padded is None:
             return 1
         return max(1, (self.padded[1] - self.kernel[0]) // max(1, self.rows - 1))
 
     def padded_bytes(self, rows: int, inputs: int | None = None) -> int:
-        """Return the size of the padded data that some rows of the result need.
+        """Return the bytes of the padded data for some rows of the result.
 
         Args:
-            rows: of the result.
-            inputs: of the input channels; None for all.
+            rows: number of rows of the result.
+            inputs: number of input channels; None for all.
         """
         if self.padded is None:
             return 0
@@ -98,13 +98,14 @@ class ConvolutionSizes:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of scratch that it may use."""
+        """Bytes of scratch that the kernel may use."""
         return self.padded_bytes(1) + self.data_bytes // SCRATCH_SHARE
 
     def row_blocks(self) -> list[int]:
-        """Return how many rows may be computed with a tile of weights before the next one.
+        """Return the possible numbers of rows per tile of weights, in order of preference.
 
-        The most first, whose padded data fit the scratch; one first without padding.
+        The largest number whose padded data fit the scratch comes first. Without padding, one comes
+        first.
         """
         if self.padded is None:
             return list(dict.fromkeys([1, *block_sizes(self.rows)]))
@@ -112,7 +113,7 @@ class ConvolutionSizes:
         return [n for n in block_sizes(self.rows) if self.padded_bytes(n) <= most]
 
     def weight_blocks(self, channels: int, inputs: int, group: int) -> list[int]:
-        """Return how many rows may be computed with a block of weights, the most first."""
+        """Return the possible numbers of rows per block of weights, largest first."""
         return [
             rows
             for rows in block_sizes(self.rows)
@@ -121,30 +122,24 @@ class ConvolutionSizes:
 
 
 def block_sizes(rows: int) -> list[int]:
-    """Return how many rows a block may have, the most first."""
+    """Return the possible numbers of rows of a block, largest first."""
     return [n for n in range(min(rows, MOST_ROWS), 0, -1) if rows % n == 0]
 
 
 def largest_divisor(number: int, most: int, multiple: int = 1) -> int:
-    """Return the largest divisor that is a multiple and at most some number; `multiple` if none."""
+    """Return the largest divisor that is a multiple of `multiple` and at most `most`; `multiple` if
+    there is none."""
     return max((n for n in divisors(number, multiple) if n <= most), default=multiple)
 
 
 def divisors(number: int, multiple: int = 1) -> list[int]:
-    """Return the divisors of a number that are multiples of another one, in ascending order."""
+    """Return the divisors of a number that are multiples of `multiple`, in ascending order."""
     return [n for n in range(multiple, number + 1, multiple) if number % n == 0]
 
 
 def convolution_candidates(sizes: ConvolutionSizes, cpu: Cpu) -> list[Choice]:
-    """Return the choices that a convolution can have, the rule's own first.
-
-    Args:
-        sizes: of the convolution.
-        cpu: a CPU with vectors.
-
-    Returns:
-        None of them if the channels fill no vector.
-    """
+    """Return the possible choices of a convolution, the rule's own first; empty if the channels
+    fill no vector."""
     if vector_lanes(cpu, sizes.channels) == 1:
         return []
     if sizes.is_depthwise:
@@ -155,7 +150,7 @@ def convolution_candidates(sizes: ConvolutionSizes, cpu: Cpu) -> list[Choice]:
 
 
 def product_candidates(positions: int, channels: int, cpu: Cpu) -> list[Choice]:
-    """Return the choices that a matrix product can have, the rule's own first.
+    """Return the possible choices of a matrix product, the rule's own first.
 
     Args:
         positions: rows of the result.
@@ -163,7 +158,7 @@ def product_candidates(positions: int, channels: int, cpu: Cpu) -> list[Choice]:
         cpu: a CPU with vectors.
 
     Returns:
-        None of them if the channels fill no vector.
+        An empty list if the channels fill no vector.
     """
     tile = choose_tile(cpu, positions, channels)
     if tile.lanes == 1:
@@ -182,13 +177,13 @@ def _distinct(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def _other_tiles(cpu: Cpu, own: Tile, row: int, channels: int) -> list[Tile]:
-    """Return other tiles whose estimated cost is near that of the rule's own, the cheapest first.
+    """Return other tiles with a cost near the rule's own, cheapest first.
 
     Args:
         cpu: the CPU.
         own: the rule's own tile.
-        row: positions that are cut into tiles, the last of which may be smaller.
-        channels: output channels, of which a tile takes a divisor.
+        row: positions of a row; the last tile of a row may be smaller.
+        channels: output channels; the channels of a tile divide them.
     """
     lanes = own.lanes
     tiles = {
@@ -251,13 +246,13 @@ def _windows(sizes: ConvolutionSizes, cpu: Cpu) -> Iterator[Choice]:
 
 
 def _has_blocks(sizes: ConvolutionSizes, tile: Tile, in_blocks: list[Choice]) -> bool:
-    """Whether the rule cuts weights into blocks: where the first cache does not hold a tile's."""
+    """Whether the rule cuts weights into blocks, because the first cache cannot hold a tile's
+    weights."""
     usual = _inputs_of_block(sizes, tile.channels), _group(sizes, tile.channels)
     return bool(in_blocks) and (in_blocks[0].inputs, in_blocks[0].group) == usual
 
 
 def _inputs_of_block(sizes: ConvolutionSizes, channels: int) -> int:
-    """Return the input channels whose weights for a tile stay in the first cache."""
     rows, columns = sizes.kernel
     return largest_divisor(sizes.inputs, FIRST_CACHE_WEIGHTS // (4 * rows * columns * channels))
 
@@ -267,7 +262,7 @@ def _group(sizes: ConvolutionSizes, channels: int) -> int:
 
 
 def _weight_blocks(sizes: ConvolutionSizes, tile: Tile) -> list[Choice]:
-    """Return choices with blocks of weights, that of the rule first if it has one."""
+    """Return choices with blocks of weights, the rule's own first if there is one."""
     usual = _inputs_of_block(sizes, tile.channels)
     group = _group(sizes, tile.channels)
     near = [n for n in divisors(sizes.inputs) if FEWEST_INPUTS <= n < sizes.inputs]

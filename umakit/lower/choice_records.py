@@ -16,12 +16,12 @@ from umakit.machine.kernel_choices import Choice, KernelChoices, KernelKey
 
 
 def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choice]:
-    """Read the choices of a file by kernel; none if it holds tilings.
+    """Read the choices of a file by kernel; empty if the file holds tilings.
 
     Args:
         path: path of the records.
-        model: the model that is compiled.
-        cpu: the CPU that it is compiled for.
+        model: the compiled model.
+        cpu: the target CPU.
 
     Raises:
         RecordsError: the records cannot be read, or are for another model or CPU.
@@ -40,12 +40,12 @@ def read_choices(path: Path, model: Model, cpu: Cpu) -> Mapping[KernelKey, Choic
 
 
 def is_of_another(path: Path, cpu: Cpu, names: Sequence[str]) -> bool:
-    """Whether records are of another CPU of a library for several.
+    """Whether records belong to another CPU of a library for several CPUs.
 
     Args:
         path: path of the records.
         cpu: a CPU of the library.
-        names: names of all of them.
+        names: names of all CPUs of the library.
 
     Raises:
         RecordsError: the records cannot be read.
@@ -66,10 +66,10 @@ def check_choices(
     Args:
         path: path of the records.
         recorded: choices of the records.
-        choices: what was chosen, before layers above the limit of the arena took the form of
-            their kernels for any CPU.
-        cpu: the CPU that it is compiled for.
-        has_backends: whether accelerators may have taken layers, whose kernels are missing then.
+        choices: choices before layers above the arena's limit were scheduled as for any CPU.
+        cpu: the target CPU.
+        has_backends: whether accelerators may have taken layers; kernels of these layers are
+            missing.
 
     Raises:
         RecordsError: the network has no such kernel, or a kernel cannot have its choice.
@@ -97,12 +97,11 @@ def existing_kernels(path: Path, owner: Owner, origin: Origin) -> Records:
     """Read the records of kernels in a file; empty if there is no file.
 
     Args:
-        path: path of the file.
         owner: the model and the CPU.
-        origin: where figures come from.
+        origin: origin of the figures.
 
     Raises:
-        RecordsError: the file is for another owner, its figures come from elsewhere, or the folder
+        RecordsError: the file is for another owner, its figures have another origin, or the folder
             does not exist.
     """
     where = short_path(path)
@@ -130,11 +129,11 @@ def keep_kernels(
     """Add records of kernels to a file, under a lock against other processes that add records.
 
     Args:
-        path: path of the file, which is created if it does not exist.
+        path: path of the file; created if missing.
         owner: the model and the CPU.
-        origin: where figures come from.
-        kernels: records, which replace those of the same kernels.
-        inputs: files that were read and must not be overwritten.
+        origin: origin of the figures.
+        kernels: new records; replace records of the same kernels.
+        inputs: input files, which must not be overwritten.
 
     Raises:
         RecordsError: the file is for another owner, or cannot be written.

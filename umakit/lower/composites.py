@@ -19,9 +19,9 @@ from umakit.registration.target import private_target
 def lower_composites(module: tvm_api.IRModule, backends: Mapping[str, Backend]) -> tvm_api.IRModule:
     """Replace composite functions by prim funcs, and their calls by `call_tir`.
 
-    Composites that differ only in their names share one prim func, so that two layers of the same
-    shape share one kernel. Composites of `umakit.patterns` are merged later, when TIR passes have
-    seen the arrays of each layer.
+    Composites that differ only in their names share one prim func: two layers of the same shape
+    share one kernel. Composites of `umakit.patterns` are merged later, after the TIR passes, which
+    need the arrays of each layer.
     """
     composites = {
         variable: function
@@ -67,7 +67,7 @@ class _CallRewriter(tvm_api.PyExprMutator):
             prepared = prepare_offload(pattern, function, list(call.args))
             operands = list(prepared.operands)
             body = _lower_composite(name, prepared.function, backend, prepared.reference())
-            # Each layer has its own, so that a TIR pass sees its arrays; see `lower`.
+            # A prim func for each layer, so that a TIR pass sees the layer's arrays; see `lower`.
             prim_func = self._added(call.op, prepared.with_parameters(body))
         else:
             operands = list(call.args)
@@ -103,8 +103,8 @@ def _lower_composite(
 
     Args:
         name: name of the composite.
-        function: its Relax function.
-        backend: the backend that the composite is offloaded to.
+        function: the composite's Relax function.
+        backend: the composite's backend.
         defaults: rules for `LegalizeOps` for operators without a strategy of the backend.
     """
     target = private_target(backend.target_name, backend.target_attributes)
@@ -145,7 +145,7 @@ def _lower_composite(
 
 
 def _with_caller(module: tvm_api.IRModule, composite: tvm_api.GlobalVar) -> tvm_api.IRModule:
-    """Add a `main` that calls the composite: `FuseTIR` works on what is called."""
+    """Add a `main` that calls the composite, since `FuseTIR` fuses called functions only."""
     builder = tvm_api.relax.BlockBuilder(module)
     parameters = [
         tvm_api.relax.Var(parameter.name, parameter.ty) for parameter in module[composite].params

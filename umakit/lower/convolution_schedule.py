@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loop schedules of convolutions in NHWC for CPUs with vector registers.
 
-The sums of a tile, some positions by some channels, are a local array, whose accesses are vectors
-at constant indices, so that compilers keep it in registers:
+The sums of a tile, some positions by some channels, are a local array. Accesses are vectors at
+constant indices, so that compilers keep the array in registers:
 
-    for block of rows:
-        padded rows
-        for channel tile, row, column tile:
-            sums = 0
-            for kernel row, kernel column, input channel:
-                for position of the tile (unrolled), vector of channels:
-                    sums += data * weights
-            result = what follows, element by element
+    for block of rows: padded rows for channel tile, row, column tile: sums = 0 for kernel row,
+    kernel column, input channel: for position of the tile (unrolled), vector of channels: sums +=
+    data * weights result = fused elementwise operators
 
-Weights of a tile that the first cache does not hold are cut into blocks of input channels. Each of
-them is used for all positions of a block of rows, whose sums are in memory meanwhile:
+Weights of a tile that do not fit into the first cache are cut into blocks of input channels. Each
+block is used for all positions of a block of rows; their sums are in memory meanwhile:
 
-    for block of rows, group of channel tiles:
-        for block of input channels:
-            padded rows of these channels
-            for channel tile, row, column tile:
-                as above; sums of the block of rows += sums
-        result = what follows
+    for block of rows, group of channel tiles: for block of input channels: padded rows of these
+    channels for channel tile, row, column tile: as above; sums of the block of rows += sums result
+    = fused elementwise operators
 """
 
 from __future__ import annotations
@@ -49,14 +41,14 @@ from umakit.machine.kernel_choices import Choice, KernelKey, choose
 
 @dataclass
 class Convolution:
-    """A convolution that is scheduled.
+    """A convolution to schedule.
 
     Attributes:
-        schedule: of the kernel.
-        block: the convolution.
+        schedule: schedule of the kernel.
+        block: block of the convolution.
         outer: loops over images, rows, columns and channels.
         inner: loops over rows and columns of the kernel, and input channels.
-        padding: the block that pads its data; None without.
+        padding: the block that pads the data; None without padding.
     """
 
     schedule: tvm_api.Schedule
@@ -69,7 +61,7 @@ class Convolution:
     def of(
         cls, schedule: tvm_api.Schedule, block: Any, outer: list[Any], inner: list[Any]
     ) -> Convolution:
-        """Return what a convolution consists of."""
+        """Return the parts of a convolution."""
         paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
         return cls(schedule, block, outer, inner, paddings[0] if len(paddings) == 1 else None)
 
@@ -80,7 +72,7 @@ class Convolution:
 
     @property
     def sizes(self) -> ConvolutionSizes:
-        """What its rule depends on."""
+        """The input of the convolution's schedule rule."""
         schedule, body = self.schedule, self.schedule.get(self.block)
         rows, row, channels = (extent(schedule, loop) for loop in self.outer[1:])
         window = [extent(schedule, loop) for loop in self.inner]
@@ -108,13 +100,12 @@ def tile_convolution(
     """Tile a convolution and return its key; None if its channels fill no vector.
 
     Args:
-        schedule: of the kernel.
         block: the convolution.
         outer: loops over images, rows, columns and channels.
         inner: loops over rows and columns of the kernel, and input channels.
         cpu: the CPU.
-        packing: is told which weights are read tile by tile.
-        follows: element by element operators that are computed with it, by their names.
+        packing: notes the weights that the kernel reads tile by tile.
+        follows: names of the fused elementwise operators.
     """
     convolution = Convolution.of(schedule, block, outer, inner)
     sizes = convolution.sizes
@@ -137,7 +128,7 @@ def tile_convolution(
 
 
 def _tile_pointwise(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
-    """Tile a convolution of single positions without padding, a product of matrices."""
+    """Tile a 1x1 convolution without padding, a matrix product."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
     lanes = vector_lanes(cpu, extent(schedule, channel))
@@ -160,7 +151,7 @@ def _tile_pointwise(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
 
 
 def _tile_rows(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
-    """Tile a convolution; padding is computed for some rows at a time."""
+    """Tile a convolution; padding is computed for a block of rows at a time."""
     schedule, block, inner = convolution.schedule, convolution.block, convolution.inner
     image, row, column, channel = convolution.outer
     lanes = vector_lanes(cpu, extent(schedule, channel))
@@ -175,7 +166,7 @@ def _tile_rows(convolution: Convolution, choice: Choice, cpu: Cpu) -> None:
     schedule.reverse_compute_at(result, columns)
     vectorize_result(schedule, result, lanes)
     if extent(schedule, inner[1]) > 1:
-        schedule.fuse(*inner[1:])  # columns of the data with all channels lie next to each other
+        schedule.fuse(*inner[1:])  # columns of the data with all channels are contiguous
     use_registers(schedule, position, lane, lanes)
     schedule.decompose_reduction(block, inner[0])
 

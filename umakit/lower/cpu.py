@@ -43,11 +43,11 @@ def lower_cpu_operators(
 
     Args:
         module: `main` calls Relax operators and, by `call_tir`, accelerator prim funcs.
-        report: the offload report, whose rows name the operators in messages.
-        index_checks: whether kernels check indices that are computed at run time.
-        cpu: the CPU that kernels are scheduled for; None for any.
-        generic_rows: rows of the offload report whose kernels are scheduled as for any CPU all the
-            same; so is a kernel that other rows share with them.
+        report: the offload report, for names of operators in messages.
+        index_checks: whether kernels check indices computed at run time.
+        cpu: target CPU of kernel schedules; None for any.
+        generic_rows: rows of the offload report whose kernels are scheduled as for any CPU, even if
+            other rows share the kernel.
 
     Returns:
         The module; the span of each `call_tir` of `main` names the rows of the offload report.
@@ -61,7 +61,7 @@ def lower_cpu_operators(
     if cpu is not None and cpu.has_vectors:
         own |= rule_for(cpu)
         own |= repeated_channels.rule_for(cpu, own)
-    module = joined_reshapes(module)  # which changes of layout leave behind
+    module = joined_reshapes(module)  # left behind by changes of layout
     transform, whole = tvm_api.relax_transform, module
     rows = {str(b.var.name): tvm_api.rows_of(b.value) for b in _bindings(module)}
     calls = {str(b.var.name): b.value for b in _bindings(module)}
@@ -95,7 +95,7 @@ def lower_cpu_operators(
 def _not_lowered(
     module: tvm_api.IRModule, rows: dict[str, Rows], report: OffloadReport
 ) -> UmakitError:
-    """Return the error for a failed lowering; it names the operator if one alone fails too."""
+    """Return the error of a failed lowering, with the name of an operator that fails alone."""
     found = failing_call(module, tvm_api.relax_transform.LegalizeOps(all_legalizations()))
     if found is None:
         return LoweringError("the network's operators cannot be lowered to C together")
@@ -156,7 +156,7 @@ def _refuse_other_dtypes(
 
     Args:
         module: the lowered network.
-        calls: what variables were bound to before.
+        calls: the previous values of variables.
         rows, report: as in `_no_lowering`.
     """
     for binding in _bindings(module):
@@ -174,7 +174,7 @@ def _dtypes(expression: tvm_api.Expr) -> list[str]:
 def _schedule(
     module: tvm_api.IRModule, cpu: Cpu | None, generic_rows: Collection[int]
 ) -> tvm_api.IRModule:
-    """Schedule the prim funcs of the CPU, those of `generic_rows` as for any CPU."""
+    """Schedule the prim funcs of the CPU; the functions of `generic_rows` as for any CPU."""
     generic = _functions_of(module["main"], generic_rows)
     scheduled = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
     constants = _constants(module["main"])
@@ -192,7 +192,7 @@ def _schedule(
 def _scheduled(
     function: tvm_api.PrimFunc, cpu: Cpu | None, constants: Collection[int], with_vectors: bool
 ) -> tvm_api.PrimFunc:
-    """Return a scheduled prim func; what has no rule for vectors is scheduled as for any CPU."""
+    """Return a scheduled prim func; as for any CPU if no rule for vectors applies."""
     if cpu is not None and with_vectors:
         grouped = schedule_groups(function, cpu, constants)
         if grouped is not None:
@@ -215,7 +215,7 @@ def _functions_of(main: tvm_api.Function, rows: Collection[int]) -> set[str]:
 
 
 def _constants(main: tvm_api.Function) -> dict[str, set[int]]:
-    """Return the arguments that are constants in all calls of a prim func, by its name."""
+    """Return the arguments that are constant in all calls of a prim func, by its name."""
     found: dict[str, set[int]] = {}
     for binding in tvm_api.bindings_of(main):
         if tvm_api.operator_name(binding.value) == "call_tir":
@@ -228,7 +228,7 @@ def _constants(main: tvm_api.Function) -> dict[str, set[int]]:
 
 @tvm_api.mutator
 class _Joiner(tvm_api.PyExprMutator):
-    """Lets each reshape read what the first of a chain reads."""
+    """Makes each reshape of a chain read the operand of the first reshape."""
 
     def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
         emitted = tvm_api.emit_like(self.builder_, binding.var, self.visit_expr(binding.value))
@@ -246,9 +246,9 @@ class _Joiner(tvm_api.PyExprMutator):
 
 
 def joined_reshapes(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """Return a module in which no reshape of `main` reads the result of another one.
+    """Return a module in which no reshape of `main` reads the result of another reshape.
 
-    TVM fuses two of them to a kernel that copies each element to where it is.
+    TVM would fuse two reshapes to a kernel that copies each element to its own place.
     """
     joiner = _Joiner(module)
     main = joiner.visit_expr(module["main"])

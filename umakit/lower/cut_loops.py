@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops that are cut where a condition in them changes, so that no part has the condition.
+"""Loop splitting at the turns where a condition changes, so that no part has the condition.
 
-The last tile of a row may be smaller than the others, whose sums a condition would keep out of
-registers; and rows of padded data have a border.
+The last tile of a row may be smaller than the others; a condition would keep the sums of all tiles
+out of registers. Rows of padded data have a border.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ text with commas."""
 def cut_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     """Return a prim func without blocks whose loops with the annotation `CUTS` are cut.
 
-    Variables may be bound several times in it. What is constant in a part is left for TVM to
-    simplify.
+    Variables may be bound several times in the result. TVM simplifies expressions that are constant
+    in a part.
     """
 
     def cut(statement: tvm_api.Stmt) -> tvm_api.Stmt:
@@ -38,7 +38,7 @@ def cut_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _part(loop: tvm_api.Stmt, first: int, end: int) -> tvm_api.Stmt:
-    """Return the runs of a loop from the first one until before another one."""
+    """Return the turns of a loop from `first` until before `end`."""
     dtype = str(loop.loop_var.ty.dtype)
     start = tirx.IntImm(dtype, first)
     if end - first == 1:
@@ -57,10 +57,10 @@ def _with_value(body: tvm_api.Stmt, variable: tvm_api.Var, value: tvm_api.PrimEx
 
 
 def shorten_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-    """Return a prim func whose loops end where a condition on their variable ends all that they do.
+    """Return a prim func whose loops end where a condition on their variable ends all their work.
 
-    A part that has fewer runs of an inner loop has it with such a condition, which would keep
-    compilers from making vectors.
+    The last part of a cut loop has fewer turns of an inner loop. Such a condition would keep
+    compilers from vectorizing the inner loop.
     """
 
     def shorten(loop: tvm_api.Stmt) -> tvm_api.Stmt:
@@ -81,7 +81,7 @@ def shorten_loops(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _only_condition(body: tvm_api.Stmt) -> Any | None:
-    """Return the comparison `a < b` on which all of a loop nest depends; None without one."""
+    """Return the comparison `a < b` around all statements of a loop nest; None without one."""
     while isinstance(body, tirx.For):
         body = body.body
     is_condition = isinstance(body, tirx.IfThenElse) and body.else_case is None
@@ -89,7 +89,7 @@ def _only_condition(body: tvm_api.Stmt) -> Any | None:
 
 
 def _without_condition(body: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a loop nest without the condition on which all of it depends."""
+    """Return a loop nest without the condition around all its statements."""
     if isinstance(body, tirx.IfThenElse):
         return body.then_case
     return tirx.For(body.loop_var, body.min, body.extent, body.kind, _without_condition(body.body))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of integer operators for CPUs with instructions that sum products."""
+"""Kernels of integer operators for CPUs with dot-product instructions."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import Kernel, Rule, legalizations_with, operators
 
 Made = tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]
-"""What a `Kernel` returns."""
+"""Result of a `Kernel`: prim func and arguments."""
 
 OwnKernel = Callable[[DotForm, Any, tvm_api.Call], Made | None]
 """(form, parameters, call) -> as a `Kernel`, or None for calls that need the usual one."""
 
 
 def rules_for(cpu: Cpu | None, generic_rows: Collection[int] = ()) -> dict[str, Rule]:
-    """Return the legalizations of integer operators for a CPU; none for one without dot products.
+    """Return the legalizations of integer operators for a CPU; empty for a CPU without dot
+    products.
 
     Args:
         cpu: the CPU; None for any.
-        generic_rows: rows of the offload report whose kernels are those for any CPU all the same.
+        generic_rows: rows of the offload report with the kernels for any CPU.
     """
     form = form_of(cpu.dot_products) if cpu is not None else None
     if form is None:
@@ -55,7 +56,8 @@ def rules_for(cpu: Cpu | None, generic_rows: Collection[int] = ()) -> dict[str, 
 
 
 def _or_usual(form: DotForm, own: OwnKernel, usual: Kernel, generic_rows: frozenset[int]) -> Kernel:
-    """Return a kernel that is the usual one for some rows, and for calls that do not suit."""
+    """Return a kernel that falls back to the usual kernel for generic rows and for unsuitable
+    calls."""
 
     def kernel(parameters: Any, call: tvm_api.Call) -> Made:
         is_generic = not generic_rows.isdisjoint(tvm_api.rows_of(call))
@@ -115,14 +117,9 @@ def _key_of_convolution(
 
 
 def dot_candidates(form: DotForm, positions: int, outputs: int) -> list[Choice]:
-    """Return the choices that a kernel of sums of products can have, the rule's own first.
+    """Return the possible choices of a dot-product kernel, the rule's own first.
 
-    None needs more scratch than the rule's own.
-
-    Args:
-        form: the instructions.
-        positions: positions of the result.
-        outputs: output channels of a group.
+    No choice needs more scratch than the rule's own.
     """
     most = min(form.positions, positions)
     sums = [sums_at_once(form, outputs, MOST_SUMS // part) for part in (1, 2, 4, 8)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Driver calls as nodes of a kernel, with operands in terms of the kernel's parameters."""
+"""Driver calls as nodes of a kernel; operands refer to the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TextCall:
 
     Attributes:
         call: the text.
-        scratch: C text of the bytes of scratch that it needs; None if nothing has to be checked.
+        scratch: C text of the required bytes of scratch; None if nothing has to be checked.
         names: names of the operands in both texts.
     """
 
@@ -47,16 +47,16 @@ class TextCall:
 
 @dataclass(frozen=True, eq=False)
 class DriverCall:
-    """A call of a driver's C function, whose status ends the kernel if it is not zero.
+    """A call of a driver's C function; a status other than zero ends the kernel.
 
-    Two nodes are equal only if they are the same one.
+    Nodes are compared by identity.
 
     Attributes:
         function: name of the C function, which returns int32.
         kind: purpose of the call.
         operands: arguments in the order of the C function. A parameter of the kernel stands for its
             pointer, or for its offset in a scratchpad; other operands are TIR expressions.
-        text: C text of the call, for calls that are one; the operands then are those of its names.
+        text: C text of a text call; the operands then belong to the names in the text.
     """
 
     function: str
@@ -75,12 +75,12 @@ class DriverCall:
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The C function, and behind it the one that computes its scratch, if there is one."""
+        """The C function, followed by the function that computes its scratch, if there is one."""
         scratch = None if self.text is None else self.text.scratch
         return (self.function, *([scratch.function] if scratch and scratch.function else ()))
 
     def mentions(self, parameter: Parameter) -> bool:
-        """Whether an operand is a parameter of the kernel or is computed from it."""
+        """Whether an operand is, or is computed from, a parameter of the kernel."""
         return any(
             operand is parameter
             if isinstance(operand, Parameter)
@@ -95,8 +95,8 @@ class Transfer:
 
     Attributes:
         node: the driver call.
-        tensor: the kernel's input that is loaded, or its output that is stored.
-        place: the scratch parameter in the scratchpad that is copied to or from.
+        tensor: the loaded input or the stored output of the kernel.
+        place: the scratch parameter in the scratchpad, the destination or source of the copy.
     """
 
     node: DriverCall
@@ -122,7 +122,6 @@ def text_call_of(
     """Return the node of a statement of `tir.text_call`; None for other statements.
 
     Args:
-        statement: a TIR statement.
         parameters: as in `operand_of`.
     """
     found = tir.called_text(statement)
@@ -139,11 +138,6 @@ def text_call_of(
 def operand_of(
     argument: tvm_api.PrimExpr, parameters: Mapping[tvm_api.Buffer, Parameter]
 ) -> Parameter | tvm_api.PrimExpr:
-    """Return the operand for an argument: the parameter it points to, or else the expression.
-
-    Args:
-        argument: argument of the call, a TIR expression.
-        parameters: parameters of the kernel by buffer, views included.
-    """
+    """Return the operand for an argument: the parameter of a pointer, else the expression."""
     buffer = tvm_api.pointed_buffer(argument)
     return argument if buffer is None else parameters.get(buffer, argument)

@@ -20,9 +20,9 @@ NEWTON_STEPS = 3
 
 
 def expand_requantize(module: tvm_api.IRModule) -> tvm_api.IRModule:
-    """Replace calls of `umakit/requantize.h` in all prim funcs by the arithmetic itself.
+    """Replace calls of `umakit/requantize.h` in all prim funcs by plain arithmetic.
 
-    Then any of TVM's targets can run integer kernels, for example LLVM.
+    Any target of TVM, such as LLVM, can then run integer kernels.
 
     Args:
         module: an IRModule with prim funcs in any phase of lowering.
@@ -57,7 +57,7 @@ def _sequence(statements: list[Any], last: tvm_api.Stmt) -> tvm_api.Stmt:
 
 
 def _flat(sequence: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Flatten nested sequences, so that bindings are visible to all following statements."""
+    """Flatten nested sequences, so that bindings are visible to all later statements."""
     return tirx.SeqStmt(tvm_api.flatten_statements(sequence))
 
 
@@ -76,15 +76,15 @@ def _expanded(value: tvm_api.PrimExpr) -> tuple[list[Any], Any]:
 
 
 class _Formulas:
-    """One method per function of the header, and the statements that the expansions need."""
+    """Expansions: one method per function of the header, and the statements that they need."""
 
     def __init__(self) -> None:
         self.statements: list[Any] = []
 
     def _kept(self, value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Store a value that is used several times in a local variable, and return its load.
+        """Store a value with several uses in a local array, and return its load.
 
-        TVM would inline bindings, which makes expressions grow exponentially.
+        TVM would inline bindings, and expressions would grow exponentially.
         """
         zero = tirx.IntImm("int32", 0)
         local = tirx.decl_buffer([1], tvm_api.dtype_of(value), "kept", scope="local")

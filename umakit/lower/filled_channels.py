@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutions whose channels fill vector registers, where those of the network do not.
+"""Convolutions with padded channels that fill vector registers.
 
-28 channels are 7 vectors of 4 numbers, or 4 vectors of 8, the last of which holds 4 channels more
-that nothing reads. Their weights are 0, so that no result changes.
+28 channels are 7 vectors of 4 numbers, or 4 vectors of 8; the last vector then holds 4 unused
+channels. The weights of unused channels are 0, so no result changes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ NAME = "conv2d_of_whole_vectors"
 
 
 def channels_to_fill(channels: int, lanes: int) -> int:
-    """Return the number of channels with which a convolution needs the fewest vectors.
+    """Return the number of channels, padded or not, with the fewest vectors.
 
     Args:
-        channels: of the network.
+        channels: channels of the network.
         lanes: numbers in a vector register, a power of two.
     """
     narrower = lanes
@@ -71,4 +71,4 @@ def rule_for(cpu: Cpu) -> dict[str, tvm_api.Legalization]:
 
 
 FUSES_WHAT_FOLLOWS = 4
-"""TVM's `OpPatternKind::kOutEWiseFusable`, that of convolutions."""
+"""TVM's `OpPatternKind::kOutEWiseFusable`, the pattern kind of convolutions."""

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loop schedule of grouped float convolutions in NHWC for CPUs with vector registers.
 
-Each group is a convolution of its own, whose sums are kept in registers as in
-`umakit.lower.convolution_schedule`; padded rows are computed once for all groups:
+Each group is a convolution of its own, with sums in registers as in
+`umakit.lower.convolution_schedule`. Padded rows are computed once for all groups:
 
-    for row:
-        padded rows
-        for group, channel tile, column tile:
-            sums = 0
-            for kernel row, kernel column, input channel of the group:
-                for position of the tile (unrolled), vector of channels:
-                    sums += data * weights
-            result = what follows, element by element
+    for row: padded rows for group, channel tile, column tile: sums = 0 for kernel row, kernel
+    column, input channel of the group: for position of the tile (unrolled), vector of channels:
+    sums += data * weights result = fused elementwise operators
 """
 
 from __future__ import annotations
@@ -52,8 +47,8 @@ def schedule_groups(
         constants: parameters that are constants in all calls.
 
     Returns:
-        The scheduled prim func; None if it is no grouped convolution, a depthwise one, or channels
-        of a group fill no vector.
+        The scheduled prim func; None for other operators, for depthwise convolutions, and if the
+        channels of a group fill no vector.
     """
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
@@ -67,7 +62,7 @@ def schedule_groups(
 
 
 def _tile_groups(schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Packing) -> bool:
-    """Tile a grouped convolution; whether it is one whose groups fill vectors."""
+    """Tile a grouped convolution whose groups fill vectors; return False for other blocks."""
     name, loops = str(schedule.get(block).name_hint), schedule.get_loops(block)
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
     if name != "group_conv2d_nhwc" or dtype != "float32" or len(loops) != 7:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Analysis of which inputs of a kernel may share memory with its output.
+"""Analysis of the inputs of a kernel that may share memory with its output.
 
-An output may take an input's place if each of its elements is written exactly once, and that
-input is read only by the statement that writes, or for values that are bound right before it, at
-the very element that is written. Element-wise kernels are like that, and so is the residual added
-behind a convolution.
+An output may take an input's place if each output element is written exactly once, and if only the
+writing statement, or values bound right before the statement, read the input, at the written
+element. Element-wise kernels satisfy this, and so does the residual added after a convolution.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def in_place_inputs(
         return ()
     if any(extent is None for _, extents, _ in written for extent in extents):
         return ()
-    # Every element is written, so as many visits as elements means one visit for each.
+    # Every element is written: as many visits as elements means one visit for each element.
     visits = sum(
         math.prod(extent or 0 for extent in extents) * _lanes(store)
         for store, extents, _ in written
@@ -52,18 +51,17 @@ def in_place_inputs(
 
 
 def _is_one_store(written: list[Store]) -> bool:
-    """Whether stores come from one, in vectors and for numbers that fill none."""
+    """Whether all stores belong to one assignment: vectors, and the numbers that fill no vector."""
     return len(written) == 1 or any(_lanes(store) > 1 for store, _, _ in written)
 
 
 def _lanes(store: tvm_api.Stmt) -> int:
-    """Return the number of elements that a store writes."""
     lanes = [tvm_api.integer_value(index.lanes) for index in store.indices if is_ramp(index)]
     return math.prod(each or 0 for each in lanes)
 
 
 def is_ramp(index: tvm_api.PrimExpr) -> bool:
-    """Whether an index is that of neighbouring elements, of which a vector consists."""
+    """Whether an index selects neighbouring elements, a vector."""
     return isinstance(index, tirx.Ramp) and tvm_api.integer_value(index.stride) == 1
 
 
@@ -136,7 +134,7 @@ class _Stores:
         Args:
             statement: the statement.
             extents: extents of the loops around it.
-            bound: values bound before it in the same iteration of the innermost loop.
+            bound: values bound earlier in the same iteration of the innermost loop.
         """
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:
@@ -150,7 +148,7 @@ class _Stores:
         elif isinstance(statement, tirx.AttrStmt):
             self._walk(statement.body, extents, bound)
         elif isinstance(statement, tirx.IfThenElse):
-            # A store that may be left out is not one for each visit.
+            # A conditional store does not happen at each visit.
             self._walk(statement.then_case, (*extents, None), [])
             if statement.else_case is not None:
                 self._walk(statement.else_case, (*extents, None), [])

@@ -2,11 +2,11 @@
 """Bounds checks of indices that depend on data: proven statically or checked at run time.
 
 The pass finds every load and store of a kernel whose index is computed from loaded values, for each
-dimension. Where interval arithmetic shows that the index is in range, as for a table of 256 values
+dimension. If interval arithmetic proves that the index is in range, as for a table of 256 values
 with an 8-bit index, nothing is added. Otherwise a check is inserted as early as the values are
-available: outside of all loops that the index does not depend on, and in loops of its own over
-those that it does depend on. An index out of range ends the kernel with `INDEX_OUT_OF_RANGE` before
-that element is read or written.
+available: outside of all loops that the index does not depend on, and inside copies of the loops
+that the index depends on. An index out of range ends the kernel with `INDEX_OUT_OF_RANGE` before
+the element is read or written.
 
 The pass runs before tensors are flattened. In a flattened tensor an index beyond one dimension may
 still be inside the memory and would go undetected.
@@ -40,7 +40,7 @@ INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16
 
 @dataclass
 class _Checked:
-    """A statement, and the checks that have to run before it."""
+    """A statement, and the checks that have to run before the statement."""
 
     statement: Any
     pending: list[Check] = field(default_factory=list)
@@ -49,10 +49,10 @@ class _Checked:
 def check_indices(
     function: tvm_api.PrimFunc, elements: Sequence[Elements | None], where: str
 ) -> tvm_api.PrimFunc:
-    """Insert checks into a prim func, which then returns `INDEX_OUT_OF_RANGE` for a bad index.
+    """Insert checks into a prim func; the function returns `INDEX_OUT_OF_RANGE` for a bad index.
 
     Args:
-        function: prim func without blocks whose tensors are not flattened yet.
+        function: prim func without blocks, before tensors are flattened.
         elements: known elements of constant parameters.
         where: name of the kernel or node, for messages.
 
@@ -76,7 +76,7 @@ def check_indices(
 
 
 def has_loaded_positions(body: tvm_api.Stmt) -> bool:
-    """Whether any index in a prim func, with or without blocks, depends on loaded values."""
+    """Whether an index in a prim func, with or without blocks, depends on loaded values."""
     if any(_is_loaded(bind.value) for bind in tvm_api.collect(body, tirx.Bind)):
         return True
     if any(_is_loaded(loop.extent) for loop in tvm_api.collect(body, tirx.For)):
@@ -121,7 +121,7 @@ class _Checker:
     # --- facts --------------------------------------------------------------------------------
 
     def _learn(self, body: tvm_api.Stmt) -> None:
-        """Record loops, variables, and values stored to the prim func's local buffers."""
+        """Record loops, variables, and values stored to local buffers of the prim func."""
         pointed_at = given_away(body)
         for allocation in tvm_api.collect(body, tirx.AllocBuffer):
             if not any(allocation.buffer.same_as(buffer) for buffer in pointed_at):
@@ -186,7 +186,7 @@ class _Checker:
         for child in statement.seq:
             checked = self._visit(child, facts)
             stay = [check for check in checked.pending if not may_pass(check, kept)]
-            # Checks keep their order: a later one may read where an earlier one looked.
+            # Checks keep their order: a later check may read at an index of an earlier check.
             first = checked.pending.index(stay[0]) if stay else len(checked.pending)
             pending += checked.pending[:first]
             kept += [check.statement() for check in distinct(checked.pending[first:])]
@@ -301,7 +301,7 @@ class _Checker:
     def _refuse_constant(
         self, index: tvm_api.PrimExpr, found: Range, axis: int, extent: int
     ) -> None:
-        """Refuse an index constant with an element that is out of range."""
+        """Refuse a constant index tensor with an element out of range."""
         if not isinstance(index, tvm_api.TensorLoad) or index.source not in self._constant:
             return
         if self._ranges.is_every_element(index):
@@ -317,8 +317,8 @@ class _Checker:
     ) -> tvm_api.PrimExpr | None:
         """Return the condition under which an index is out of range; None for never.
 
-        A select expression, such as that of indices that count from the end, becomes one condition
-        per case, each a comparison with a constant.
+        A select expression, as for indices that count from the end, becomes one condition per case;
+        each condition is a comparison with a constant.
         """
         choice = _choice(index)
         if choice is None:
@@ -349,9 +349,9 @@ class _Checker:
         return _any(conditions)
 
     def _in_full(self, expression: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Substitute bound variables by their values, if these depend on data.
+        """Substitute bound variables by their values, if the values depend on data.
 
-        A check without these variables can run before they are bound.
+        A check without these variables can run before the bindings.
         """
 
         def value(variable: tvm_api.Var) -> tvm_api.PrimExpr:
@@ -361,7 +361,8 @@ class _Checker:
         return tvm_api.rewrite(expression, [(tvm_api.Var, value)])
 
     def _lost_by(self, cast: tvm_api.PrimExpr, facts: tuple[Fact, ...]) -> list[Any]:
-        """Return conditions under which a narrowing cast changes a value and hides an index."""
+        """Return the conditions under which a narrowing cast changes a value and hides a bad
+        index."""
         source, target = str(cast.value.ty.dtype), str(cast.ty.dtype)
         least, largest = dtype_range(target)
         if not self._depends_on_data(cast.value) or target not in INTEGERS:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interval arithmetic on integer expressions, which shows that an index needs no check.
+"""Interval arithmetic on integer expressions, to prove that an index needs no check.
 
-Unlike TVM's analyzer it never assumes that arithmetic on data does not overflow: a result that may
-wrap around has the range of its dtype.
+Unlike TVM's analyzer, the arithmetic never assumes that computations on data do not overflow: a
+result that may wrap around has the range of its dtype.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ class Elements:
         return cls(found, tuple(columns))
 
     def together(self, other: Elements) -> Elements:
-        """Return ranges that hold for both of two tensors of the same shape."""
+        """Return ranges that hold for two tensors of the same shape."""
         columns = zip(self.columns, other.columns, strict=True)
         return Elements(_hull(self.every, other.every), tuple(_hull(*each) for each in columns))
 
     def limits(self, place: int | None) -> Range:
-        """Return the range of all elements, or of those at an index of the last axis."""
+        """Return the range of all elements, or of the elements at an index of the last axis."""
         return self.every if place is None or not self.columns else self.columns[place]
 
 
@@ -92,7 +92,6 @@ class Ranges:
         self._loops[loop.loop_var] = loop
 
     def bind(self, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> None:
-        """Record the value that a variable is bound to."""
         self._bound[variable] = value
 
     def is_every_element(self, load: tvm_api.TensorLoad) -> bool:
@@ -110,7 +109,7 @@ class Ranges:
         return True
 
     def value_of(self, variable: tvm_api.Var) -> tvm_api.PrimExpr | None:
-        """Return the value that a variable is bound to, None for a loop variable or a parameter."""
+        """Return the bound value of a variable; None for a loop variable or a parameter."""
         return self._bound.get(variable)
 
     def add_scratch(self, buffer: tvm_api.Buffer) -> None:
@@ -120,7 +119,7 @@ class Ranges:
     def add_store(
         self, buffer: tvm_api.Buffer, value: tvm_api.PrimExpr, facts: Sequence[Fact]
     ) -> None:
-        """Record a value that is stored to a local buffer."""
+        """Record a value stored to a local buffer."""
         if buffer in self._stored:
             self._stored[buffer].append((value, tuple(facts)))
 
@@ -133,7 +132,7 @@ class Ranges:
         return low, high
 
     def facts_of(self, condition: tvm_api.PrimExpr, holds: bool = True) -> list[Fact]:
-        """Return the ranges of operands that a condition implies if it holds, or does not hold."""
+        """Return the ranges of operands that a condition implies if it is true, or false."""
         kind = type(condition).__name__
         if kind == "Not":
             return self.facts_of(condition.a, not holds)
@@ -291,7 +290,6 @@ class Ranges:
         return min(low for low, _ in ranges), max(high for _, high in ranges)
 
     def _impossible(self, new: Sequence[Fact], facts: Sequence[Fact]) -> bool:
-        """Whether new facts contradict the known ranges of their expressions."""
         for expression, (least, largest) in new:
             low, high = self.of(expression, facts)
             if high < least or largest < low:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What schedules of kernels in tiles tell later stages."""
+"""Facts that schedules of tiled kernels pass to later stages."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ FACTS = "umakit.kernel_facts"
 
 @dataclass(frozen=True)
 class Facts:
-    """What later stages have to know of a prim func that was scheduled in tiles.
+    """Facts of a prim func with a tiled schedule, for later stages.
 
     Attributes:
         register_bytes: most bytes of an array of sums that becomes a local variable.
-        packed: how weights among the parameters are stored, by the parameter's number.
-        layouts: layouts of weights that legalization stored in an order of its own, by the
-            parameter's number.
+        packed: storage of packed weights, by the number of the parameter.
+        layouts: layouts of weights that legalization reordered, by the number of the parameter.
     """
 
     register_bytes: int = 0
@@ -31,13 +30,12 @@ class Facts:
 
     @property
     def text(self) -> str:
-        """The facts as text."""
         tiles = [(number, astuple(each)) for number, each in self.packed.items()]
         return json.dumps([self.register_bytes, tiles, list(self.layouts.items())])
 
     @classmethod
     def of(cls, function: tvm_api.PrimFunc) -> Facts:
-        """Return the facts of a prim func; those of another one are empty."""
+        """Return the facts of a prim func; empty for functions without facts."""
         text = tvm_api.function_attribute(function, FACTS)
         if text is None:
             return cls()

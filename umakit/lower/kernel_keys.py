@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of float32 kernels, by which tuning records name them."""
+"""Keys of float32 kernels in tuning records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umakit.machine.kernel_choices import KernelKey
 
 
 def names_of_elementwise(schedule: tvm_api.Schedule) -> tuple[str, ...]:
-    """Return the names of the element by element blocks of a kernel, without TVM's numbers."""
+    """Return the names of the elementwise blocks of a kernel, without TVM's numbers."""
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     others = [
         str(schedule.get(block).name_hint)
@@ -32,11 +32,11 @@ def key_of_convolution(
     """Return the key of a convolution in NHWC.
 
     Args:
-        schedule: of its kernel.
+        schedule: schedule of the kernel.
         block: the convolution.
-        padding: the block that pads its data; None without.
+        padding: the block that pads the data; None without padding.
         operator: name of the operator.
-        follows: names of what is computed with it.
+        follows: names of the fused elementwise operators.
     """
     body = schedule.get(block)
     read, weights = (region.source for region in body.reads[:2])
@@ -59,9 +59,9 @@ def key_of_product(schedule: tvm_api.Schedule, block: Any, follows: tuple[str, .
     """Return the key of a matrix product.
 
     Args:
-        schedule: of its kernel.
+        schedule: schedule of the kernel.
         block: the product.
-        follows: names of what is computed with it.
+        follows: names of the fused elementwise operators.
     """
     body = schedule.get(block)
     shapes = [tvm_api.buffer_shape(region.source) for region in body.reads[:2]]
@@ -73,13 +73,14 @@ def key_of_product(schedule: tvm_api.Schedule, block: Any, follows: tuple[str, .
 
 
 def _factor(index: Any, variable: Any) -> int:
-    """Return by how much an index grows with a variable; 0 if that is not told easily."""
+    """Return the growth of an index per step of a variable; 0 if unknown."""
     first, second = (_value(index, variable, count) for count in (0, 1))
     return 0 if first is None or second is None else second - first
 
 
 def _value(index: Any, variable: Any, count: int) -> int | None:
-    """Return the value of a sum of products, where a variable has a value and others are 0."""
+    """Return the value of a sum of products with one variable set and all others 0; None if
+    unknown."""
     number = tvm_api.integer_value(index)
     if number is not None:
         return number

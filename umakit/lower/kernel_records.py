@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tuning records hold of kernels for a CPU."""
+"""Tuning records of kernels for a CPU."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ Instructions = Annotated[int, Field(gt=0)]
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Times:
-    """Processor times of a kernel over those with the rule's own choice in the same rounds.
+    """Processor times of a kernel, divided by the times of the rule's own choice in the same
+    rounds.
 
     Attributes:
-        low, median, high: the quartiles of all rounds.
+        low, median, high: quartiles of all rounds.
     """
 
     low: Ratio
@@ -34,15 +35,16 @@ class KernelRecord:
     """The result of the search for one kernel.
 
     Attributes:
-        kernel: what determines its speed.
-        operators: names of the model's operators that it computes, for each occurrence.
+        kernel: key of the kernel.
+        operators: names of the model's operators, for each occurrence of the kernel.
         choice: the best choice.
         own: the rule's own choice.
         trials: number of other choices that were tried.
-        times: of the best choice; None if it is the rule's own, or if instructions are counted.
-        instructions: of all occurrences with the best choice in an inference; None if times are
-            measured.
-        own_instructions: the same with the rule's own choice.
+        times: times of the best choice; None for the rule's own choice, or if instructions are
+            counted.
+        instructions: instructions of all occurrences in an inference with the best choice; None if
+            times are measured.
+        own_instructions: `instructions` with the rule's own choice.
     """
 
     kernel: KernelKey
@@ -56,7 +58,8 @@ class KernelRecord:
 
     @property
     def ratio(self) -> float | None:
-        """The figure of the best choice over that of the rule's own; None if it is the same."""
+        """The ratio of the figures of the best choice and the rule's own; None if they are the same
+        choice."""
         if self.choice == self.own:
             return None
         if self.instructions is not None and self.own_instructions is not None:
@@ -67,10 +70,10 @@ class KernelRecord:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Origin:
-    """Where figures of kernels come from.
+    """The origin of the figures of kernels.
 
     Attributes:
-        figures: `times` that were measured, or `instructions` that were counted.
+        figures: measured `times`, or counted `instructions`.
         device: name of the device.
         machine: the processor of the host, or the emulator; empty if unknown.
         compiler: the C compiler and its version.

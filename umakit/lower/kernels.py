@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels: lowered prim funcs whose scratch buffers have become parameters."""
+"""Kernels: lowered prim funcs with scratch buffers as parameters."""
 
 from __future__ import annotations
 
@@ -54,31 +54,32 @@ class Kernel:
 
     Attributes:
         name: name of the prim func.
-        target: `cpu`, or the backend it runs on.
+        target: `cpu`, or the name of the backend.
         inputs: parameters that are only read.
         outputs: parameters that are written completely.
-        scratch: parameters for working memory that is needed only during the call.
+        scratch: parameters for working memory during the call.
         body: driver calls as nodes and all other code as TIR statements, in execution order,
             with buffer declarations but without scratch allocations.
-        returns_status: whether it returns an `int32_t` status instead of `void`.
-        checks_indices: whether it may return the status `INDEX_OUT_OF_RANGE`.
+        returns_status: whether the function returns an `int32_t` status instead of `void`.
+        checks_indices: whether the function may return `INDEX_OUT_OF_RANGE`.
         in_place: indices of inputs whose memory the output may reuse.
-        keeps_names: whether parameters keep their own names instead of those of the network's
+        keeps_names: whether parameters keep their own names, and not the network's names of
             tensors.
-        composite: parameters of the integer operator that it computes, without its arrays; None
-            if it does not come from a pattern of `umakit.patterns`.
+        composite: parameters of the integer operator, without arrays; None if the kernel does not
+            come from a pattern of `umakit.patterns`.
         weights_layout: axes of the parameter `weights`, for example `OHWI`; empty if unknown.
-        packed: how inputs that are weights of float convolutions are stored, if in tiles.
-        layouts: layouts of inputs that are weights in an order of their own.
-        has_vectors: whether it was scheduled with vectors, for which channels may be filled up.
+        packed: storage of weights of float convolutions in tiles, by number of the input.
+        layouts: layouts of reordered weights, by number of the input.
+        has_vectors: whether the schedule has vectors, with possibly padded channels.
         bias_has_zero_point: whether the bias includes -zero point of the data * sum of weights.
-        attributes: of the integer operator that it computes on the CPU, for readers; empty if it
-            computes another one.
-        ignored: positions of arguments in `main` that are no inputs, because a call that is C text
-            has no use for them.
-        allocating_body: of a kernel for the CPU, the body with allocations of scratch where TIR has
-            them; None for another kernel.
-        parts: the ranges of loops that calls of the C function compute one of; None for all.
+        attributes: attributes, for readers, of the integer operator that the kernel computes on the
+            CPU; empty for other kernels.
+        ignored: positions of arguments in `main` that a text call does not use, and that are no
+            inputs.
+        allocating_body: body with the scratch allocations of TIR, for kernels of the CPU; None for
+            other kernels.
+        parts: ranges of loops; a call of the C function computes one part. None if a call computes
+            everything.
     """
 
     name: str
@@ -109,17 +110,17 @@ class Kernel:
 
     @property
     def driver_calls(self) -> tuple[DriverCall, ...]:
-        """The nodes of the body that are driver calls, in execution order."""
+        """The driver calls in the body, in execution order."""
         return tuple(node for node in self.body if isinstance(node, DriverCall))
 
     @property
     def statements(self) -> tuple[tvm_api.Stmt, ...]:
-        """The nodes of the body that are TIR, in execution order."""
+        """The TIR statements in the body, in execution order."""
         return tuple(node for node in self.body if not isinstance(node, DriverCall))
 
     @property
     def calls_driver(self) -> bool:
-        """Whether a status of a driver call has to be checked."""
+        """Whether the kernel has to check a status of a driver call."""
         return bool(self.driver_calls) or _calls_driver([*self.statements])
 
     def called_functions(self) -> list[str]:
@@ -134,7 +135,7 @@ class Kernel:
         ]
 
     def transfers(self) -> list[Transfer]:
-        """Return the driver calls that copy whole tensors which the kernel uses in no other way."""
+        """Return the driver calls that copy whole tensors without other uses in the kernel."""
         found = []
         for node in self.driver_calls:
             transfer = self._transfer(node)
@@ -143,7 +144,8 @@ class Kernel:
         return found
 
     def _transfer(self, node: DriverCall) -> Transfer | None:
-        """Return the transfer of a driver call that copies a whole tensor from or to scratch."""
+        """Return the transfer of a driver call between a whole tensor and scratch; None for other
+        calls."""
         if not node.moved_bytes:
             return None
         source, destination, _ = node.operands
@@ -158,7 +160,7 @@ class Kernel:
         return Transfer(node, tensor, place)
 
     def mentions(self, parameter: Parameter) -> int:
-        """Return how many nodes of the body use a parameter."""
+        """Return the number of body nodes that use a parameter."""
         calls = sum(node.mentions(parameter) for node in self.driver_calls)
         return calls + sum(
             any(buffer.same_as(parameter.variable) for buffer in tvm_api.buffers_in(statement))
@@ -166,7 +168,7 @@ class Kernel:
         )
 
     def without(self, nodes: Collection[DriverCall], name: str) -> Kernel:
-        """Return the kernel without some driver calls and the tensors that only they use.
+        """Return the kernel without some driver calls and the tensors of these calls alone.
 
         Args:
             nodes: driver calls of the body to remove.
@@ -199,9 +201,8 @@ def make_kernel(
         name: name of the kernel.
         target: `cpu` or a backend's target name.
         function: a prim func after the last lowering phase.
-        outputs: number of results, which are its last parameters.
-        backend: backend of the target, which determines the purpose of driver calls; None for CPU
-            code.
+        outputs: number of results, the last parameters.
+        backend: backend of the target, for the purposes of driver calls; None for CPU code.
     """
     facts = Facts.of(function)
     allocations = [
@@ -252,11 +253,11 @@ def make_kernel(
 
 
 def _check_transfers(kernel: Kernel, backend: Backend) -> None:
-    """Compare the bytes of copies with those of the tensor and of its place in a scratchpad.
+    """Compare the bytes of copies with the bytes of the tensor and of its place in a scratchpad.
 
     Raises:
-        BackendError: a copy is larger than one of them, or leaves out a part of a tensor that
-            nothing else accesses; names the line that names the copying function.
+        BackendError: a copy is larger than one of them, or leaves out a part of a tensor without
+            other accesses; names the line with the copying function.
     """
     for node in kernel.driver_calls:
         for end in node.operands[:-1] if node.moved_bytes else ():
@@ -273,8 +274,10 @@ def _check_transfers(kernel: Kernel, backend: Backend) -> None:
 
 
 def _is_needed_whole(kernel: Kernel, tensor: Parameter) -> bool:
-    """Whether the only driver call that has a tensor has to copy all of it: a result, constants,
-    and data of which windows leave nothing out."""
+    """Whether the only driver call with a tensor has to copy all of it.
+
+    True for results, constants, and data that windows cover completely.
+    """
     if tensor in kernel.scratch or kernel.mentions(tensor) > 1:
         return False
     if tensor in kernel.outputs:
@@ -308,7 +311,7 @@ def _nodes(
     for view in statements:
         if isinstance(view, tvm_api.tirx.DeclBuffer):
             source = shown.get(tvm_api.buffers_in(view.data)[0])
-            # A view as another dtype is not a pointer that a driver could get as it is.
+            # A driver cannot get a view as another dtype as a plain pointer.
             if source is not None and source.dtype == tvm_api.buffer_dtype(view.buffer):
                 shown[view.buffer] = source
     nodes: list[DriverCall | tvm_api.Stmt] = []
@@ -334,7 +337,7 @@ def _nodes(
 def _unused(
     inputs: Sequence[Parameter], nodes: Sequence[DriverCall | tvm_api.Stmt]
 ) -> tuple[int, ...]:
-    """Return the positions of inputs that a kernel has no use for whose only node is C text."""
+    """Return the positions of inputs without use in a kernel that is a single text call."""
     node = nodes[0] if len(nodes) == 1 else None
     if not isinstance(node, DriverCall) or node.text is None:
         return ()
@@ -342,7 +345,8 @@ def _unused(
 
 
 def _used_buffers(node: DriverCall | tvm_api.Stmt) -> list[tvm_api.Buffer]:
-    """Return the buffers that a node uses; the declaration of a view uses its source."""
+    """Return the buffers that a node uses; the declaration of a view uses the source of the
+    view."""
     if isinstance(node, DriverCall):
         expressions = [operand for operand in node.operands if not isinstance(operand, Parameter)]
         return tvm_api.buffers_in(expressions)
@@ -355,7 +359,7 @@ def _is_local(buffer: tvm_api.Buffer, most: int = 0) -> bool:
 
     Args:
         buffer: the buffer.
-        most: bytes up to which arrays of sums are registers of the CPU that the kernel is for.
+        most: most bytes of arrays of sums in the registers of the kernel's CPU.
     """
     scope = tvm_api.buffer_scope(buffer)
     if "." in scope:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composites whose loops are still there behind the TIR passes of their backend."""
+"""Composites with loops left over after the TIR passes of their backend."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ DRIVER_CALLS = "driver_calls"
 def check_replaced(kernel: Kernel, composite: str, backend: Backend) -> None:
     """Refuse a kernel that calls no C function though its backend has a driver and TIR passes.
 
-    Its loops would run on the CPU, and be reported as offloaded.
+    The loops would run on the CPU, and be reported as offloaded.
 
     Args:
-        kernel: the kernel behind all passes.
-        composite: `<target>.<pattern>` that it was lowered from.
-        backend: the backend. Without a driver or without TIR passes loops may be what it wants.
+        kernel: the kernel after all passes.
+        composite: the kernel's composite, `<target>.<pattern>`.
+        backend: the backend. Without a driver or without TIR passes, loops may be intended.
 
     Raises:
-        BackendError: names the composite, the passes with file and line, and a name in the
-            backend's Python that may stand for it.
+        BackendError: a kernel calls no C function; names the composite, the passes with file and
+            line, and a name in the backend's Python that may belong to the composite.
     """
     passes = [
         str(getattr(getattr(each, "info", each), "name", "a function that is no pass"))
@@ -36,7 +36,7 @@ def check_replaced(kernel: Kernel, composite: str, backend: Backend) -> None:
         for each in registered
     ]
     if set(passes) <= {DRIVER_CALLS}:
-        return  # its arguments are the patterns that have a driver; others run as loops
+        return  # the arguments are the patterns with a driver; other patterns run as loops
     has_driver = bool(backend.driver.sources or backend.driver.compiled or backend.kernels)
     if not passes or not has_driver or kernel.called_functions():
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Indices as sums: what a loop variable adds to an index, and what all else adds."""
+"""Indices as sums of a part with the loop variable and a part without it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Term:
 
     Attributes:
         factor: its coefficient.
-        values: the range of what the coefficient multiplies.
-        node: the expression of that; None for the lanes of a vector.
+        values: range of the multiplied expression.
+        node: the multiplied expression; None for the lanes of a vector.
     """
 
     factor: int
@@ -57,7 +57,7 @@ class IndexSum:
     """An index of a flat buffer as a sum.
 
     Attributes:
-        of_loop: what the loop variable contributes, int64[turns].
+        of_loop: contribution of the loop variable, int64[turns].
         others: the other terms.
         constant: the constant term.
     """
@@ -72,8 +72,8 @@ class IndexSums:
 
     Args:
         variable: the loop variable.
-        turns: its values are 0 to turns - 1.
-        ranges: ranges of all other variables, and what bound variables stand for.
+        turns: number of values of the loop variable, from 0.
+        ranges: ranges of other variables, and values of bound variables.
     """
 
     def __init__(self, variable: tvm_api.Var, turns: int, ranges: Ranges) -> None:
@@ -86,7 +86,7 @@ class IndexSums:
 
         Args:
             index: an expression.
-            facts: what the conditions around it imply.
+            facts: facts implied by the conditions around the index.
         """
         found = IndexSum(np.zeros(self._turns, np.int64))
         if not self._add(found, index, 1):
@@ -96,7 +96,7 @@ class IndexSums:
         return found
 
     def _limit(self, found: IndexSum, subject: tvm_api.PrimExpr, limits: Range) -> None:
-        """Join the terms of a sum that a condition limits together."""
+        """Join the terms of a sum that one condition limits together."""
         limited = IndexSum(np.zeros(self._turns, np.int64))
         if not self._add(limited, subject, 1) or limited.of_loop.any() or not limited.others:
             return
@@ -118,7 +118,7 @@ class IndexSums:
             found.others = [*kept, Term(int(factor), (low, high), subject)]
 
     def _add(self, found: IndexSum, node: tvm_api.PrimExpr, factor: int) -> bool:
-        """Add a term, multiplied with a factor; return whether that is possible."""
+        """Add a term times a factor; return whether that is possible."""
         kind, value = type(node).__name__, tvm_api.integer_value(node)
         if value is not None:
             found.constant += factor * value
@@ -143,7 +143,6 @@ class IndexSums:
         return self._add_term(found, node, factor)
 
     def _add_term(self, found: IndexSum, node: tvm_api.PrimExpr, factor: int) -> bool:
-        """Add a term that is no sum."""
         if not self._depends(node):
             found.others.append(Term(factor, self._ranges.of(node), node))
             return True
@@ -154,7 +153,8 @@ class IndexSums:
         return True
 
     def _same_value(self, node: tvm_api.PrimExpr) -> tvm_api.PrimExpr | None:
-        """Return what a bound variable stands for, or what is cast without a change, else None."""
+        """Return the value of a bound variable, or the operand of a cast without effect; else
+        None."""
         if type(node).__name__ == "Cast" and self._ranges.of(node) == self._ranges.of(node.value):
             return node.value
         return self._bound(node)
@@ -163,7 +163,7 @@ class IndexSums:
         return self._ranges.value_of(node) if isinstance(node, tvm_api.Var) else None
 
     def _depends(self, node: tvm_api.PrimExpr) -> bool:
-        """Whether an expression mentions the loop variable, also by bound variables."""
+        """Whether an expression mentions the loop variable, directly or by bound variables."""
         variables = tvm_api.collect(node, tvm_api.Var)
         values = [self._bound(each) for each in variables]
         return any(each.same_as(self._variable) for each in variables) or any(
@@ -171,7 +171,8 @@ class IndexSums:
         )
 
     def _values(self, node: tvm_api.PrimExpr) -> Values | None:
-        """Return an expression of the loop variable alone for each of its values, else None."""
+        """Return the values of an expression of the loop variable alone, int64[turns]; else
+        None."""
         value = tvm_api.integer_value(node)
         if value is not None:
             return np.full(self._turns, value, np.int64)
@@ -194,7 +195,7 @@ class IndexSums:
 
 
 def _place(terms: Sequence[Term], wanted: Term) -> int | None:
-    """Return the position of the only term of an expression; None if there is not just one."""
+    """Return the position of the only term with an expression; None if there is not exactly one."""
     found = [
         place
         for place, term in enumerate(terms)

@@ -2,8 +2,8 @@
 """Lowering of composites of `umakit.patterns` to prim funcs over the driver's arrays.
 
 An integer operator is its own specification, so no operator strategy is needed: a composite becomes
-a prim func over the arrays that the driver gets, with reference loops as its body and its
-parameters as an attribute. A TIR pass then replaces the loops by the driver call.
+a prim func over the driver's arrays, with reference loops as its body and its parameters as an
+attribute. A TIR pass then replaces the loops by the driver call.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Offloaded:
 
     Attributes:
         layer: parameters of the composite.
-        function: a Relax composite function of one operator, whose parameters are the operands in
-            the order of the driver's pointers.
+        function: a Relax composite function of one operator; parameters are the operands in the
+            order of the driver's pointers.
         operands: Relax expressions of the operands.
     """
 
@@ -53,7 +53,7 @@ class Offloaded:
         return function.with_attr(ARRAYS_ATTRIBUTE, arrays)
 
     def reference(self) -> dict[str, Any]:
-        """Return a rule for `LegalizeOps` that makes loops over the arrays that the driver gets."""
+        """Return the rule for `LegalizeOps` that makes loops over the driver's arrays."""
         name = f"relax.{PREFIX}{self.layer.operator}"
 
         def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
@@ -73,7 +73,7 @@ class Offloaded:
 
 
 def pattern_of(composite: str, backend: Backend) -> OperatorPattern | None:
-    """Return the pattern a backend registered for a composite `<target>.<pattern>`, or None."""
+    """Return the registered pattern of a composite `<target>.<pattern>`; None if there is none."""
     name = composite.partition(".")[2]
     for registered in backend.patterns:
         if registered.name == name and isinstance(registered.predicate, OperatorPattern):
@@ -82,11 +82,11 @@ def pattern_of(composite: str, backend: Backend) -> OperatorPattern | None:
 
 
 def calls_rounding(kernels: Iterable[Kernel], backend: Backend) -> bool:
-    """Whether kernels call a C function by which a backend rounds results in its own way."""
+    """Whether kernels call a C function with a backend's own rounding."""
     predicates = [registered.predicate for registered in backend.patterns]
     roundings = [p.own_rounding for p in predicates if isinstance(p, OperatorPattern)]
     functions = {function_of(each) for each in roundings} - {""}
-    # Few backends have one, and finding the calls walks through all kernels.
+    # Few backends round in their own way, and finding the calls walks through all kernels.
     return bool(functions) and any(
         not functions.isdisjoint(kernel.called_functions()) for kernel in kernels
     )
@@ -98,7 +98,7 @@ def prepare_offload(
     """Prepare one call of a composite.
 
     Args:
-        pattern: pattern that the backend registered.
+        pattern: registered pattern of the backend.
         function: the composite's Relax function.
         arguments: arguments of the call.
 
@@ -130,7 +130,7 @@ def prepare_offload(
 def _as_function(
     layer: Composite, function: tvm_api.Function, operands: Sequence[Any]
 ) -> tvm_api.Function:
-    """Return the composite as a function of one operator with the parameters as attributes."""
+    """Return the composite as a function of one operator, with the parameters as attributes."""
     types = [tvm_api.tensor_type(_shape(o), tvm_api.dtype_of(o)) for o in operands]
     names = [name for name in layer.POINTERS if name not in layer.RESULTS]
     builder = tvm_api.relax.BlockBuilder()

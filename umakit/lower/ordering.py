@@ -2,9 +2,10 @@
 """CPU kernels that order elements along an axis: topk, sort and argsort.
 
 Equal elements keep their order, NaN is larger than every number (as in NumPy, ONNX Runtime and
-PyTorch), and 0 and -0 are equal. A heap of the `k` best positions so far, with the worst of them at
-its root, is kept in the output for the positions, so that no working memory is needed; `n` elements
-take O(n log k) steps (Floyd, "Algorithm 245: Treesort", Communications of the ACM 7, 1964).
+PyTorch), and 0 and -0 are equal. A heap of the `k` best positions so far, with the worst position
+at its root, is kept in the output for the positions, so that no working memory is needed; `n`
+elements take O(n log k) steps (Floyd, "Algorithm 245: Treesort", Communications of the ACM 7,
+1964).
 """
 
 from __future__ import annotations
@@ -75,10 +76,10 @@ def _ordered(
     """Return a call of a kernel that computes the first elements in order, and their positions.
 
     Args:
-        builder: block builder that the kernel is added to.
+        builder: block builder for the kernel.
         data: tensor of a static shape.
-        axis: axis along which elements are ordered.
-        count: number of elements in the results; all elements if it is less than 1.
+        axis: ordered axis.
+        count: number of elements in the results; less than 1 for all elements.
         largest: whether large elements come first.
         dtype: dtype of the positions.
     """
@@ -111,8 +112,8 @@ class _Row:
     Attributes:
         data: buffer of the elements.
         values, positions: buffers of the results; `positions` holds the heap during the search.
-        place: indices of the row; that of `axis` is ignored.
-        axis: axis along which elements are ordered.
+        place: indices of the row; the index of `axis` is ignored.
+        axis: ordered axis.
         count: number of elements in the results.
         largest: whether large elements come first.
     """
@@ -166,7 +167,7 @@ class _Row:
     # --- order ------------------------------------------------------------------------------------
 
     def _before(self, x: tvm_api.PrimExpr, y: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Return the condition that an element comes strictly before another one."""
+        """Return the condition that element x comes strictly before element y."""
         dtype, comparison = tvm_api.dtype_of(x), x > y if self.largest else x < y
         if dtype.startswith("uint"):
             # TVM's analysis of conditions subtracts 1 from 0 of unsigned numbers.
@@ -184,11 +185,11 @@ class _Row:
         then: Callable[[Any, Any], Any],
         otherwise: tvm_api.Stmt | None = None,
     ) -> tvm_api.Stmt:
-        """Return a branch on whether the element at one heap node comes before that at another.
+        """Return a branch on the order of the elements at two heap nodes.
 
         Args:
             nodes: the two nodes.
-            then: function from their positions to the statements if the first comes before.
+            then: function from their positions to the statements if the first node comes before.
             otherwise: statements for the other case.
         """
         positions = [tirx.Var(name, "int32") for name in ("first", "second")]
@@ -205,7 +206,7 @@ class _Row:
     # --- heap -------------------------------------------------------------------------------------
 
     def _sink(self) -> tvm_api.Stmt:
-        """Move the position at a node down by one level if a child comes after it."""
+        """Move the position at a node down by one level if a child comes after the position."""
         node, child, end = (local[0] for local in (self._node, self._child, self._end))
         one = int32(1)
         to_the_right = self._set((self._child, child + one))
@@ -225,7 +226,8 @@ class _Row:
         )
 
     def _insert_if_better(self, position: tvm_api.PrimExpr, *then: tvm_api.Stmt) -> tvm_api.Stmt:
-        """Replace the root, the worst of the best positions, by a position that comes before it."""
+        """Replace the root, the worst of the best positions, by a position that comes before the
+        root."""
         root = int32(0)
         x, y = (tirx.Var(name, tvm_api.buffer_dtype(self.data)) for name in ("x", "y"))
         return sequence(
@@ -235,7 +237,7 @@ class _Row:
         )
 
     def _take(self, last: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """Move the root, which comes last, behind the heap, and shrink the heap by one."""
+        """Move the root, the last in order, behind the heap, and shrink the heap by one."""
         root, moved = int32(0), tirx.Var("moved", "int32")
         return sequence(
             tirx.Bind(moved, self._get(root)),

@@ -16,8 +16,7 @@ class Parameter:
         variable: TIR buffer.
         dtype: dtype of the elements.
         elements: number of elements.
-        pool: name of the scratchpad it lies in, in which case the parameter is a byte offset; empty
-            for a pointer.
+        pool: name of the scratchpad if the parameter is a byte offset; empty for a pointer.
     """
 
     variable: tvm_api.Buffer
@@ -27,8 +26,8 @@ class Parameter:
 
     @property
     def own_name(self) -> str:
-        """Its name in a kernel that keeps names, for example `weights`."""
-        # FuseTIR calls what a fused function computes last an intermediate.
+        """Name in a kernel that keeps names, for example `weights`."""
+        # FuseTIR names the last result of a fused function an intermediate.
         return str(self.variable.name).removesuffix("_intermediate")
 
     @property

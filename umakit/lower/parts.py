@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of a kernel that may run at the same time, and which loops are worth it."""
+"""Parts of a kernel that may run at the same time, and the choice of loops to cut."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from umakit.operators.kernels.loops import INDEPENDENT
 tirx = tvm_api.tirx
 
 LEAST_WORK = 50_000
-"""Fewest stores and calls of functions of a kernel that is cut: an estimate of what takes some
-times as long as to wake a thread and to wait for it."""
+"""Minimum stores and function calls of a split kernel, an estimate of several times the cost to
+wake and join a thread."""
 
 MACS_OF_A_CALL = 16
 """Multiply-accumulates that take as long as a store, of kernels whose C functions hide them."""
@@ -33,13 +33,13 @@ LINE = 64
 
 @dataclass(frozen=True)
 class Parts:
-    """The ranges of loops that a kernel computes one of in a call.
+    """Ranges of loops; a call of the kernel computes one range.
 
     Attributes:
         variables: the variables of the loops.
-        turns: the number of turns of each of them.
-        together: the last turns, which belong to the last part.
-        count: the number of parts, at most that of turns.
+        turns: number of turns of each loop.
+        together: number of last turns that must belong to the last part.
+        count: number of parts, at most `turns`.
     """
 
     variables: tuple[tvm_api.Var, ...]
@@ -52,7 +52,7 @@ class Parts:
         return any(loop.loop_var.same_as(each) for each in self.variables)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """Return first turn and the one behind the last one of each part."""
+        """Return the first turn of each part and the turn after its last."""
         units = self.turns - self.together + 1
         size, more = divmod(units, self.count)
         starts = [part * size + min(part, more) for part in range(self.count)]
@@ -63,7 +63,7 @@ def scratch_step(elements: int, dtype: str) -> int:
     """Return the distance between scratch arrays of parts, in elements.
 
     Args:
-        elements: of one array.
+        elements: elements of one array.
         dtype: dtype of the elements.
     """
     size = tvm_api.element_bytes(dtype)
@@ -73,14 +73,14 @@ def scratch_step(elements: int, dtype: str) -> int:
 def choose_parts(
     body: tvm_api.Stmt, shared: Collection[tvm_api.Buffer], most: int, macs: int
 ) -> Parts | None:
-    """Return how a kernel is cut into parts; None if it is not, or if that is not worth it.
+    """Return the parts of a kernel; None if the kernel cannot be cut, or if it is not worth it.
 
-    Of the loops that may be cut, those are chosen with which the longest part has the least work.
+    Of the possible loops, the loops with the least work in the longest part are chosen.
 
     Args:
-        body: the kernel's body, with allocations of working memory where they are needed.
-        shared: buffers that parts share and that the kernel writes.
-        most: the maximum number of parts.
+        body: the kernel's body, with allocations of working memory in place.
+        shared: shared buffers that the kernel writes.
+        most: largest number of parts.
         macs: multiply-accumulates of the kernel; 0 if unknown.
     """
     whole = work_of(body)
@@ -105,12 +105,12 @@ def _longest(body: tvm_api.Stmt, loops: IndependentLoops, most: int) -> float:
 
 
 def work_of(statement: tvm_api.Stmt, cut: Sequence[tvm_api.Stmt] = (), turns: int = 0) -> float:
-    """Return how many stores and calls a statement executes.
+    """Return the number of stores and calls that a statement executes.
 
     Args:
-        statement: TIR. Loops of a number of turns that is computed count as one of 4 turns.
+        statement: TIR. Loops with a computed number of turns count as loops of 4 turns.
         cut: loops of which only some turns are executed.
-        turns: so many.
+        turns: number of turns of the cut loops.
     """
     if isinstance(statement, tirx.SeqStmt):
         return sum(work_of(child, cut, turns) for child in statement.seq)
@@ -128,28 +128,27 @@ def work_of(statement: tvm_api.Stmt, cut: Sequence[tvm_api.Stmt] = (), turns: in
     return 1.0 if isinstance(statement, tirx.BufferStore | tirx.Evaluate) else 0.0
 
 
-# Which loops of a kernel may run in ranges at the same time, with the same results.
+# Loops of a kernel that may run in ranges at the same time, with the same results.
 #
 # A turn of such a loop writes elements of the outputs that no other turn reads or writes. What the
 # kernel does besides these loops is done once for each range, so it must not touch the outputs.
-# Working memory is not shared between ranges, but turns of one range follow each other in it: it
-# is
+# Working memory is not shared between ranges, but turns of one range follow each other in it: it is
 # allocated in the loop, or not written there, or each turn has elements of its own. All this is
 # proven by intervals, or declared by the kernel's author with `umakit.operators.kernels.loops`.
 
 Access = tuple[Any, list[Any], list[Fact]]
-"""A buffer, the indices of an element of it, and what conditions around the access imply."""
+"""A buffer, the indices of an element, and the facts that conditions around the access imply."""
 
 
 @dataclass(frozen=True)
 class IndependentLoops:
-    """Loops, one after the other in a kernel, whose turns may run at the same time.
+    """Consecutive loops of a kernel whose turns may run at the same time.
 
     Attributes:
         loops: the loops, with the same number of turns.
-        turns: this number.
-        together: the last turns that must belong to one range, because they write the same
-            elements; 1 if there are none.
+        turns: number of turns of each loop.
+        together: number of last turns that must belong to one range, because they write the same
+            elements; at least 1.
     """
 
     loops: tuple[tvm_api.Stmt, ...]
@@ -158,7 +157,7 @@ class IndependentLoops:
 
     @property
     def units(self) -> int:
-        """The number of turns that can be told apart, the last ones together as one."""
+        """The number of units that ranges consist of; the last turns together are one unit."""
         return self.turns - self.together + 1
 
 
@@ -166,9 +165,9 @@ class LoopProofs:
     """Finds loops of one kernel that may be cut into ranges.
 
     Args:
-        body: the kernel's body, with allocations of working memory where they are needed.
-        shared: buffers that ranges share and that the kernel writes: outputs, and inputs whose
-            memory an output may take.
+        body: the kernel's body, with allocations of working memory in place.
+        shared: buffers that ranges share and the kernel writes: outputs, and inputs whose memory an
+            output may take.
     """
 
     def __init__(self, body: tvm_api.Stmt, shared: Collection[tvm_api.Buffer]) -> None:
@@ -185,7 +184,7 @@ class LoopProofs:
         self._note_variables()
 
     def _note_variables(self) -> None:
-        """Record what variables stand for; unrolling may have repeated a variable."""
+        """Record the values of variables; unrolling may have repeated a variable."""
         extents: dict[Any, Any] = {}
         for loop in self._loops:
             self._ranges.add_loop(loop)
@@ -198,7 +197,7 @@ class LoopProofs:
             self._names_repeat |= not _are_equal(first, binding.value)
 
     def find(self) -> list[IndependentLoops]:
-        """Return the loops that may be cut, outer ones first."""
+        """Return the loops that may be cut, outer loops first."""
         found = []
         level = tvm_api.flatten_statements(self._body)
         while True:
@@ -222,7 +221,8 @@ class LoopProofs:
         return any(buffer.same_as(shared) for buffer in used for shared in self._shared)
 
     def _independent(self, loops: Sequence[tvm_api.Stmt]) -> IndependentLoops | None:
-        """Return loops that touch all that is shared if their turns are independent, else None."""
+        """Return loops with all accesses of shared buffers if their turns are independent, else
+        None."""
         if not loops or not all(isinstance(each, tirx.For) for each in loops):
             return None
         if any(self._is_repeated(loop) for loop in loops):
@@ -250,7 +250,7 @@ class LoopProofs:
         return sum(each.loop_var.same_as(loop.loop_var) for each in self._loops) > 1
 
     def _other_memory_is_shared(self, loops: Sequence[tvm_api.Stmt], turns: int) -> bool:
-        """Whether a turn may see what another one leaves in working memory."""
+        """Whether a turn may see values of another turn in working memory."""
         inside = [s.buffer for each in loops for s in tvm_api.collect(each, tirx.AllocBuffer)]
         written = {
             self._root(store.buffer)
@@ -268,19 +268,16 @@ class LoopProofs:
         )
 
     def _is_of_loops(self, buffer: tvm_api.Buffer, loops: Sequence[tvm_api.Stmt]) -> bool:
-        """Whether working memory is accessed by some loops only."""
         everywhere = self._accesses(buffer, [self._body])
         return len(everywhere) == len(self._accesses(buffer, loops))
 
     def _accesses(self, buffer: tvm_api.Buffer, statements: Sequence[tvm_api.Stmt]) -> list[Access]:
-        """Return the accesses of a buffer, stores and loads."""
         found: list[Access] = []
         for statement in statements:
             self._collect(statement, [], found)
         return [access for access in found if self._root(access[0]).same_as(buffer)]
 
     def _collect(self, statement: tvm_api.Stmt, facts: list[Fact], found: list[Access]) -> None:
-        """Add all accesses of a statement to those found."""
         if isinstance(statement, tirx.SeqStmt):
             for child in statement.seq:
                 self._collect(child, facts, found)
@@ -304,7 +301,7 @@ class LoopProofs:
             found.append((load.source, list(load.indices), facts))
 
     def _apart(self, buffer: tvm_api.Buffer, loops: Sequence[tvm_api.Stmt], turns: int) -> bool:
-        """Whether each element of a buffer is accessed in one turn only, by its number."""
+        """Whether each element of a buffer is accessed in only one turn."""
         sums: list[IndexSum] = []
         for loop in loops:
             taken = IndexSums(loop.loop_var, turns, self._ranges)
@@ -322,11 +319,11 @@ def _are_equal(one: object, other: object) -> bool:
 
 
 def are_apart(sums: Sequence[IndexSum]) -> bool:
-    """Whether indices tell in which turn of a loop they are accessed.
+    """Whether an index of a buffer determines the turn of the loop that accesses it.
 
-    Terms with a coefficient above all that the loop variable contributes go, modulo the greatest
-    common divisor of these coefficients. What is left lies in an interval for each turn, and these
-    intervals must not meet.
+    Terms with a coefficient above the whole contribution of the loop variable vanish modulo the
+    greatest common divisor of these coefficients. The remaining terms lie in an interval for each
+    turn, and these intervals must not meet.
 
     Args:
         sums: all indices of the buffer in the loop.
@@ -359,7 +356,7 @@ def _rest(index: IndexSum, span: int) -> tuple[int, int]:
 
 
 def _turns(loop: tvm_api.Stmt) -> int | None:
-    """Return the number of turns of a loop that counts from 0 in int32; None for another one."""
+    """Return the number of turns of a plain loop from 0 in int32; None for other loops."""
     plain = loop.step is None or tvm_api.integer_value(loop.step) == 1
     first, dtype = tvm_api.integer_value(loop.min), str(loop.loop_var.ty.dtype)
     is_plain = plain and first == 0 and dtype == "int32" and loop.thread_binding is None
@@ -367,6 +364,7 @@ def _turns(loop: tvm_api.Stmt) -> int | None:
 
 
 def _declared(loop: tvm_api.Stmt) -> int | None:
-    """Return how many last turns of a loop belong together by its author; None without a word."""
+    """Return the number of last turns that a declared-independent loop keeps together; None if
+    undeclared."""
     value = loop.annotations.get(INDEPENDENT)
     return None if value is None else tvm_api.integer_value(value)

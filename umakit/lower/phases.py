@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TIR lowering of one prim func in phases, with a backend's passes in between.
+"""TIR lowering of one prim func in phases, with a backend's passes between the phases.
 
-The order is that of TVM's own S-TIR pipeline (`tvm/s_tir/pipeline.py`), without what concerns
-GPUs, vector code and TVM's packed calling convention.
+The order is the order of TVM's S-TIR pipeline (`tvm/s_tir/pipeline.py`), without passes for GPUs,
+vector code and TVM's packed calling convention.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_FAULT_OF_THE_NETWORK = "this is a fault of umakit or of TVM: report it with t
 
 
 def without_blocks() -> list[Any]:
-    """Return TVM's passes that lower blocks to loops over tensors that are not flattened."""
+    """Return TVM's passes that lower blocks to loops, before tensors are flattened."""
     s_tir = tvm_api.s_tir_transform
     return [
         s_tir.CanonicalizeLoop(),
@@ -41,9 +41,9 @@ def without_blocks() -> list[Any]:
 
 
 def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[PassPhase, list[Any]]]:
-    """Return TVM's passes, each with the phase of backend passes that follows, and index checks.
+    """Return TVM's passes and index checks, each group with the following phase of backend passes.
 
-    Loops that a schedule calls vectors become vectors with `has_vectors`, else loops again.
+    Loops that a schedule marks as vectors become vectors with `has_vectors`, else plain loops.
     """
     s_tir, tirx = tvm_api.s_tir_transform, tvm_api.tirx_transform
     flat = [tirx.FlattenBuffer(), tirx.NarrowDataType(32)]
@@ -74,9 +74,10 @@ def _phases(checks: Sequence[Any], has_vectors: bool = False) -> list[tuple[Pass
 
 
 def _common_subexpressions() -> Any:
-    """Return TVM's pass that binds common subexpressions, of functions that compute.
+    """Return TVM's pass that binds common subexpressions, for functions with stores.
 
-    Around driver calls it would only hide what an argument is; a C compiler finds them as well.
+    Around driver calls the bindings would hide the arguments; C compilers find common
+    subexpressions as well.
     """
     eliminated = tvm_api.tirx_transform.CommonSubexprElim()
 
@@ -89,10 +90,10 @@ def _common_subexpressions() -> Any:
 
 
 def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:
-    """Return TVM's pass that unrolls loops, if a loop asks for it.
+    """Return TVM's pass that unrolls loops, if a loop asks for unrolling.
 
-    The pass is not always run, because it also unrolls loops without stores, such as loops around
-    driver calls, that do not ask for it.
+    The pass is not always run, because it also unrolls loops without stores, such as loops of
+    driver calls.
     """
     loops = tvm_api.collect(function.body, tvm_api.tirx.For)
     asked = any(loop.kind == tvm_api.tirx.ForKind.UNROLLED for loop in loops)
@@ -100,7 +101,7 @@ def _unrolling(function: tvm_api.PrimFunc) -> list[Any]:
 
 
 def _pattern_of(function: tvm_api.PrimFunc, backend: Backend | None) -> Pattern | None:
-    """Return the pattern of the composite that a prim func was lowered from."""
+    """Return the pattern of a prim func's composite; None if there is none."""
     name = (composite_name(function) or "").partition(".")[2]
     patterns = backend.patterns if backend else []
     return next((each for each in patterns if each.name == name), None)
@@ -114,7 +115,7 @@ def lower_prim_func(
     Args:
         name: name of the kernel, for messages.
         function: the prim func.
-        backend: backend whose TIR passes are run; None for CPU code.
+        backend: backend with the TIR passes; None for CPU code.
         checks: TIR passes that run before tensors are flattened, see `index_checks`.
 
     Raises:
@@ -145,7 +146,7 @@ def lower_prim_func(
                     where=f"{owner}{where}",
                     fix="correct the pass" if backend else NO_FAULT_OF_THE_NETWORK,
                 ) from error
-    lowered = module[name]  # passes drop attributes that TVM does not know
+    lowered = module[name]  # passes drop attributes unknown to TVM
     return lowered if facts is None else lowered.with_attr(FACTS, facts)
 
 
@@ -153,17 +154,13 @@ tirx = tvm_api.tirx
 
 
 def drop_unused_bindings() -> tvm_api.Pass:
-    """Return a TIR pass that drops unused bindings of values without side effects.
-
-    TVM's own passes keep such bindings, and C compilers warn about unused variables.
-    """
     return prim_func_pass("umakit.DropUnusedBindings", _without_unused)
 
 
 def plain_indices_of_scalars() -> tvm_api.Pass:
     """Return a TIR pass that gives accesses to arrays of one element the index 0.
 
-    C has variables for them, so that nothing would use an index that was bound before.
+    Such arrays are variables in C, and the bound index would be unused.
     """
     return prim_func_pass("umakit.PlainIndicesOfScalars", _with_plain_indices)
 
@@ -260,10 +257,8 @@ def _shown(body: tvm_api.Stmt) -> tvm_api.Stmt:
 
 # Bindings of the values that a backend's TIR pass gave names with `tir.named`.
 #
-# A name is a call around the value, which TVM's simplifier does not look behind: a binding it
-# would
-# dissolve. After simplification the calls become bindings, at the start of the innermost loop
-# whose
+# A name is a call around the value, which TVM's simplifier does not look behind: a binding it would
+# dissolve. After simplification the calls become bindings, at the start of the innermost loop whose
 # variable a value depends on.
 
 
@@ -280,7 +275,8 @@ def _bound(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _bound_in_loop(loop: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a loop with bindings of what depends on its variable; inner loops have theirs."""
+    """Return a loop with bindings of the values that depend on its variable, including inner
+    loops."""
     body = _with_bindings(loop.body, {loop.loop_var})
     return tirx.For(
         loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding,
@@ -293,8 +289,8 @@ def _with_bindings(body: tvm_api.Stmt, changing: set[Any] | None) -> tvm_api.Stm
 
     Args:
         body: statements.
-        changing: variables; values that depend on none of them stay calls, for an outer loop to
-            bind. None binds all values.
+        changing: variables; values that depend on none of these variables stay calls, for an outer
+            loop to bind. None binds all values.
     """
     bindings: list[tvm_api.Stmt] = []
     seen = set() if changing is None else set(changing)
@@ -320,7 +316,7 @@ def _replaced(body: tvm_api.Stmt, call: tvm_api.Call, value: tvm_api.PrimExpr) -
 
 
 def _named(body: tvm_api.Stmt) -> list[tvm_api.Call]:
-    """Return the calls of `tir.named`, inner ones before those around them."""
+    """Return the calls of `tir.named`, inner calls before outer calls."""
     return [call for call in tvm_api.collect(body, tvm_api.Call) if tir.is_named(call)]
 
 

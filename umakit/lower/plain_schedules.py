@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loop schedules for any CPU that are better than that of every kernel, by kinds of kernels."""
+"""Loop schedules for any CPU, faster than the default schedule, by kinds of kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from umakit.lower.weight_tiles import Packing, WeightTiles
 def schedule_plain_tiles(
     function: tvm_api.PrimFunc, constants: Collection[int], registers: int = 0
 ) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for any CPU; None if there is no rule for it.
+    """Schedule a prim func of fused operators for any CPU; None without a rule.
 
     Args:
         function: the prim func.
@@ -43,19 +43,17 @@ def schedule_plain_tiles(
 #
 # The sums of some columns by some output channels are a small local array. Its loops have constant
 # bounds, and its last axis, the lanes, is that of the weights in memory or that of the data, so
-# that
-# compilers with vectors keep it in registers:
+# that compilers with vectors keep it in registers:
 #
 #     for row, channel tile, column tile:
 #         sums[columns][channels] = 0
 #         for input channel, kernel row, kernel column:
 #             for column of the tile, channel of the tile:
 #                 sums[column][channel] += data * weights[channel]
-#         result = what follows, element by element
+#         result = fused elementwise operators
 #
-# Where channels do not make lanes, columns do, and the last two loops change places. Sums are
-# added
-# in the order of other schedules, so that results are the same bit by bit.
+# If channels cannot form lanes, columns do, and the last two loops are swapped. Sums are added in
+# the order of other schedules, so that results are bit-exact.
 
 FEWEST_STEPS = 9
 """Products of each sum: gcc unrolls the loops over fewer of them before it looks for vectors."""
@@ -68,7 +66,7 @@ vectors."""
 def schedule_channel_tiles(
     function: tvm_api.PrimFunc, constants: Collection[int], registers: int = 0
 ) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for any CPU; None if there is no rule for it.
+    """Schedule a prim func of fused operators for any CPU; None without a rule.
 
     Args:
         function: the prim func.
@@ -89,13 +87,13 @@ def schedule_channel_tiles(
 def _tile_convolution(
     schedule: tvm_api.Schedule, block: Any, packing: Packing, registers: int
 ) -> bool:
-    """Tile a convolution in NCHW whose weights are constant; whether it is one.
+    """Tile a convolution in NCHW with constant weights; return False for other blocks.
 
     Args:
-        schedule: of the kernel.
-        block: its only reduction.
-        packing: is told how weights are stored.
-        registers: of one number each; 0 if unknown.
+        schedule: schedule of the kernel.
+        block: the only reduction.
+        packing: notes the storage of weights.
+        registers: number of registers of one number each; 0 if unknown.
     """
     name, loops = str(schedule.get(block).name_hint), schedule.get_loops(block)
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
@@ -119,14 +117,13 @@ def _tile_convolution(
 
 
 def _groups(schedule: tvm_api.Schedule, block: Any, inputs: int) -> int:
-    """Return the number of groups of a convolution that sums `inputs` channels."""
     data = schedule.get(block).reads[0].source
     return max(1, tvm_api.buffer_shape(data)[1] // inputs)
 
 
 def column_step(schedule: tvm_api.Schedule, block: Any) -> int:
-    """Return how many columns of the data lie between those of neighbouring results of a
-    convolution in NCHW; 0 if it cannot be told."""
+    """Return the columns of the data between neighbouring results of a convolution in NCHW; 0 if
+    unknown."""
     column = schedule.get(block).iter_vars[3].var
     data = schedule.get(block).reads[0].source
     for load in tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad):
@@ -136,7 +133,7 @@ def column_step(schedule: tvm_api.Schedule, block: Any) -> int:
 
 
 def _factor(index: Any, variable: Any) -> int:
-    """Return the constant by which a variable is multiplied in a sum; 0 if there is none."""
+    """Return the constant factor of a variable in a sum; 0 if there is none."""
     if index.same_as(variable):
         return 1
     if isinstance(index, tvm_api.tirx.Add):
@@ -147,7 +144,6 @@ def _factor(index: Any, variable: Any) -> int:
 
 
 def _apply(schedule: tvm_api.Schedule, block: Any, tile: PlainTile, groups: int) -> None:
-    """Compute a convolution in tiles."""
     image, channel, row, column, *inner = schedule.get_loops(block)
     paddings = [p for p in schedule.get_producers(block) if is_padding(schedule, p)]
     window = [tvm_api.integer_value(schedule.get(loop).extent) for loop in inner[1:]]
@@ -184,8 +180,7 @@ CONVOLUTIONS = ("conv2d_nchw", "group_conv2d_nchw")
 # Loop schedule of transposed convolutions that are computed by phases, for any CPU.
 #
 # Tiles of sums of all phases are local arrays next to each other, from which a tile of the result
-# is
-# written:
+# is written:
 #
 #     for image, row of each phase:
 #         padded rows
@@ -196,18 +191,14 @@ CONVOLUTIONS = ("conv2d_nchw", "group_conv2d_nchw")
 #                     for column of the tile, channel of the tile:
 #                         sums[column][channel] += data * weights[channel]
 #             for channel, column, phase:
-#                 result = what follows, element by element
+#                 result = fused elementwise operators
 
 RANKS = (3, 4)
 """Axes of the result: of signals and of images. What follows may add more."""
 
 
 def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for any CPU; None if it is no such convolution.
-
-    Args:
-        function: the prim func.
-    """
+    """Schedule transposed convolutions by phases for any CPU; None for other prim funcs."""
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
         return None  # written as loops, not as blocks
@@ -235,7 +226,7 @@ def schedule_transposed(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
 
 
 def _tile_of(schedule: tvm_api.Schedule, phase: Any) -> tuple[PlainTile, tuple[int, int]]:
-    """Return what the legalization chose: a tile, and the strides of rows and of columns."""
+    """Return the choice of the legalization: a tile, and the strides of rows and of columns."""
     text = str(schedule.get(phase).annotations[TILE])
     channels, columns, by_columns, rows, stride = map(int, text.split(","))
     return PlainTile(channels, columns, bool(by_columns)), (rows, stride)
@@ -248,7 +239,7 @@ def _compute_in_tiles(
     tile: PlainTile,
     strides: tuple[int, int],
 ) -> None:
-    """Compute all phases of a tile, and then what follows them."""
+    """Compute all phases of a tile, and then the fused elementwise operators."""
     image, channel, *row, column = schedule.get_loops(result)
     channels, lane = schedule.split(channel, [None, tile.channels])
     tiles, position, of_column = schedule.split(column, [None, tile.columns, strides[1]])
@@ -289,23 +280,19 @@ def _compute_in_tiles(
 #         for row, column:
 #             sum = 0
 #             sum += data * weight (of each row and column of the kernel)
-#             result = what follows
+#             result = fused elementwise operators
 #
 # Sums are added in the order of other schedules, so that results are the same bit by bit.
 
 MOST_PRODUCTS = 25
-"""Products that are unrolled: those of more need more code than they save time."""
+"""Maximum number of unrolled products; more products cost code size without saving time."""
 
 ROW_SUM_BYTES = 4
 """Bytes of the sums that are local variables."""
 
 
 def schedule_depthwise_rows(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | None:
-    """Schedule a prim func of fused operators for any CPU; None if it is no such convolution.
-
-    Args:
-        function: the prim func.
-    """
+    """Schedule depthwise convolutions with small windows for any CPU; None for other prim funcs."""
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
     if not attempt(schedule.get_sblock, "root"):
         return None  # written as loops, not as blocks
@@ -318,7 +305,7 @@ def schedule_depthwise_rows(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc | No
 
 
 def _unroll_windows(schedule: tvm_api.Schedule, block: Any) -> bool:
-    """Schedule a convolution; whether it is depthwise and its window is small."""
+    """Schedule a depthwise convolution with a small window; return False for other blocks."""
     name, loops = str(schedule.get(block).name_hint), schedule.get_loops(block)
     dtype = tvm_api.buffer_dtype(schedule.get(block).writes[0].source)
     if name != "group_conv2d_nchw" or dtype != "float32" or len(loops) != 7:
@@ -333,7 +320,6 @@ def _unroll_windows(schedule: tvm_api.Schedule, block: Any) -> bool:
 
 
 def _apply_to_rows(schedule: tvm_api.Schedule, block: Any) -> None:
-    """Unroll the windows of a convolution."""
     _, channel, _, column, inputs, *window = schedule.get_loops(block)
     consumers = list(schedule.get_consumers(block))
     result = consumers[0] if consumers else schedule.cache_write(block, 0, "global")
@@ -353,11 +339,12 @@ def _apply_to_rows(schedule: tvm_api.Schedule, block: Any) -> None:
 
 
 def cut_padding(schedule: tvm_api.Schedule, padding: Any) -> None:
-    """Cut the innermost loop of padding where the data begins and ends.
+    """Cut the innermost loop of padding at the first and last column of the data.
 
     Args:
-        schedule: of the kernel, whose loops are cut if it has `umakit.lower.kernel_facts`.
-        padding: the block, at its place; its last loop runs over all columns.
+        schedule: schedule of the kernel; kernels with `umakit.lower.kernel_facts` get their loops
+            cut.
+        padding: the placed block; the last loop runs over all columns.
     """
     block, loop = schedule.get(padding), schedule.get_loops(padding)[-1]
     column = block.iter_vars[-1].var

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sums of a convolution plain loops keep in a small array, for compilers that vectorize.
+"""Tiles of a convolution's sums in a small array, for compilers that vectorize plain loops.
 
-A tile is some output channels by some columns of a row. One of the two is the innermost loop, the
-lanes: compilers make vectors of it, and keep the array in registers. What a shape is worth was
-measured with gcc 12 for vectors of 16 and 32 bytes, see `bench/cpu.py`.
+A tile is some output channels by some columns of a row. The innermost loop runs over one of the
+two, the lanes: compilers vectorize this loop, and keep the array in registers. The costs of tile
+shapes were measured with gcc 12 for vectors of 16 and 32 bytes, see `bench/cpu.py`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ FEWEST_LANES = 14
 """A loop over fewer is unrolled by gcc before it looks for vectors."""
 
 MOST_LANES = 48
-"""More lanes by two others need registers that few CPUs have."""
+"""Maximum number of lanes. More lanes need registers that few CPUs have."""
 
 BEST_LANES = 32
-"""Of lanes that fill vectors equally well, those closest to it."""
+"""Preferred number of lanes among those that fill vectors equally well."""
 
 MOST_SUMS = 96
 """Sums of a tile."""
@@ -36,16 +36,16 @@ UNROLLED = 4
 """Channels and columns of a tile of 16 sums, which fit 32 registers next to data and weights."""
 
 CODE_COST = 1.1
-"""How much faster tiles have to be whose last one needs code of its own."""
+"""Minimum speedup of tiles whose last tile needs separate code."""
 
 
 @dataclass(frozen=True)
 class PlainTile:
-    """Sums that are computed at a time.
+    """The sums that are computed at a time.
 
     Attributes:
-        channels: output channels; they divide those of a group.
-        columns: of a row; the last tile of a row may have fewer.
+        channels: output channels of the tile; they divide the output channels of a group.
+        columns: columns of the tile; the last tile of a row may have fewer.
         by_columns: whether columns are the lanes, else channels are.
     """
 
@@ -55,7 +55,7 @@ class PlainTile:
 
 
 def choose_plain_tile(channels: int, row: int, is_dense: bool) -> PlainTile | None:
-    """Return the tile of a convolution; None if there is no good one.
+    """Return the tile of a convolution; None if no tile is good.
 
     Args:
         channels: output channels of a group.
@@ -81,9 +81,9 @@ def _by_columns(channels: int, row: int) -> PlainTile | None:
 
 
 def choose_unrolled_tile(channels: int, row: int) -> PlainTile | None:
-    """Return a tile for a CPU with registers of one number each; None if there is no good one.
+    """Return a tile for a CPU with registers of one number each; None if no tile is good.
 
-    Its loops are so short that compilers unroll both, which puts each sum into a register.
+    Compilers unroll both short loops of the tile, so that each sum is in a register.
 
     Args:
         channels: output channels of a group.
@@ -96,18 +96,19 @@ def choose_unrolled_tile(channels: int, row: int) -> PlainTile | None:
 
 
 def vectors_of(lanes: int) -> int:
-    """Return how many operations lanes take, with vectors of 8, 4, 2 and single ones."""
+    """Return the number of operations for some lanes, with vectors of 8, 4 and 2, and single
+    numbers."""
     return lanes // 8 + (lanes % 8 // 4) + (lanes % 4 // 2) + lanes % 2
 
 
 def _lanes(number: int) -> int:
-    """Return the divisor that makes the best lanes; 0 if there is none."""
+    """Return the divisor with the best lanes; 0 if there is none."""
     divisors = [n for n in range(FEWEST_LANES, MOST_LANES + 1) if number % n == 0]
     return min(divisors, key=lambda n: (vectors_of(n) / n, abs(n - BEST_LANES)), default=0)
 
 
 def _others(row: int, lanes: int) -> int:
-    """Return how many columns of a row are computed at a time in each lane."""
+    """Return the number of columns of a row that each lane computes at a time."""
 
     def cost(columns: int) -> float:
         whole, rest = divmod(row, columns)
@@ -119,8 +120,9 @@ def _others(row: int, lanes: int) -> int:
 
 
 def choose_whole_tile(channels: int, row: int) -> PlainTile:
-    """Return a tile of a convolution whose columns divide a row; neighbouring columns of the result
-    read neighbouring columns of data.
+    """Return a tile whose columns divide a row, for dense columns.
+
+    Neighbouring columns of the result read neighbouring columns of data.
 
     Args:
         channels: output channels of a group.

@@ -142,7 +142,7 @@ def _fields(builder: tvm_api.BlockBuilder, indices: tvm_api.Expr) -> list[tvm_ap
 
 
 def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """Lower `data[i, j, ...]` with NumPy's semantics: broadcast indices, negative ones allowed."""
+    """Lower `data[i, j, ...]` with NumPy's semantics: indices are broadcast and may be negative."""
     operands = [call.args[0], *_fields(builder, call.args[1])]
     shape, *index_shapes = (_shape(operand) for operand in operands)
     chosen = np.broadcast_shapes(*index_shapes)
@@ -166,7 +166,7 @@ def _index_tensor(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
 def _index_put(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
     """Lower `data[i, j, ...] = values` with NumPy's broadcast of indices and values.
 
-    Unlike in NumPy, indices may be fewer than dimensions only where TVM's type rules allow it.
+    Unlike in NumPy, fewer indices than dimensions are allowed only by TVM's type rules.
     """
     data, indices, values = call.args
     operands = [data, *_fields(builder, indices), values]
@@ -203,7 +203,7 @@ def _broadcast(place: Sequence[tvm_api.Expr], shape: Sequence[int]) -> tuple[tvm
 
 
 def _take_backward(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
-    """Lower the gradient of `take`: each slice is added to zeros at the index it was taken from."""
+    """Lower the gradient of `take`: add each slice to zeros at its index."""
     gradient, data, indices = call.args
     shape, places = _shape(data), _shape(gradient)
     axis = int(call.attrs.axis or 0) % len(shape)
@@ -288,13 +288,13 @@ def _writing(
     """Return a call of a kernel that initializes its output and then writes to parts of it.
 
     Args:
-        builder: block builder that the kernel is added to.
-        call: the call that is lowered.
+        builder: block builder for the kernel.
+        call: the lowered call.
         name: name of the kernel.
-        operands: Relax expressions that the kernel reads.
+        operands: Relax expressions of the inputs.
         output: buffer of the output.
         start: (output, *operands) -> statements that initialize the output.
-        writes: (*operands, output) -> statements that write to parts of it.
+        writes: (*operands, output) -> statements that write to parts of the output.
     """
     inputs = [
         buffer(f"operand_{number}", _shape(operand), tvm_api.dtype_of(operand))
@@ -306,7 +306,6 @@ def _writing(
 
 
 def _over(shape: Sequence[int], body: Callable[..., tvm_api.Stmt]) -> tvm_api.Stmt:
-    """Return loops over all indices of a shape."""
     return loops([(f"i{axis}", extent) for axis, extent in enumerate(shape)], body)
 
 
@@ -318,7 +317,7 @@ def _reduced(
 
 
 def _signed(index: tvm_api.PrimExpr) -> tvm_api.Expr:
-    """Convert an index to int32 or, if its dtype has a larger range, to int64."""
+    """Convert an index to int32, or to int64 if its dtype has a larger range."""
     dtype = tvm_api.dtype_of(index)
     wide = dtype in ("int64", "uint32", "uint64")
     return index.astype("int64" if wide else "int32")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tuning records are valid for: a model, and a backend's hardware and a version of the cost
+"""Owners of tuning records: a model, and either a backend's hardware and a version of the cost
 model, or a CPU."""
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ AGAIN = "tune again, into another file"
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class ModelView:
-    """Identity of a model: its C name and the SHA-256 of its file, empty for an object."""
+    """Identity of a model: its C name and the SHA-256 of its file; empty for an object in
+    memory."""
 
     name: str
     sha256: str
@@ -36,12 +37,12 @@ class ModelView:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class BackendView:
-    """Identity of a backend: its name, and all parameters that determine cycles.
+    """Identity of a backend: name, and all parameters that determine cycles.
 
     Attributes:
-        hardware: parameters of its systolic array; None for another machine.
-        driver: register accesses of its driver's calls.
-        machine: figures of a machine that is no `Hardware`, by name; None for a systolic array.
+        hardware: parameters of the systolic array; None for another machine.
+        driver: register accesses of the driver's calls.
+        machine: figures of a machine other than `Hardware`, by name; None for a systolic array.
     """
 
     name: str
@@ -64,7 +65,7 @@ class BackendView:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class CpuView:
-    """Identity of a CPU: its name and what kernels are scheduled and compiled by."""
+    """Identity of a CPU: name, and the parameters of schedules and compilers."""
 
     name: str
     vector_bytes: int
@@ -82,7 +83,7 @@ class CpuView:
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class Owner:
-    """Model, backend and cost model, or model and CPU, that records are valid for.
+    """The owner of records: model, backend and cost model, or model and CPU.
 
     Attributes:
         backend: None for records of kernels for a CPU.
@@ -129,7 +130,7 @@ class Owner:
 
     @classmethod
     def of(cls, model: Model, backend: str, planner: TilePlanner) -> Owner:
-        """Return the owner of the records of a model on a backend of that name."""
+        """Return the owner of the records of a model on a backend."""
         machine = planner.machine
         if isinstance(machine, Hardware):
             view = BackendView(backend, planner.driver, hardware=machine)
@@ -142,9 +143,9 @@ def check_same_owner(mine: Owner, owner: Owner, where: str) -> None:
     """Refuse records of another owner.
 
     Args:
-        mine: owner of the records that were read.
-        owner: whom they have to be of.
-        where: their file.
+        mine: owner of the records.
+        owner: required owner.
+        where: file of the records, for messages.
 
     Raises:
         RecordsError: the model, backend, hardware parameters, cost model or CPU differ.
@@ -197,12 +198,11 @@ _SHOWN = {"cpu": "a CPU"}
 
 
 def _part(owner: Owner, kind: str) -> Any:
-    """Return one kind of figures of an owner; None if it is absent."""
     return owner.cpu if kind == "cpu" else getattr(owner.backend, kind, None)
 
 
 def _figures(value: Any) -> dict[str, str]:
-    """Return the figures of a kind by name; none if it is absent."""
+    """Return the figures of a kind by name; empty for None."""
     if value is None:
         return {}
     if not isinstance(value, dict):

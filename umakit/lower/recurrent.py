@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CPU kernel of float LSTM, GRU and RNN layers, see `umakit.floats.recurrent`.
 
-Formulas are those of the ONNX operator specification of LSTM, GRU and RNN.
+Formulas of the ONNX operator specification of LSTM, GRU and RNN.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class _Layer:
     Attributes:
         cell: kind and parameters of the cell.
         inputs: input buffers by name.
-        results: buffers of outputs, hidden state and cell state; the last is scratch if the layer
-            has no cell state.
+        results: buffers of outputs, hidden state and cell state; scratch instead of a cell state if
+            the layer has none.
         dtype: dtype of all floats.
         sizes: number of steps, batch size and hidden size.
     """
@@ -98,7 +98,6 @@ class _Layer:
         return tirx.IfThenElse(t < self.inputs["lengths"][b], compute, clear)
 
     def _step(self, t: tvm_api.Expr, b: tvm_api.Expr) -> list[tvm_api.Stmt]:
-        """Return the statements that compute the outputs of a step from the previous state."""
         hidden, kind = self.sizes[2], self.cell.kind
         if kind == "GRU" and not self.cell.resets_after:
             return [
@@ -131,7 +130,7 @@ class _Layer:
             i = self._apply(0, gates[0] + self._peephole(0, j, before))
             f = self._apply(0, gates[2] + self._peephole(2, j, before))
             candidate = self._apply(1, gates[3])
-            # What is used twice is kept in memory: TVM would compute it twice.
+            # Values with two uses are kept in memory: TVM would compute them twice.
             here, kept = [b, j], []
             if self.cell.couples_gates:
                 kept = [tirx.BufferStore(memory, i, here)]
@@ -228,14 +227,14 @@ class _Layer:
         compute: Callable[[Sequence[tvm_api.Expr]], list[tvm_api.Stmt]],
         source: tvm_api.Buffer | None = None,
     ) -> tvm_api.Stmt:
-        """Return statements that use the products of the state and the weights of some gates.
+        """Return statements that use the products of the state and some gates' weights.
 
         Args:
             b: index of the sequence in the batch.
             j: index of the hidden unit.
             gates: names of the gates.
             compute: function from the products to statements.
-            source: buffer to use instead of the state.
+            source: buffer instead of the state.
         """
         source = self.results[1] if source is None else source
         weights = self.inputs["weights"]
@@ -264,7 +263,7 @@ class _Layer:
         )  # fmt: skip
 
     def _apply(self, number: int, value: tvm_api.Expr, *, limited: bool = True) -> tvm_api.Expr:
-        """Apply an activation to a value that is clipped first."""
+        """Clip a value, if `limited`, and apply an activation."""
         clip = self.cell.clip
         if clip is not None and limited:
             low, high = self._number(-clip), self._number(clip)
@@ -289,7 +288,7 @@ def activated(activation: Activation, x: tvm_api.Expr, dtype: str) -> tvm_api.Ex
     """Apply an activation function to an expression.
 
     Raises:
-        ValueError: there is no function of that name.
+        ValueError: the name of the function is unknown.
     """
 
     def number(value: float) -> tvm_api.Expr:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inlining of accelerator regions, so that `main` calls every composite function directly.
 
-Regions (`MergeCompositeFunctions`) matter to a runtime that switches devices. An ahead-of-time
-program is one list of calls, so they are inlined.
+Regions (`MergeCompositeFunctions`) are for runtimes that switch devices. An ahead-of-time program
+is one list of calls, so regions are inlined.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class _RegionInliner(tvm_api.PyExprMutator):
         return _substitute(region.body.body, values)
 
     def _add_composite(self, function: tvm_api.Function) -> tuple[Any, list[Any]]:
-        """Add a global function for a composite; return it and the constants to call it with."""
+        """Add a global function for a composite; return the function and its constants."""
         composite = str(tvm_api.function_attribute(function, "Composite") or "")
         if not composite:
             raise LoweringError("an accelerator region holds a function that is not a composite")

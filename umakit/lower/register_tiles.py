@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sums of a convolution or of a matrix product are kept in vector registers at a time.
+"""Tiles of a convolution's or matrix product's sums in vector registers.
 
 A tile is some positions of the result by some channels. Each step of a kernel loads a vector of
-weights once for all positions of the tile, and a number of the data once for all its channels: the
-loads for each product are fewest where `(positions + vectors) / (positions * vectors)` is, as in
+weights once for all positions of the tile, and a number of the data once for all channels. The
+loads per product are fewest for the least `(positions + vectors) / (positions * vectors)`, as in
 the analysis of K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
 ACM TOMS 34(3), 2008.
 """
@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from umakit.machine.cpu import Cpu
 
 SUMS_IN_FLIGHT = 9
-"""Fewest sums that keep two multipliers busy whose results are there four cycles later, and one
-more for what delays them."""
+"""Fewest sums that keep two multipliers with a latency of four cycles busy, plus one for delays."""
 
 MOST_VECTORS = 4
 """Vectors of channels in a tile: more do not fit the registers next to several positions."""
@@ -28,7 +27,7 @@ MOST_DEPTHWISE = 8
 """Positions of a depthwise convolution's tile: more need more code, and are hardly faster."""
 
 LOAD_COST = 0.1
-"""What a load costs in multiply-adds while the units for loads are not the slowest."""
+"""Cost of a load in multiply-adds while load units are not the bottleneck."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Tile:
 
     Attributes:
         positions: positions of the result; the last tile of a row may have fewer.
-        channels: channels of each, a multiple of `lanes`.
+        channels: channels of each position, a multiple of `lanes`.
         lanes: channels of a vector; 1 for none.
     """
 
@@ -47,7 +46,7 @@ class Tile:
 
 
 def vector_lanes(cpu: Cpu, channels: int) -> int:
-    """Return how many of some channels the widest vectors hold that they fill; 1 for none."""
+    """Return the lanes of the widest vectors that the channels fill; 1 for none."""
     return next((n for n in _halves(cpu.float_lanes) if channels % n == 0), 1)
 
 
@@ -55,20 +54,20 @@ def step_cost(positions: int, vectors: int) -> float:
     """Return the cost of the multiply-adds of a tile for one number of each position.
 
     Args:
-        positions: of the tile.
-        vectors: of channels.
+        positions: positions of the tile.
+        vectors: vectors of channels.
 
     Returns:
-        The cost in multiply-adds of vectors, if two of them and two loads start in each cycle.
+        The cost in vector multiply-adds, for two multiply-adds and two loads per cycle.
     """
     loads = positions + vectors
     return max(positions * vectors, loads, SUMS_IN_FLIGHT) + LOAD_COST * loads
 
 
 def row_cost(row: int, positions: int, vectors: int) -> float:
-    """Return the cost of a row that is computed in tiles, for one number of each position.
+    """Return the cost of a row in tiles, for one number of each position.
 
-    The last tile has what is left over.
+    The last tile has the remaining positions.
     """
     whole, rest = divmod(row, positions)
     cost = whole * step_cost(positions, vectors)
@@ -76,12 +75,12 @@ def row_cost(row: int, positions: int, vectors: int) -> float:
 
 
 def choose_tile(cpu: Cpu, row: int, channels: int) -> Tile:
-    """Return the tile with which a row of positions takes the least time.
+    """Return the fastest tile for a row of positions.
 
     Args:
         cpu: the CPU.
         row: positions of a row of the result.
-        channels: output channels, of which a tile takes a divisor.
+        channels: output channels; the channels of a tile divide them.
     """
     lanes = vector_lanes(cpu, channels)
     best, least = Tile(1, lanes, lanes), float("inf")
@@ -98,15 +97,16 @@ def choose_tile(cpu: Cpu, row: int, channels: int) -> Tile:
 
 
 def fused_tile(cpu: Cpu, tile: Tile, rows: int, row: int, channels: int) -> Tile:
-    """Return a tile of positions of all rows, which lies in a row or takes whole rows, if an image
-    takes less time with it than with a tile whose last one in each row may be smaller.
+    """Return a tile over all rows if it is faster than a tile with a smaller last tile in each row.
+
+    The tile lies in a row or takes whole rows.
 
     Args:
         cpu: the CPU.
         tile: the other tile.
-        rows: of the result.
-        row: positions of each.
-        channels: output channels, of which a tile takes a divisor.
+        rows: rows of the result.
+        row: positions of each row.
+        channels: output channels; the channels of a tile divide them.
     """
     best, lanes = tile, tile.lanes
     least = rows * row_cost(row, tile.positions, tile.channels // lanes)
@@ -127,13 +127,13 @@ def fused_tile(cpu: Cpu, tile: Tile, rows: int, row: int, channels: int) -> Tile
 def depthwise_tile(cpu: Cpu, row: int, channels: int, kernel_columns: int) -> Tile:
     """Return the tile of a depthwise convolution: some positions of a row by a vector of channels.
 
-    Data that several positions read are loaded once, as are weights.
+    Data for several positions are loaded once, and so are weights.
 
     Args:
         cpu: the CPU.
         row: positions of a row of the result.
         channels: output channels.
-        kernel_columns: of the convolution, which are unrolled.
+        kernel_columns: unrolled columns of the kernel.
     """
     lanes = vector_lanes(cpu, channels)
     most = max(1, min(row, MOST_DEPTHWISE, cpu.vector_registers - kernel_columns - 2))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Depthwise convolutions in NHWC with several results for each channel, in vector registers.
 
-Rows that are padded get a channel for each of the result as well: it is there as often as results
-read it, and channels of zeros fill up the last vector, as `umakit.lower.filled_channels` does it
-for other convolutions. Nothing reads what is computed of them.
+Padded rows get one channel for each channel of the result: a channel is repeated for each of its
+results, and channels of zeros fill the last vector, as in `umakit.lower.filled_channels` for other
+convolutions. Nothing reads the results of these zeros.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def rule_for(
 
     Args:
         cpu: the CPU.
-        others: the legalization of all other convolutions, by the operator's name.
+        others: legalizations of other convolutions, by name of the operator.
     """
     usual = others[CONVOLUTION]
 
@@ -57,13 +57,13 @@ def rule_for(
 
 
 def _depthwise(data: Any, kernel: Any, channels: int, attributes: Any) -> Any:
-    """Return a depthwise convolution with some channels as expressions of TVM.
+    """Return a depthwise convolution with filled channels as expressions of TVM.
 
     Args:
-        data: [N, H, W, C], of which each channel is read by `channels / C` results.
+        data: [N, H, W, C]; `channels / C` results read each channel.
         kernel: [KH, KW, 1, filled channels].
-        channels: of the result.
-        attributes: of the convolution.
+        channels: channels of the result.
+        attributes: attributes of the convolution.
     """
     te, tir = tvm_api.te, tvm_api.tirx
     batch, height, width, inputs = (int(n) for n in data.shape)
@@ -101,6 +101,6 @@ def _depthwise(data: Any, kernel: Any, channels: int, attributes: Any) -> Any:
 
 
 def _inside(position: Any, before: int, size: int, behind: int) -> list[Any]:
-    """Return the conditions for a position of padded data to be one of the data."""
+    """Return the conditions for a position of padded data to lie in the data."""
     conditions = [position >= before] if before else []
     return [*conditions, position < before + size] if behind else conditions

@@ -70,7 +70,6 @@ def _grid_sample(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.E
 
 
 def _clipped(value: tvm_api.PrimExpr, low: float, high: float) -> tvm_api.Expr:
-    """Clip a float to two limits; NaN stays NaN."""
     least, most = (tirx.const(float(limit), value.ty.dtype) for limit in (low, high))
     value = tirx.if_then_else(value < least, least, value)
     return tirx.if_then_else(value > most, most, value)
@@ -92,8 +91,8 @@ def _roi_align(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Exp
 
 
 def _of_an_image(result: te.Tensor, data: te.Tensor, rois: te.Tensor) -> te.Tensor:
-    """Make a result per region read its image, so that the region's batch index is checked."""
-    nothing = tirx.const(-0.0, data.dtype)  # the only number that changes no other when added
+    """Make each region's result read its image, so that the region's batch index is checked."""
+    nothing = tirx.const(-0.0, data.dtype)  # adding this number changes no other number
     images = te.compute([data.shape[0]], lambda _: nothing, "images")
 
     def element(region: tvm_api.Expr, *place: tvm_api.Expr) -> tvm_api.Expr:
@@ -167,7 +166,7 @@ def _roi_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
 def _bin(
     start: tvm_api.Expr, end: tvm_api.Expr, number: tvm_api.Expr, count: int, scale: float
 ) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-    """Return the first row of a bin and the row after its last one, as float64."""
+    """Return the first row of a bin and the row after the last row, as float64."""
     dtype = str(start.ty.dtype)
     factor, half = (tirx.const(value, dtype) for value in (scale, 0.5))
     start, end = (tirx.floor(each * factor + half).astype("float64") for each in (start, end))

@@ -28,14 +28,6 @@ def rules() -> dict[str, ScanRule]:
 
 
 def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> ScanRule:
-    """Return the rule for an operator.
-
-    Args:
-        name: name of its kernels.
-        start: identity element of `combine`.
-        combine: (result so far, value) -> result.
-    """
-
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
         data, axis = call.args[0], call.attrs.axis
         shape, result = tvm_api.static_shape(data), tvm_api.static_type_shape(call.ty)
@@ -47,7 +39,7 @@ def _scan(name: str, start: int, combine: Callable[[Any, Any], Any]) -> ScanRule
         number = int(axis or 0) % len(shape) if shape else 0
         dtype = tvm_api.dtype_of(call)
         total_dtype = "float64" if dtype == "float32" else dtype
-        # The sum of -0.0 alone is -0.0; the one of nothing is 0.
+        # The sum of -0.0 alone is -0.0; the empty sum is 0.
         keeps_sign = start == 0 and "float" in dtype and not call.attrs.exclusive
         begin = -0.0 if keeps_sign else start
         given = buffer("data", shape, tvm_api.dtype_of(data))

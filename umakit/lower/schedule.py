@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loop schedules of CPU kernels with little scratch and vectorizable innermost loops.
 
-The same rules apply to every kernel: element-wise blocks are inlined into their consumer; a
-reduction has its last output axis innermost, so that loads and stores are contiguous; blocks after
-the reduction are computed row by row inside its loops, which needs one row of accumulators as
-scratch instead of a whole tensor; padding is computed only for the rows in use.
+The same rules apply to every kernel. Element-wise blocks are inlined into their consumer. A
+reduction has the last output axis innermost, so that loads and stores are contiguous. Blocks after
+the reduction are computed row by row inside its loops, with one row of accumulators as scratch
+instead of a whole tensor. Padding is computed only for the rows in use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SMALLEST_TILE, LARGEST_TILE = 16, 64
 def schedule_for_cpu(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     """Schedule a prim func of fused operators.
 
-    Steps that do not apply to a kernel are skipped; the result is always unchanged.
+    Steps that do not apply to a kernel are skipped; results never change.
     """
     attributes = function.attrs
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
@@ -40,7 +40,7 @@ def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
 
 
 def is_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
-    """Whether a block sums over an axis, or takes an extreme along one."""
+    """Whether a block reduces an axis: a sum, or an extreme."""
     return any(int(axis.iter_type) != 0 for axis in schedule.get(block).iter_vars)
 
 
@@ -50,7 +50,7 @@ def reductions_of(schedule: tvm_api.Schedule) -> list[Any]:
 
 
 def is_padding(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
-    """Whether a block pads a tensor, perhaps by nothing."""
+    """Whether a block pads a tensor, perhaps with no elements."""
     name = str(schedule.get(block).name_hint)
     return name.startswith(("pad_temp", "PadInput"))
 
@@ -61,7 +61,7 @@ def _pads_nothing(schedule: tvm_api.Schedule, block: tvm_api.Node) -> bool:
 
 
 def inline_elementwise(schedule: tvm_api.Schedule) -> None:
-    """Inline every block that is neither a reduction nor an output nor real padding."""
+    """Inline all blocks except reductions, outputs and real padding."""
     outputs = {
         str(schedule.get(block).name_hint)
         for block in schedule.get_output_blocks(schedule.get_sblock("root"))
@@ -104,10 +104,10 @@ def schedule_reduction(schedule: tvm_api.Schedule, block: tvm_api.Node) -> None:
 
 
 def _tile_of(schedule: tvm_api.Schedule, block: tvm_api.Node, vector: tvm_api.Node) -> int:
-    """Return the number of accumulators of a row that are kept at a time; 0 for the whole row.
+    """Return the number of accumulators of a row at a time; 0 for the whole row.
 
-    A reduction that is followed by other blocks keeps its accumulators in scratch. A long row is
-    cut into equal tiles, so that a matrix product's scratch does not grow with its output.
+    A reduction before other blocks keeps its accumulators in scratch. A long row is cut into equal
+    tiles, so that a matrix product's scratch does not grow with the output.
     """
     extent = tvm_api.integer_value(schedule.get(vector).extent) or 0
     if extent <= LARGEST_TILE or not list(schedule.get_consumers(block)):
@@ -129,10 +129,11 @@ def _loops_around_padding(
     loops: list[Any],
     outer: list[Any],
 ) -> list[Any]:
-    """Return the output loops inside which rows of the padded input are computed.
+    """Return the output loops around the computation of padded rows.
 
-    A convolution uses padded rows for every output channel, so they are computed once per output
-    row. If no axis reuses them (depthwise, pooling), they are computed once for a larger part.
+    A convolution uses padded rows for every output channel, so padded rows are computed once per
+    output row. If no axis reuses padded rows (depthwise, pooling), they are computed once for a
+    larger part.
     """
     body = schedule.get(block)
     buffer = schedule.get(padding).writes[0].source
@@ -151,7 +152,7 @@ def _loops_around_padding(
 
 
 def _vector_axis(schedule: tvm_api.Schedule, spatial: list[Any]) -> tvm_api.Node | None:
-    """Return the last output axis that has more than one element."""
+    """Return the last output axis with more than one element."""
     for loop in reversed(spatial):
         extent = tvm_api.integer_value(schedule.get(loop).extent)
         if extent is None or extent > 1:
@@ -165,7 +166,7 @@ def _compute_consumer_near(
     consumers = list(schedule.get_consumers(block))
     if len(consumers) != 1 or is_reduction(schedule, consumers[0]):
         return
-    # TVM leaves out what reads nothing of the reduction, such as the border of a pad.
+    # TVM leaves out blocks that read nothing of the reduction, such as the border of a pad.
     trial = schedule.copy()
     if not attempt(trial.reverse_compute_at, consumers[0], loop):
         return
@@ -174,7 +175,7 @@ def _compute_consumer_near(
 
 
 def _runs(schedule: tvm_api.Schedule, block: tvm_api.Node) -> int:
-    """Return how often a block runs; loops of unknown extent count once."""
+    """Return the number of runs of a block; loops of unknown extent count once."""
     extents = [schedule.get(loop).extent for loop in schedule.get_loops(block)]
     return math.prod(tvm_api.integer_value(extent) or 1 for extent in extents)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Float convolutions of signals as convolutions of images with one row, for which rules exist."""
+"""Float convolutions of signals as convolutions of images with one row, which have schedule
+rules."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tuning records: a file with the tilings found for one model on one backend, or with the choices
-found for its kernels on one CPU.
+"""Tuning records: a file with tilings for one model on one backend, or with kernel choices for one
+model on one CPU.
 
-Records are valid only for the model, the hardware parameters and the version of the cost model, or
-the CPU, that they were made with, and are refused for others.
+Records are valid only for their model, hardware parameters and version of the cost model, or for
+their CPU, and refused for others.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Effort:
     """The extent of the search for a layer.
 
     Attributes:
-        clock: number of candidates that were simulated by the cost model.
-        simulate: number of the best of them that were run in the simulator.
+        clock: number of candidates that the cost model simulated.
+        simulate: number of best candidates that the simulator ran.
     """
 
     clock: int = 64
     simulate: int = 3
 
     def covers(self, other: Effort) -> bool:
-        """Whether this effort includes another one."""
+        """Whether this effort includes another effort."""
         return self.clock >= other.clock and self.simulate >= other.simulate
 
 
@@ -73,15 +73,15 @@ class Record:
 
     Attributes:
         layer: sizes of the layer.
-        operators: names of the model's operators that it computes, for each occurrence.
+        operators: names of the model's operators, for each occurrence of the layer.
         tiling: the best tiling.
         bound: lower bound of the cycles of all tilings.
         default: cycles of the default tiling by the cost model.
         predicted: cycles of the best tiling by the cost model.
-        simulated: cycles of the best tiling in the simulator; None if it was not run there.
+        simulated: cycles of the best tiling in the simulator; None if not run.
         effort: extent of the search.
-        default_simulated: cycles of the default tiling in the simulator; None if it was not run
-            there, as in records of umakit 0.2.0.
+        default_simulated: cycles of the default tiling in the simulator; None if not run, as in
+            records of umakit 0.2.0.
     """
 
     layer: Layer
@@ -101,18 +101,18 @@ class Record:
 
     @property
     def cycles(self) -> int:
-        """The cycles of the best tiling, of the same kind as `default_cycles`."""
+        """The cycles of the best tiling, measured if `is_measured`, else predicted."""
         return self.simulated if self.is_measured and self.simulated else self.predicted
 
     @property
     def default_cycles(self) -> int:
-        """The cycles of the default tiling, of the same kind as `cycles`."""
+        """The cycles of the default tiling, measured if `is_measured`, else predicted."""
         return (
             self.default_simulated if self.is_measured and self.default_simulated else self.default
         )
 
     def covers(self, effort: Effort) -> bool:
-        """Whether a search of this effort would find nothing further.
+        """Whether a search of this effort would find nothing more.
 
         Records of umakit 0.2.0 lack the measured cycles of the default tiling. The best tiling of
         such a record may be worse than the default.
@@ -139,10 +139,10 @@ class Records:
     """All records of a model on a backend, or for a CPU.
 
     Attributes:
-        owner: what they are valid for.
+        owner: owner of the records.
         layers: layers on a backend.
         kernels: kernels for a CPU.
-        origin: where the figures of kernels come from; None without kernels.
+        origin: origin of the figures of kernels; None without kernels.
     """
 
     owner: Owner
@@ -176,7 +176,7 @@ class Records:
         return next((record for record in self.layers if record.layer == layer), None)
 
     def with_record(self, record: Record) -> Records:
-        """Return these records with one more, which replaces the record of the same layer."""
+        """Return these records with a new record in place of any record of the same layer."""
         others = [each for each in self.layers if each.layer != record.layer]
         layers = sorted([*others, record], key=lambda each: (each.operators, repr(each.layer)))
         return Records(self.owner, tuple(layers))
@@ -186,7 +186,7 @@ class Records:
 
         Args:
             path: path of the file; existing records are replaced.
-            inputs: files that were read and must not be overwritten.
+            inputs: input files, which must not be overwritten.
 
         Raises:
             RecordsError: the file must not be replaced, or cannot be written.
@@ -226,9 +226,8 @@ def write_records(path: Path, content: bytes | Callable[[], bytes], inputs: Iter
     """Write a file of records.
 
     Args:
-        path: path of the file.
-        content: what to write, or a function that is called under a lock against other processes.
-        inputs: files that were read and must not be overwritten.
+        content: the content, or a function that returns it under a lock against other processes.
+        inputs: input files, which must not be overwritten.
 
     Raises:
         RecordsError: the file must not be replaced, or cannot be written.
@@ -251,13 +250,13 @@ def add_record(
     """Add a record to a file, under a lock against other processes that add records.
 
     Args:
-        path: path of the file, which is created if it does not exist.
+        path: path of the file; created if missing.
         owner: owner of the records.
         record: record of a layer.
-        inputs: files that were read and must not be overwritten.
-        instead_of: the record of this layer that the file had before. If the file has another
-            record of at least the same effort now, it came from another process and is kept.
-        machine: as of `check_owner`.
+        inputs: input files, which must not be overwritten.
+        instead_of: the previous record of this layer in the file. Another record of at least the
+            same effort came from another process meanwhile and is kept.
+        machine: as in `check_owner`.
 
     Returns:
         The records in the file now.
@@ -301,9 +300,9 @@ def read_tilings(
 
     Args:
         path: path of the records.
-        model: the model that is compiled.
-        backends: backends, one of which must be that of the records; there are no tilings in
-            records of kernels for a CPU.
+        model: the compiled model.
+        backends: backends, including the backend of the records. Records of kernels for a CPU have
+            no tilings.
 
     Raises:
         RecordsError: the records cannot be read, or are for another model, backend or version.
@@ -373,11 +372,10 @@ def check_owner(
     """Refuse records of another owner.
 
     Args:
-        records: what was read.
-        owner: whom they have to be of.
-        path: path of their file.
-        machine: the machine of that owner; it may be left out for a systolic array, whose figures
-            are all of it.
+        owner: required owner.
+        path: path of the file.
+        machine: the owner's machine; optional for a systolic array, which the owner describes
+            completely.
 
     Raises:
         RecordsError: the model, backend, hardware parameters or cost model differ, or a tiling is

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transposed float convolutions as the plain convolutions of their phases.
 
-A transposed convolution with stride s puts s - 1 zeros between the elements of its data. Results
-that are s rows and columns apart, a phase, meet elements, not zeros, with the same weights: each
+A transposed convolution with stride s puts s - 1 zeros between the elements of the data. Results
+that are s rows and columns apart form a phase: the same weights meet elements and not zeros. Each
 phase is a convolution of the data with a subset of the weights, and nothing is multiplied by an
 inserted zero.
 
-In one direction, `result[s * q + a]` is the sum of `data[y] * weights[k]` with
-`s * y + d * k - p = s * q + a` for dilation d and padding p. Products of each sum stay in their
-order, so that results are the same as those of other schedules.
+In one direction, `result[s * q + a]` is the sum of `data[y] * weights[k]` with `s * y + d * k - p =
+s * q + a` for dilation d and padding p. Products of each sum stay in order, so that results equal
+the results of other schedules.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from umakit.lower.plain_tiles import PlainTile, choose_whole_tile
 OPERATORS = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
 LAYOUTS = (("NCW", "IOW"), ("NCHW", "IOHW"))
 NAME, PHASE = "transposed_by_phases", "sums_of_phase"
-"""Name of kernels, and what names of their sums begin with."""
+"""Name of the kernels, and prefix of the names of their sums."""
 
 TILE = "umakit.transposed_tile"
 """Annotation of the sums of a phase: channels and columns of a tile, whether columns are its lanes,
@@ -42,11 +42,9 @@ class Direction:
     """A transposed convolution in one direction.
 
     Attributes:
-        size: of the data.
-        taps: of the kernel.
-        stride: of the convolution.
-        dilation: of the kernel.
-        before: padding that is cut off the result at its start.
+        size: size of the data.
+        taps: size of the kernel.
+        before: padding cut off the start of the result.
         result: size of the result.
     """
 
@@ -59,27 +57,27 @@ class Direction:
 
     @property
     def positions(self) -> int:
-        """Results of each phase, the last of which may lie behind the result."""
+        """Number of results of each phase; the last one may lie behind the result."""
         return -(-self.result // self.stride)
 
     @property
     def step(self) -> int:
-        """Elements of the data between those that neighbouring weights of a phase meet."""
+        """Distance of the data elements for neighbouring weights of a phase."""
         return self.dilation // math.gcd(self.dilation, self.stride)
 
     def taps_of(self, phase: int) -> list[int]:
-        """Return the weights of a phase, in the order of the data that they meet."""
+        """Return the weights of a phase, in the order of their data elements."""
         taps = range(self.taps - 1, -1, -1)
         return [k for k in taps if (phase + self.before - k * self.dilation) % self.stride == 0]
 
     def offset(self, phase: int) -> int:
-        """Return the element of the data that the first weight of a phase meets first."""
+        """Return the first data element for the first weight of a phase."""
         taps = self.taps_of(phase)
         return (phase + self.before - taps[0] * self.dilation) // self.stride if taps else 0
 
     @property
     def padding(self) -> tuple[int, int]:
-        """Zeros that the data needs before and behind."""
+        """Number of zeros required before and after the data."""
         phases = [n for n in range(self.stride) if self.taps_of(n)]
         first = min((self.offset(n) for n in phases), default=0)
         last = max((self.offset(n) + (len(self.taps_of(n)) - 1) * self.step for n in phases),
@@ -89,15 +87,14 @@ class Direction:
 
 @dataclass(frozen=True)
 class Transposed:
-    """A transposed convolution whose phases are computed.
+    """A transposed convolution computed by phases.
 
     Attributes:
-        batch: images.
+        batch: number of images.
         inputs: channels of the data.
         outputs: channels of the result.
-        groups: of channels.
+        groups: groups of channels.
         directions: rows and columns.
-        tile: the sums that are computed at a time.
     """
 
     batch: int
@@ -118,9 +115,9 @@ class Transposed:
         return all(each.taps_of(n) for each, n in zip(self.directions, phase, strict=True))
 
     def weights(self, kernel: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the weights of all phases, one after the other, as they are stored.
+        """Return the stored weights of all phases, one phase after the other.
 
-        Those of a phase are [O / c, I / groups, rows, columns, c] with c channels of a tile.
+        The weights of a phase are [O / c, I / groups, rows, columns, c] with c channels of a tile.
 
         Args:
             kernel: [I, O / groups, rows, columns].
@@ -133,7 +130,7 @@ class Transposed:
 
     @property
     def _taps(self) -> list[tuple[list[int], list[int]]]:
-        """The rows and the columns of the kernel that each phase with weights has."""
+        """The rows and the columns of the kernel in each phase with weights."""
         rows, columns = self.directions
         return [
             (rows.taps_of(a), columns.taps_of(b)) for a, b in self.phases if self.has_sums((a, b))
@@ -144,7 +141,7 @@ class Transposed:
 
         Args:
             data: [N, I, H, W].
-            weights: of all phases, as they are stored.
+            weights: stored weights of all phases.
         """
         te, tir = tvm_api.te, tvm_api.tirx
         before, behind = zip(*(each.padding for each in self.directions), strict=True)
@@ -176,7 +173,6 @@ class Transposed:
         return te.compute(shape, at, name="interleaved")
 
     def _order(self, image: Any, channel: Any, y: Any, x: Any) -> tuple[Any, ...]:
-        """Return an index of a phase's sums."""
         return (image, channel, y, x) if self.tile.by_columns else (image, y, x, channel)
 
     def _phase(
@@ -191,10 +187,10 @@ class Transposed:
 
         Args:
             phase: the phase.
-            window: rows and columns of its kernel.
-            padded: the data.
-            weights: those of all phases, and where those of this one begin.
-            before: zeros before the data.
+            window: rows and columns of the phase's kernel.
+            padded: padded data.
+            weights: stored weights of all phases, and the start of the phase's weights.
+            before: number of zeros before the data.
         """
         te, size = tvm_api.te, self.tile.channels
         inputs, (stored, first) = self.inputs // self.groups, weights
@@ -266,7 +262,6 @@ def _rule(operator: str, data_layout: str, kernel_layout: str) -> tvm_api.Legali
 def _transposed(
     data: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...], attributes: Any
 ) -> Transposed | None:
-    """Return a transposed convolution; None if it has too many phases."""
     strides, dilation, padding = (
         [int(n) for n in numbers]
         for numbers in (attributes.strides, attributes.dilation, attributes.padding)

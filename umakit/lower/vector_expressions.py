@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of a loop's turn as those of several turns at a time, which are vectors."""
+"""Conversion of expressions of one loop turn to vectors of several turns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def mentions(expression: Any, variable: tvm_api.Var) -> bool:
 
 
 def with_value(node: Any, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> Any:
-    """Return an expression or a statement with a value in the place of a variable."""
+    """Return an expression or a statement with a value instead of a variable."""
 
     def replaced(other: tvm_api.Var) -> tvm_api.PrimExpr:
         return value if other.same_as(variable) else other
@@ -30,7 +30,7 @@ def with_value(node: Any, variable: tvm_api.Var, value: tvm_api.PrimExpr) -> Any
 
 
 def element_step(index: tvm_api.PrimExpr, variable: tvm_api.Var) -> int | None:
-    """Return by how much an index grows with a variable; None if that is not always the same."""
+    """Return the growth of an index per step of a variable; None if it is not constant."""
     if not mentions(index, variable):
         return 0
     dtype = tvm_api.dtype_of_expression(variable)
@@ -39,11 +39,11 @@ def element_step(index: tvm_api.PrimExpr, variable: tvm_api.Var) -> int | None:
 
 
 def flat_index(buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> tvm_api.PrimExpr:
-    """Return the place of an element in memory, counted in elements.
+    """Return the offset of an element in memory, in elements.
 
     Args:
         buffer: a tensor of constant shape.
-        indices: of the element, one for each axis.
+        indices: indices of the element, one for each axis.
     """
     index: tvm_api.PrimExpr = tirx.IntImm("int64", 0)
     for size, each in zip(tvm_api.buffer_shape(buffer), indices, strict=True):
@@ -52,15 +52,15 @@ def flat_index(buffer: tvm_api.Buffer, indices: Sequence[tvm_api.PrimExpr]) -> t
 
 
 class Vectors:
-    """Makes vectors of expressions in the turns of a loop.
+    """Converts expressions of a loop to vectors.
 
     Args:
-        variable: of the loop; in vectors it is that of the first turn.
-        lanes: turns at a time.
+        variable: loop variable; in vectors, the value of the first turn.
+        lanes: turns per vector.
 
     Attributes:
-        bindings: statements before the loop that bind what calls a function and is the same in all
-            turns. Compilers find the rest themselves.
+        bindings: statements before the loop that bind loop invariants with function calls.
+            Compilers hoist other invariants themselves.
     """
 
     def __init__(self, variable: tvm_api.Var, lanes: int) -> None:
@@ -69,16 +69,17 @@ class Vectors:
         self.bindings: list[tvm_api.Stmt] = []
 
     def ramp(self, index: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Return the indices of neighbours, of which that of the first turn is given."""
+        """Return the indices of a vector from the index of the first turn."""
         one = tirx.IntImm(tvm_api.dtype_of_expression(index), 1)
         return tirx.Ramp(index, one, self._lanes)
 
     def of(self, node: tvm_api.PrimExpr, is_certain: bool = True) -> tvm_api.PrimExpr | None:
-        """Return the vector of an expression in float32; None if there is none.
+        """Return the vector of a float32 expression; None if there is none.
 
         Args:
             node: the expression.
-            is_certain: whether it is computed in all turns: what is not must stay in its place.
+            is_certain: whether all turns compute the expression; other expressions must stay in
+                place.
         """
         if tvm_api.dtype_of_expression(node) != "float32":
             return None
@@ -113,7 +114,8 @@ class Vectors:
         return None if value is None else tvm_api.intrinsic_call(type_, f"tirx.{name}", [value])
 
     def _outside(self, node: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Return the variable before the loop that has the value of an expression, or itself."""
+        """Return the variable, bound before the loop, with an expression's value, or the
+        expression."""
         if not tvm_api.collect(node, tvm_api.Call):
             return node
         for binding in self.bindings:

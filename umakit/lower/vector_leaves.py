@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Innermost loops over neighbouring numbers that become vectors.
+"""Vectorization of innermost loops over neighbouring numbers.
 
-A schedule asks for vectors by an annotation; whether a loop can have them is seen here, where
-tensors are flat and indices say which elements are neighbours. Others stay as they are.
+A schedule asks for vectors by an annotation. Only with flat tensors do indices tell which elements
+are neighbours; loops that cannot be vectorized stay unchanged.
 
-- A loop that stores neighbours is computed in vectors; numbers that fill none are last.
-- A loop that sums up neighbours, or takes an extreme of them, keeps vectors of partial results,
-  which are put together behind it. An extreme is the same in any order, a sum is not.
+- A loop that stores neighbours is computed in vectors; remaining numbers come last.
+- A loop that sums neighbours, or takes their extreme, keeps vectors of partial results and
+  combines them after the loop. An extreme is the same in any order, a sum is not.
 
-What is the same in all turns is computed before the loop: C must not do so where a function may
-set `errno`.
+Loop invariants are computed before the loop: a C compiler must not hoist functions that may set
+`errno`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ VECTORS = "pragma_umakit_vectors"
 """Annotation of a loop: how many numbers a vector has, as text."""
 
 COMBINED = (tirx.Add, tirx.Max, tirx.Min)
-"""What a reduction does with its result and a number."""
+"""Combining operators of reductions."""
 
 NEUTRAL = {tirx.Add: 0.0, tirx.Max: -math.inf, tirx.Min: math.inf}
 """The number that changes no result of a reduction. A sum that begins with 0 is never -0."""
@@ -44,7 +44,7 @@ PARTIAL_RESULTS = 4
 def vectorize_leaves(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     """Return a flat prim func whose loops with the annotation `VECTORS` are computed in vectors.
 
-    Variables may be bound several times in it.
+    Variables may be bound several times in the result.
     """
     asked = tvm_api.collect(function.body, tirx.AttrStmt)
     if all(str(each.attr_key) not in (VECTORS, SQUARES) for each in asked):
@@ -66,12 +66,12 @@ def vectorize_leaves(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
 
 
 def _leaf(loop: tvm_api.Stmt, lanes: int, local: Mapping[Any, int]) -> tvm_api.Stmt:
-    """Return a loop in vectors, or itself.
+    """Return a loop in vectors, or unchanged.
 
     Args:
         loop: the loop.
-        lanes: numbers of a vector.
-        local: numbers in each array of the kernel's own.
+        lanes: numbers in a vector.
+        local: number of elements of each local array.
     """
     if not isinstance(loop, tirx.For) or not isinstance(loop.body, tirx.BufferStore):
         return loop
@@ -97,8 +97,11 @@ def _leaf(loop: tvm_api.Stmt, lanes: int, local: Mapping[Any, int]) -> tvm_api.S
 
 
 def _under_conditions(store: tvm_api.Stmt) -> tuple[list[tvm_api.PrimExpr], tvm_api.Stmt]:
-    """Return the conditions without which a step of a reduction changes nothing, and the step
-    under them: padding neither adds to a sum nor is it an extreme."""
+    """Return the conditions around a step of a reduction, and the step without them.
+
+    Without the conditions the step changes nothing: padding neither adds to a sum nor is it an
+    extreme.
+    """
     value = store.value
     call = value.b if isinstance(value, COMBINED) else None
     if not isinstance(call, tvm_api.Call) or not str(call.op.name).endswith("if_then_else"):
@@ -114,7 +117,7 @@ def _under_conditions(store: tvm_api.Stmt) -> tuple[list[tvm_api.PrimExpr], tvm_
 
 
 def _with_conditions_outside(loop: tvm_api.Stmt) -> tvm_api.Stmt:
-    """Return a loop inside the conditions of all that it does that are the same in all turns."""
+    """Return a loop inside its loop-invariant conditions."""
     body, conditions = loop.body, []
     while isinstance(body, tirx.IfThenElse) and body.else_case is None:
         if mentions(body.condition, loop.loop_var):
@@ -130,7 +133,7 @@ def _with_conditions_outside(loop: tvm_api.Stmt) -> tvm_api.Stmt:
 
 
 def is_same_element(node: tvm_api.PrimExpr, store: tvm_api.Stmt) -> bool:
-    """Whether an expression is the element that a statement stores to."""
+    """Whether an expression loads the element that a statement stores."""
     return (
         isinstance(node, tvm_api.TensorLoad)
         and node.source.same_as(store.buffer)
@@ -143,10 +146,10 @@ class _Leaf:
     """A loop whose body is one store.
 
     Attributes:
-        variable: of the loop, which begins with 0.
-        turns: how often it runs.
-        store: its body.
-        lanes: numbers of a vector.
+        variable: loop variable, from 0.
+        turns: number of turns.
+        store: body.
+        lanes: numbers in a vector.
     """
 
     variable: tvm_api.Var
@@ -168,7 +171,7 @@ class _Leaf:
         body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt],
         step: int = 1,
     ) -> list[tvm_api.Stmt]:
-        """Return a loop over places of the original one, from one on in steps."""
+        """Return a loop over places of the original loop, from `first` in steps."""
         if turns <= 1:
             return [body(self._integer(first))] if turns else []
         variable = tirx.Var(str(self.variable.name), self._dtype)
@@ -182,13 +185,13 @@ class _Leaf:
 
     @property
     def unchanged(self) -> tvm_api.Stmt:
-        """The loop itself."""
+        """The loop without changes."""
         first, turns = self._integer(0), self._integer(self.turns)
         return tirx.For(self.variable, first, turns, tirx.ForKind.SERIAL, self.store)
 
     @property
     def _reads_before_it_writes(self) -> bool:
-        """Whether a turn reads nothing that another one writes."""
+        """Whether no turn reads an element that another turn writes."""
         return all(
             is_same_element(load, self.store)
             for load in tvm_api.collect(self.store.value, tvm_api.TensorLoad)
@@ -199,10 +202,10 @@ class _Leaf:
         return with_value(self.store, self.variable, place)
 
     def mapped(self, in_registers: bool) -> tvm_api.Stmt:
-        """Return the loop, which stores neighbours, in vectors; as it is if that is not possible.
+        """Return the loop with stores of neighbours in vectors; unchanged if not possible.
 
         Args:
-            in_registers: whether an array that is to stay in registers is accessed.
+            in_registers: whether the loop accesses an array in registers.
         """
         vectors = Vectors(self.variable, self.lanes)
         value = vectors.of(self.store.value)
@@ -223,7 +226,7 @@ class _Leaf:
         return _sequence([*vectors.bindings, *main, *tail])
 
     def reduced(self) -> tvm_api.Stmt:
-        """Return the loop, which stores one result, with vectors of partial results."""
+        """Return the loop with one result, with vectors of partial results."""
         value, kind = self.store.value, type(self.store.value)
         if kind not in COMBINED or not is_same_element(value.a, self.store):
             return self.unchanged
@@ -237,7 +240,7 @@ class _Leaf:
         return _sequence([*vectors.bindings, *self._partial(vector, kind)])
 
     def _partial(self, vector: tvm_api.PrimExpr, kind: Any) -> list[tvm_api.Stmt]:
-        """Return the statements of a reduction, of which partial results are in a local array."""
+        """Return the statements of a reduction with partial results in a local array."""
         whole = self.turns // self.lanes
         count = next(n for n in (PARTIAL_RESULTS, 2, 1) if whole >= 2 * n)
         name = "partial_sums" if kind is tirx.Add else "partial_extremes"
@@ -286,7 +289,7 @@ def _sequence(statements: Sequence[tvm_api.Stmt]) -> tvm_api.Stmt:
 
 
 def _pairwise(values: Sequence[tvm_api.PrimExpr], kind: Any) -> tvm_api.PrimExpr:
-    """Return the sum or the extreme of numbers, halves of which are put together first."""
+    """Return the sum or the extreme of numbers, combined pairwise by halves."""
     if len(values) == 1:
         return values[0]
     half = len(values) // 2

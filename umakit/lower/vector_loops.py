@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of schedules for CPUs with vector registers, which those of convolutions and of matrix
-products have in common."""
+"""Steps of schedules for CPUs with vector registers, shared by convolutions and matrix products."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ PLAIN = ("Add", "Sub", "Mul", "Max", "Min", "TensorLoad", "FloatImm", "IntImm", 
 
 
 def extent(schedule: tvm_api.Schedule, loop: Any) -> int:
-    """Return how often a loop runs; 0 if that is computed."""
+    """Return the number of turns of a loop; 0 if the number is computed."""
     return tvm_api.integer_value(schedule.get(loop).extent) or 0
 
 
 def tiles_of(schedule: tvm_api.Schedule, loop: Any, size: int) -> tuple[Any, Any]:
-    """Cut a loop into tiles, the last of which may be smaller.
+    """Cut a loop into tiles; the last tile may be smaller.
 
     Returns:
-        The loop over tiles, and that over the elements of one.
+        The loop over tiles, and the loop over the elements of a tile.
     """
     whole, rest = divmod(extent(schedule, loop), size)
     tiles, element = schedule.split(loop, [None, size])
@@ -36,10 +35,10 @@ def place_padding(schedule: tvm_api.Schedule, padding: Any, place: Any, whole: b
     """Compute padding inside a loop, without conditions on columns in inner loops.
 
     Args:
-        schedule: of the kernel.
+        schedule: schedule of the kernel.
         padding: the block that pads images in NHWC.
         place: the loop.
-        whole: whether rows have all their channels there, so that a row is one loop.
+        whole: whether rows have all channels inside the loop, so that a row is one loop.
     """
     borders = _borders(schedule, padding)
     schedule.compute_at(padding, place)
@@ -56,7 +55,7 @@ def place_padding(schedule: tvm_api.Schedule, padding: Any, place: Any, whole: b
         if cuts:
             schedule.annotate(fused, CUTS, ",".join(map(str, cuts)))
     elif rows is not None:
-        # Fill it with its value first and copy what is inside then.
+        # Fill with the padding value first, then copy the inside.
         attempt(schedule.decompose_padding, padding, rows)
 
 
@@ -70,12 +69,12 @@ def _has_more_channels(schedule: tvm_api.Schedule, padding: Any) -> bool:
 def _cut_unlike_channels(
     schedule: tvm_api.Schedule, padding: Any, borders: list[int], row: list[Any]
 ) -> None:
-    """Cut the loops over columns and channels of padded data that has more channels.
+    """Cut the loops over columns and channels of padded data with more channels.
 
     Args:
-        schedule: of the kernel.
+        schedule: schedule of the kernel.
         padding: the block.
-        borders: the first column that is data and the first one behind.
+        borders: first column of the data, and first column behind the data.
         row: the two loops.
     """
     block, (column, channel) = schedule.get(padding), row
@@ -96,8 +95,8 @@ def _cut_unlike_channels(
 
 
 def _borders(schedule: tvm_api.Schedule, padding: Any) -> list[int] | None:
-    """Return the first column of padded data that is data and the first one behind; None if it
-    cannot be told."""
+    """Return the first column of the data in padded data, and the first column behind; None if
+    unknown."""
     body, axes = schedule.get(padding).body, schedule.get(padding).iter_vars
     shapes = [
         tvm_api.buffer_shape(each.source)
@@ -116,16 +115,17 @@ def _borders(schedule: tvm_api.Schedule, padding: Any) -> list[int] | None:
 
 
 def result_of(schedule: tvm_api.Schedule, block: Any) -> Any:
-    """Return the block that stores the result: what follows the sums, or a copy of them."""
+    """Return the block that stores the result: fused elementwise operators, or a copy of the
+    sums."""
     consumers = list(schedule.get_consumers(block))
     return consumers[0] if consumers else schedule.cache_write(block, 0, "global")
 
 
 def vectorize_result(schedule: tvm_api.Schedule, result: Any, lanes: int) -> None:
-    """Let what follows the sums compute vectors, if it consists of operators that vectors have.
+    """Vectorize the fused elementwise operators, if vectors have all of these operators.
 
-    Where the last tile has channels that the result has not, vectors are so narrow that all of
-    each are in it.
+    If the last tile has more channels than the result, vectors are narrow enough to lie inside the
+    result.
     """
     store = schedule.get(result).body
     axes, loops = schedule.get(result).iter_vars, schedule.get_loops(result)
@@ -145,7 +145,7 @@ def vectorize_result(schedule: tvm_api.Schedule, result: Any, lanes: int) -> Non
 
 
 def _is_last_index(store: tvm_api.Stmt, channel: Any) -> bool:
-    """Whether channels are the last axis of all that is read and written, and of nothing else."""
+    """Whether the channel index is the last index of all accesses, and in no other index."""
     loads = tvm_api.collect(store.value, tvm_api.TensorLoad)
     accesses = [list(store.indices), *(list(load.indices) for load in loads)]
     for *others, last in filter(None, accesses):  # a scalar has no index, and is read by all
@@ -157,7 +157,7 @@ def _is_last_index(store: tvm_api.Stmt, channel: Any) -> bool:
 
 
 def use_registers(schedule: tvm_api.Schedule, position: Any | None, lane: Any, lanes: int) -> None:
-    """Make the innermost loops of a block vectors at constant indices."""
+    """Mark the innermost loops of a block as vectors at constant indices."""
     if extent(schedule, lane) > lanes:
         vectors, lane = schedule.split(lane, [None, lanes])
         schedule.unroll(vectors)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loop schedules in vectors of kernels in float32 that are neither convolutions nor products.
+"""Vectorized loop schedules of float32 kernels other than convolutions and products.
 
-- Element-wise: loops over what lies next to each other in all tensors are one loop, in vectors.
-- Rows: where numbers that are reduced lie next to each other, all that a kernel does with a row is
-  done before the next one. What is read several times and costs a function is computed once, into
-  scratch of one row, if it is not long: softmax has one exponential for each element.
-- Columns: where results lie next to each other, as in pools in NHWC, some vectors of results are
-  kept in registers while loops over what is reduced run inside. Padding is a condition on rows and
-  columns outside of the loops over vectors, and only at borders.
-- Any other kernel has the loops for any CPU; those that can be vectors become vectors.
+- Element-wise: loops over contiguous elements of all tensors are one loop, in vectors.
+- Rows: if the reduced numbers are contiguous, a kernel finishes a row before the next row.
+  Function values with several reads are computed once, into scratch of one row, if the row is
+  not long: softmax has one exponential for each element.
+- Columns: if results are contiguous, as in pools in NHWC, some vectors of results are kept in
+  registers around the reduction loops. Padding is a condition on rows and columns outside of the
+  loops over vectors, and only at borders.
+- Any other kernel has the loops for any CPU, vectorized where possible.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from umakit.lower.vector_squares import SQUARES
 from umakit.machine.cpu import Cpu
 
 LONGEST_ROW = 2048
-"""Bytes of scratch for a row, which is within the limit of any network. What needs more is computed
-each time it is read."""
+"""Maximum bytes of scratch for a row, within the limit of any network. Longer rows are recomputed
+at each read."""
 
 
 def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimFunc:
-    """Schedule a prim func of blocks, none of which is tiled; as for any CPU if not in float32.
+    """Schedule a prim func of untiled blocks; kernels not in float32 as for any CPU.
 
     Args:
         function: the prim func.
-        cpu: the CPU, which has vectors.
+        cpu: a CPU with vectors.
     """
     if not all(_is_float(variable) for variable in function.params):
         return schedule_for_cpu(function)
@@ -61,10 +61,10 @@ def schedule_vector_loops(function: tvm_api.PrimFunc, cpu: Cpu) -> tvm_api.PrimF
 def _by_rule(
     rule: Callable[[tvm_api.Schedule, Cpu], bool], function: tvm_api.PrimFunc, cpu: Cpu
 ) -> tvm_api.Schedule | None:
-    """Return the schedule that a rule makes; None if it does not apply or TVM does not prove it.
+    """Return a rule's schedule; None if the rule does not apply or TVM cannot prove it.
 
     Args:
-        rule: changes a schedule, and says whether it applies.
+        rule: changes a schedule, and returns whether the rule applies.
         function: the prim func.
         cpu: the CPU.
     """
@@ -85,14 +85,14 @@ def _blocks(schedule: tvm_api.Schedule) -> list[Any]:
 
 
 def _place_columns(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
-    """Schedule a kernel whose only reduction is that of columns; whether it is one."""
+    """Schedule a kernel with a single reduction, of columns; return False for other kernels."""
     inline_elementwise(schedule)
     reductions = reductions_of(schedule)
     return len(reductions) == 1 and tile_columns(schedule, reductions[0], cpu)
 
 
 def _place_rows(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
-    """Schedule a kernel that computes rows, or is element-wise; whether it is one."""
+    """Schedule an element-wise kernel or a kernel of rows; return False for other kernels."""
     _inline(schedule)
     outputs = schedule.get_output_blocks(schedule.get_sblock("root"))
     blocks = _blocks(schedule)
@@ -113,7 +113,7 @@ def _place_rows(schedule: tvm_api.Schedule, cpu: Cpu) -> bool:
 
 
 def _inline(schedule: tvm_api.Schedule) -> None:
-    """Inline element-wise blocks but those that call a function for several others."""
+    """Inline element-wise blocks, except function calls with several consumers."""
     output = _blocks(schedule)[-1]
     for block in _blocks(schedule)[:-1]:
         if is_reduction(schedule, block):
@@ -127,9 +127,9 @@ def _inline(schedule: tvm_api.Schedule) -> None:
 
 
 def _reduces_neighbours(schedule: tvm_api.Schedule, block: Any) -> bool:
-    """Whether all numbers that a block reduces for a result lie next to each other.
+    """Whether all numbers that a block reduces for a result are contiguous.
 
-    Something else that is read may be the same for all of them.
+    Other operands may be the same for all numbers.
     """
     inner = [axis for axis in schedule.get(block).iter_vars if int(axis.iter_type) != 0]
     loads = tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad)
@@ -142,11 +142,11 @@ def _reduces_neighbours(schedule: tvm_api.Schedule, block: Any) -> bool:
 
 
 def are_neighbours(axes: list[Any], indices: list[tvm_api.PrimExpr]) -> bool:
-    """Whether each index grows by one from turn to turn of some nested loops, or never.
+    """Whether each index grows by one per turn of some nested loops, or is constant.
 
     Args:
-        axes: of the loops, the outermost first.
-        indices: flat ones.
+        axes: axes of the loops, the outermost first.
+        indices: flat indices.
     """
     sizes = [tvm_api.integer_value(axis.dom.extent) or 0 for axis in axes]
     steps = [math.prod(sizes[n + 1 :]) for n in range(len(axes))]
@@ -162,12 +162,12 @@ def are_neighbours(axes: list[Any], indices: list[tvm_api.PrimExpr]) -> bool:
 
 
 def fuse_neighbours(schedule: tvm_api.Schedule, block: Any, lanes: int, first: int = 0) -> None:
-    """Fuse loops of an element-wise block that go on where the next one ended, in all tensors.
+    """Fuse loops of an element-wise block that are contiguous in all tensors.
 
     Args:
-        schedule: of the kernel.
-        block: the block, one loop for each axis.
-        lanes: numbers of a vector.
+        schedule: schedule of the kernel.
+        block: the block, with one loop for each axis.
+        lanes: numbers in a vector.
         first: the first loop that may be fused.
     """
     body, loops = schedule.get(block), list(schedule.get_loops(block))
@@ -190,7 +190,7 @@ def fuse_neighbours(schedule: tvm_api.Schedule, block: Any, lanes: int, first: i
 
 
 def _has_conditions(store: tvm_api.Stmt) -> bool:
-    """Whether what a statement stores depends on indices other than by what is read."""
+    """Whether the stored value depends on indices other than by loads."""
     of_values = tvm_api.rewrite(
         store.value, [(tvm_api.TensorLoad, lambda load: tvm_api.tirx.FloatImm("float32", 0.0))]
     )
@@ -200,13 +200,13 @@ def _has_conditions(store: tvm_api.Stmt) -> bool:
 def _cut_into_squares(
     schedule: tvm_api.Schedule, loops: list[Any], steps: list[Any], size: int
 ) -> None:
-    """Transpose squares, so that what is read and what is written are vectors.
+    """Transpose squares, so that loads and stores are vectors.
 
     Args:
-        schedule: of the kernel.
-        loops: of its only block.
-        steps: for each loop, from one turn to the next, in what is written and in all that is read.
-        size: of a square: numbers of a vector.
+        schedule: schedule of the kernel.
+        loops: loops of the only block.
+        steps: for each loop, the steps per turn of the stored index and of all loaded indices.
+        size: size of a square: the numbers in a vector.
     """
     if any(step in (0, 1) for step in steps[-1][1:]) or extent(schedule, loops[-1]) == 1:
         return
@@ -221,7 +221,8 @@ def _cut_into_squares(
 
 
 def _compute_in_rows(schedule: tvm_api.Schedule, blocks: list[Any], reductions: list[Any]) -> bool:
-    """Compute all blocks inside the loops of the last one over rows; whether that can be done."""
+    """Compute all blocks inside the row loops of the last block; return whether this is
+    possible."""
     output = blocks[-1]
     rows = {_size(schedule, each, 0) for each in reductions}
     if output in reductions:
@@ -238,11 +239,11 @@ def _compute_in_rows(schedule: tvm_api.Schedule, blocks: list[Any], reductions: 
 
 
 def _place_blocks(schedule: tvm_api.Schedule, blocks: list[Any], rows: int) -> bool:
-    """Compute blocks in the outer loops of the last one that run for each row; whether it is done.
+    """Compute blocks in the row loops of the last block; return whether this is possible.
 
     Args:
-        schedule: of the kernel.
-        blocks: all of them, in their order.
+        schedule: schedule of the kernel.
+        blocks: all blocks in order.
         rows: number of rows.
     """
     loops, count, found = schedule.get_loops(blocks[-1]), 0, 1
@@ -255,7 +256,7 @@ def _place_blocks(schedule: tvm_api.Schedule, blocks: list[Any], rows: int) -> b
     for block in reversed(blocks[:-1]):
         runs = _size(schedule, block)
         if count:
-            # Loops that run once stay, so that the last ones are those of what is reduced.
+            # Loops of one turn stay, so that the last loops are the reduced axes.
             schedule.compute_at(block, loops[count - 1], preserve_unit_loops=True)
         if _size(schedule, block) != runs:
             return False
@@ -266,7 +267,7 @@ def _place_blocks(schedule: tvm_api.Schedule, blocks: list[Any], rows: int) -> b
 
 
 def _size(schedule: tvm_api.Schedule, block: Any, kind: int | None = None) -> int:
-    """Return how often a block runs, or how many elements its axes of one kind have."""
+    """Return the number of runs of a block, or the number of elements of its axes of one kind."""
     if kind is None:
         return math.prod(extent(schedule, loop) for loop in schedule.get_loops(block))
     return math.prod(
@@ -277,7 +278,6 @@ def _size(schedule: tvm_api.Schedule, block: Any, kind: int | None = None) -> in
 
 
 def _ask_for_vectors(schedule: tvm_api.Schedule, cpu: Cpu) -> None:
-    """Ask for vectors in the innermost loop of each block."""
     for block in _blocks(schedule):
         loops = schedule.get_loops(block)
         if not loops or extent(schedule, loops[-1]) < cpu.float_lanes:
@@ -293,7 +293,7 @@ def _ask_for_vectors(schedule: tvm_api.Schedule, cpu: Cpu) -> None:
 #         if kernel row is inside:
 #             for kernel column:
 #                 results = their sum, or extreme, with the data (vectors of channels)
-#         result = what follows
+#         result = fused elementwise operators
 #
 # Rows and columns are cut where windows begin to be inside of the data, and where they cease to
 # be.
@@ -302,18 +302,18 @@ tirx = tvm_api.tirx
 
 
 def tile_columns(schedule: tvm_api.Schedule, block: Any, cpu: Cpu) -> bool:
-    """Keep results of a reduction whose last axis is that of its data in registers.
+    """Keep results of a column reduction, over the last axis of the data, in registers.
 
     Args:
-        schedule: of the kernel.
-        block: its only reduction.
+        schedule: schedule of the kernel.
+        block: the only reduction.
         cpu: the CPU.
 
     Returns:
-        Whether it is such a reduction.
+        Whether the kernel is such a reduction.
 
     Raises:
-        ScheduleError: it is one, but TVM cannot prove that its loops may be changed.
+        ScheduleError: TVM cannot prove that the loops of such a reduction may be changed.
     """
     loops, axes = schedule.get_loops(block), schedule.get(block).iter_vars
     if len(loops) != len(axes):
@@ -344,7 +344,7 @@ def tile_columns(schedule: tvm_api.Schedule, block: Any, cpu: Cpu) -> bool:
 
 
 def _is_followed_by_elements(schedule: tvm_api.Schedule, block: Any, outer: list[Any]) -> bool:
-    """Whether nothing follows a reduction, or what computes an element of each of its results."""
+    """Whether a reduction is followed by nothing, or by an element for each of its results."""
     consumers = list(schedule.get_consumers(block))
     if not consumers:
         return True
@@ -356,7 +356,7 @@ def _is_followed_by_elements(schedule: tvm_api.Schedule, block: Any, outer: list
 
 
 def _tile(channels: int, cpu: Cpu) -> int:
-    """Return how many channels are computed at a time, a divisor of all; 0 for no rule."""
+    """Return the number of channels at a time, a divisor of all channels; 0 for no rule."""
     most = UNROLLED * cpu.float_lanes
     if channels < cpu.float_lanes:
         return 0
@@ -367,7 +367,7 @@ def _tile(channels: int, cpu: Cpu) -> int:
 
 
 def _is_contiguous(schedule: tvm_api.Schedule, block: Any, channel: tvm_api.Var) -> bool:
-    """Whether a reduction accesses neighbours for neighbouring results, or the same for all."""
+    """Whether neighbouring results access neighbouring elements, or the same element."""
     loads = tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad)
     indices = [flat_index(load.source, load.indices) for load in loads]
     return all(element_step(index, channel) in (0, 1) for index in indices)
@@ -381,13 +381,13 @@ def _pads_last_axis(schedule: tvm_api.Schedule, padding: Any) -> bool:
 
 
 def _cuts(schedule: tvm_api.Schedule, block: Any, padding: Any, axis: Any) -> list[int]:
-    """Return where the turns of an axis begin and cease to have their windows inside of the data.
+    """Return the first turn of an axis with windows inside the data, and the first turn behind.
 
     Args:
-        schedule: of the kernel.
+        schedule: schedule of the kernel.
         block: the reduction.
-        padding: the block that pads its data.
-        axis: of the reduction.
+        padding: the block that pads the data.
+        axis: axis of the reduction.
     """
     body = schedule.get(padding)
     (padded,) = body.writes
@@ -407,10 +407,8 @@ def _cuts(schedule: tvm_api.Schedule, block: Any, padding: Any, axis: Any) -> li
 
 
 def _inside(body: tvm_api.Stmt, variable: tvm_api.Var) -> tuple[int | None, int | None]:
-    """Return the first place of an axis of padded data that is data, and the first one behind it.
-
-    None is what cannot be told.
-    """
+    """Return the first place of the data on a padded axis, and the first place behind; None if
+    unknown."""
     place = next(n for n, index in enumerate(body.indices) if index.same_as(variable))
     first: int | None = 0
     end: int | None = tvm_api.buffer_shape(body.buffer)[place]

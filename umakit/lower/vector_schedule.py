@@ -46,8 +46,8 @@ def schedule_with_vectors(
     Args:
         function: the prim func.
         cpu: the CPU.
-        constants: parameters that are constants in all calls. Weights among them are read tile by
-            tile, `Facts.packed` says which.
+        constants: parameters that are constants in all calls. Constant weights may be read tile by
+            tile, see `Facts.packed`.
     """
     attributes = function.attrs
     schedule = tvm_api.Schedule(tvm_api.IRModule({"main": function}))
@@ -71,7 +71,7 @@ def schedule_with_vectors(
 def _tile_reduction(
     schedule: tvm_api.Schedule, block: Any, cpu: Cpu, packing: Packing, follows: tuple[str, ...]
 ) -> KernelKey | None:
-    """Tile a convolution or a matrix product and return its key; None if it is neither."""
+    """Tile a convolution or matrix product and return its key; None for other blocks."""
     name = str(schedule.get(block).name_hint)
     if "float32" not in str(tvm_api.buffer_dtype(schedule.get(block).writes[0].source)):
         return None
@@ -94,10 +94,10 @@ def _tile_reduction(
 
 
 def _is_contiguous(schedule: tvm_api.Schedule, block: Any, channel: Any) -> bool:
-    """Whether what a sum reads for several channels lies next to each other.
+    """Whether the operands of a sum for several channels are contiguous.
 
-    That is not so for data of groups, or for a matrix that is read transposed. Sums that also read
-    a tensor without axes, as those of dynamic quantization, are no products of two tensors.
+    Data of groups and transposed matrices are not. Sums that also read a tensor without axes, as in
+    dynamic quantization, are no products of two tensors.
     """
     for load in tvm_api.collect(schedule.get(block).body, tvm_api.TensorLoad):
         if not load.indices:

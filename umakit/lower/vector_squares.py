@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Squares of a tensor that are transposed in vector registers.
+"""Transposition of squares of a tensor in vector registers.
 
-Rows are interleaved with those half a square further, as many times as the logarithm of their
-number says: after each time, numbers of a column are twice as close to each other. That is the
-perfect shuffle of H. Stone, "Parallel Processing with the Perfect Shuffle", 1971.
+Rows are interleaved with the rows half a square further, log2(rows) times; each time, the numbers
+of a column come twice as close. The method is the perfect shuffle of H. Stone, "Parallel Processing
+with the Perfect Shuffle", 1971.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ SQUARES = "pragma_umakit_squares"
 
 
 def transposed_square(rows: tvm_api.Stmt, size: int) -> tvm_api.Stmt:
-    """Return statements that copy a square whose rows are columns of what is read, in vectors.
+    """Return statements that copy a transposed square in vectors.
 
     Args:
-        rows: the loop over rows of what is written; it is returned if it does something else.
+        rows: the loop over stored rows; returned unchanged if it does anything else.
         size: number of rows and of numbers in a vector.
     """
     columns = getattr(rows, "body", None)
@@ -60,7 +60,7 @@ def transposed_square(rows: tvm_api.Stmt, size: int) -> tvm_api.Stmt:
 
 
 def _interleaved(values: list[tvm_api.PrimExpr], size: int) -> list[tvm_api.PrimExpr]:
-    """Return vectors of alternate numbers of two vectors each, that are half a square apart."""
+    """Return the interleaved vectors of pairs of vectors that are half a square apart."""
     half = size // 2
     orders = [
         [tirx.IntImm("int32", begin + n // 2 + size * (n % 2)) for n in range(size)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weights of float convolutions that lie in memory in the tiles in which they are read."""
+"""Weights of float convolutions, stored in the tiles of the schedule."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from umakit.lower.schedule import attempt
 
 @dataclass(frozen=True)
 class WeightTiles:
-    """How weights of a convolution are stored.
+    """The storage of a convolution's weights.
 
     Attributes:
-        axes: of the weights in the model: `HWIO` or `OIHW`.
-        channels: output channels of a tile, which are the last axis.
-        inputs: input channels of a block, of tiles of `HWIO`; 0 if they are in none.
+        axes: axes of the weights in the model: `HWIO` or `OIHW`.
+        channels: output channels of a tile, the last axis.
+        inputs: input channels of a block, for tiles of `HWIO`; 0 without blocks.
     """
 
     axes: str
@@ -30,14 +30,14 @@ class WeightTiles:
 
     @property
     def layout(self) -> str:
-        """TVM's name of the layout: `OHWI16o`, `OIHW32i16o` or, of `OIHW`, `OIHW16o`."""
+        """TVM's name of the layout: `OHWI16o` or `OIHW32i16o`, and for `OIHW` weights `OIHW16o`."""
         if self.axes == "OIHW":
             return f"OIHW{self.channels}o"
         block = f"{self.inputs}i" if self.inputs else ""
         return f"{'OIHW' if self.inputs else 'OHWI'}{block}{self.channels}o"
 
     def stored(self, weights: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return weights as they are stored.
+        """Return weights in their stored order.
 
         Args:
             weights: [KH, KW, I, O] or, with the axes `OIHW`, [O, I, KH, KW].
@@ -57,11 +57,11 @@ class WeightTiles:
         return np.ascontiguousarray(tiled if self.inputs else tiled[:, 0])
 
     def keeps(self, shape: tuple[int, ...]) -> bool:
-        """Whether weights of a shape are stored as they are, because there is only one tile."""
+        """Whether weights of a shape keep their order, because there is only one tile."""
         return self.axes == "HWIO" and not self.inputs and self.channels == shape[3]
 
     def index(self, row: Any, column: Any, i: Any, o: Any) -> list[Any]:
-        """Return where a weight is stored."""
+        """Return the stored indices of a weight."""
         tile, channel = o // self.channels, o % self.channels
         if self.axes == "OIHW":
             return [tile, i, row, column, channel]
@@ -71,15 +71,16 @@ class WeightTiles:
 
 
 class Packing:
-    """Lets convolutions read constant weights tile by tile: rows of a tile lie next to each other
-    then, and not in the same few sets of a cache.
+    """Lets convolutions read constant weights tile by tile.
+
+    The rows of a tile are then contiguous, and not in the same few sets of a cache.
 
     Args:
         function: the kernel.
-        constants: numbers of its parameters that are constants in all calls.
+        constants: numbers of the parameters that are constants in all calls.
 
     Attributes:
-        packed: how parameters that are such weights are stored, by their number.
+        packed: storage of the packed parameters, by number.
     """
 
     def __init__(self, function: tvm_api.PrimFunc, constants: Collection[int]) -> None:
@@ -88,7 +89,7 @@ class Packing:
         self.packed: dict[int, WeightTiles] = {}
 
     def pack(self, schedule: tvm_api.Schedule, block: Any, tiles: WeightTiles) -> bool:
-        """Let a convolution read its weights in tiles, if they are constant; whether it does."""
+        """Let a convolution read constant weights in tiles; return whether it does."""
         reads = [region.source for region in schedule.get(block).reads]
         found = [n for n, buffer in enumerate(reads) if str(buffer.name) in self._numbers]
         if len(found) != 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cutting layers into tiles that fit an accelerator's scratchpad, and what that costs in cycles.
+"""Cutting layers into tiles that fit an accelerator's scratchpad, and the cycles of the tiles.
 
 Names are imported when they are first used: `umakit.machine.systolic` needs no TVM.
 
@@ -8,21 +8,21 @@ Names are imported when they are first used: `umakit.machine.systolic` needs no 
     description.py Machine      memories, engines, queues, and commands
     hardware.py   Hardware      the parameters of a systolic array, which is such a machine
     layer.py      Layer         the sizes of a layer
-    tiles.py      Tiling, Tiles how a layer is cut
-    requirements.py Transfer, Job what a tile requires: transfers and a job of the array
-    tilings.py    PlannedLayers tilings that are given to a compilation, and the layers it cut
+    tiles.py      Tiling, Tiles tile sizes, loop order, and all tiles of a layer
+    requirements.py Transfer, Job transfers and array job of a tile
+    tilings.py    PlannedLayers given tilings and the cut layers of a compilation
     schedules.py  tile_schedule tiles as TIR, for a backend's pass
     layer_pass.py tiled_layer_pass tiles as driver calls: the TIR pass of a backend
     commands.py   commands_of   the commands of a tiled layer for the device
-    costs.py      Cost          cycles of a command, and the sizes that they depend on
-    tile_machine.py TileMachine what cutting layers into tiles asks of a machine
-    machine_config.py, configured.py ConfiguredMachine  one that accel.toml describes
-    formulas.py, cost_tables.py     its costs
+    costs.py      Cost          cycles of a command, and the sizes behind the cycles
+    tile_machine.py TileMachine base class of machines that compute layers tile by tile
+    machine_config.py, configured.py ConfiguredMachine  the machine of [machine] in accel.toml
+    formulas.py, cost_tables.py     formulas and tables of costs in accel.toml
     calibration.py Calibration  the file of measured costs
-    calibrated.py  Calibrated   a machine whose commands cost what was measured
+    calibrated.py  Calibrated   a machine with measured costs of commands
     dependencies.py dependencies_of  the older commands that each command waits for
     clock.py      run           exact cycles of a list of commands on a machine
-    stalls.py     CycleBreakdown cycles of a run, by what the array was stalled by
+    stalls.py     CycleBreakdown cycles of a run, by the cause of the array's stall
     bound.py      Bound         lower bounds of a layer's cycles
     bounds/                     other bounds, of the network and of the array, and losses
     space.py      misfit        the set of valid tilings

@@ -76,8 +76,8 @@ class AcceleratorSection(_Section):
 class ArraySection(_Section):
     """The MAC array: rows x columns of multiply-accumulate units.
 
-    A simulator of umakit refuses those of the fields that it does not implement; its header
-    documents the cycles of each.
+    A simulator of umakit refuses fields that the simulator does not implement. The header of a
+    simulator documents the cycles of each field.
 
     Attributes:
         rows: number of rows.
@@ -129,8 +129,8 @@ class DmaSection(_Section):
 
     `alignment` applies to addresses and strides, in bytes. With `burst_bytes = 0` each row is one
     burst. With `outstanding`, requests are issued ahead of the responses, so that a transfer pays
-    the latency once instead of once per burst. `setup_cycles` are those of a transfer before its
-    first burst.
+    the latency once instead of once per burst. `setup_cycles` are the cycles of a transfer before
+    the first burst.
     """
 
     bytes_per_cycle: Annotated[int, Field(ge=1, le=2**16)] = 4
@@ -147,12 +147,12 @@ class DmaSection(_Section):
 
 
 class DeviceSection(_Section):
-    """The device behind `device.h` on the host, and how a driver communicates with it.
+    """The device behind `device.h` on the host, and the driver's way to wait for the device.
 
-    `simulator` is one of umakit's (`sim/kinds.py`), `own`, the one that the section
-    `[simulator]` describes, or `rtl`, the design of `[rtl]` alone. `command_queue` is the number
-    of commands that the device holds, 0 for no queue. `completion` is how a driver detects the end
-    of a command; the device supports both ways.
+    `simulator` is a simulator of umakit (`sim/kinds.py`), `own` for the section `[simulator]`, or
+    `rtl` for the design of `[rtl]` alone. `command_queue` is the number of commands in the device's
+    queue, 0 for no queue. `completion` is the driver's way to detect the end of a command; the
+    device supports both ways.
     """
 
     simulator: SimulatorName = "none"
@@ -163,15 +163,15 @@ class DeviceSection(_Section):
 class MemorySection(_Section):
     """A memory that can hold intermediate and scratch tensors.
 
-    With `address = "offset"` it is a scratchpad that the CPU cannot access: drivers get byte
-    offsets from its start instead of pointers. Each of its `banks` serves either the array or the
-    DMA engine at a time.
+    A memory with `address = "offset"` is a scratchpad that the CPU cannot access: drivers get byte
+    offsets from the start of the memory instead of pointers. Each of the `banks` serves either the
+    array or the DMA engine at a time.
 
-    For a `[machine]`, `holds` names the tensors whose tiles lie in it (`data`, `weights`,
-    `parameters`, `addend`, `result`); those that no memory names lie in the first. What is
-    contiguous in a tile is padded to rows of `row_bytes`. With `exclusive = false` several engines
-    read a bank at the same time. Tiles start at multiples of `alignment`; if that is not given and
-    there are several banks, at banks.
+    For a `[machine]`, `holds` names the tensors whose tiles lie in the memory (`data`, `weights`,
+    `parameters`, `addend`, `result`); tensors that no memory names lie in the first memory.
+    Contiguous parts of a tile are padded to rows of `row_bytes`. With `exclusive = false` several
+    engines read a bank at the same time. Tiles start at multiples of `alignment`. Without
+    `alignment`, tiles in a memory of several banks start at banks.
     """
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
@@ -203,12 +203,12 @@ class MemorySection(_Section):
 class AcceleratorConfig(_Section):
     """The contents of an `accel.toml`.
 
-    `statuses` says what the numbers mean that functions of a kernel library return, as in
+    `statuses` gives the meaning of each number that functions of a kernel library return, as in
     `"-1" = "an argument does not fit"`.
 
-    `array` may be absent with a simulator of the backend's own or, if the file says so, none, and
-    with `machine`; it is then one cell, which says nothing about the machine, and `has_array` is
-    False.
+    `array` may be absent with a simulator of the backend's own, with an explicit
+    `simulator = "none"`, with `machine`, and with `kind = "library"`. The default array of one cell
+    then says nothing about the machine, and `has_array` is False.
     """
 
     accelerator: AcceleratorSection
@@ -226,22 +226,23 @@ class AcceleratorConfig(_Section):
 
     @property
     def path(self) -> Path | None:
-        """The file; None if the contents come from elsewhere."""
+        """Path of the `accel.toml`; None if the contents come from elsewhere."""
         return self._path
 
     @property
     def status_meanings(self) -> dict[int, str]:
-        """What the numbers mean that functions of the driver return, by number."""
+        """The meanings of the numbers that functions of the driver return, by number."""
         return {int(number): meaning for number, meaning in self.statuses.items()}
 
     @property
     def is_library(self) -> bool:
-        """Whether it is a library of C functions for the CPU."""
+        """Whether the accelerator is a library of C functions for the CPU."""
         return self.accelerator.kind == "library"
 
     @property
     def is_only_rtl(self) -> bool:
-        """Whether nothing but the design of `[rtl]` answers, which no library has."""
+        """Whether only the design of `[rtl]` runs the driver; exported libraries have no such
+        device."""
         return self.device.simulator == "rtl"
 
     @property
@@ -261,8 +262,9 @@ class AcceleratorConfig(_Section):
 
     @property
     def figures(self) -> dict[str, int]:
-        """The numbers that `[simulator]` and `[rtl]` may name: the figures of `[machine]`, sizes,
-        banks and rows of memories, as `data.size`, and those of the array, as `array.rows`."""
+        """The numbers that `[simulator]` and `[rtl]` may name: figures of `[machine]`, sizes, banks
+        and
+        rows of memories, such as `data.size`, and sizes of the array, such as `array.rows`."""
         found = {} if self.machine is None else dict(self.machine.values)
         if self.has_array:
             found |= {f"array.{key}": getattr(self.array, key) for key in ARRAY_FIGURES}
@@ -318,12 +320,12 @@ class AcceleratorConfig(_Section):
         elif any(memory.model_fields_set & FOR_MACHINES for memory in self.memory):
             names = ", ".join(sorted(FOR_MACHINES))
             raise ValueError(f"memory: {names} need a section [machine]")
-        _ = self.filled_simulator, self.filled_rtl  # refuse what has no figure
+        _ = self.filled_simulator, self.filled_rtl  # refuse names without a figure
         return self
 
     @model_validator(mode="after")
     def _energy(self) -> Self:
-        # A simulator of the backend's own may count accesses to memories that only it knows.
+        # A simulator of the backend's own may count accesses to memories unknown to this file.
         knows_memories = self.device.simulator in sim.KINDS or self.machine is not None
         if self.energy is not None and knows_memories:
             sums = [ACCUMULATOR] if self.array.accumulator_bytes else []
@@ -360,7 +362,7 @@ def _check_power_of_two(number: int) -> int:
 
 
 def _key_of(location: Sequence[int | str], data: Any) -> str:
-    """Return the dotted key of a location in a file; engines and queues by name if they have one.
+    """Return the dotted key of a location in a file; named engines and queues appear by name.
 
     Args:
         location: keys and numbers of list entries, from outside to inside.
@@ -380,7 +382,7 @@ def _key_of(location: Sequence[int | str], data: Any) -> str:
 
 BYTES = re.compile(r"(\d{1,15}) ?([KMG]?)(?:i?B)?", re.IGNORECASE)
 UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
-"""What people write for an integer, in quotes."""
+"""Suffixes of integers in quotes."""
 
 
 def load_accelerator_config(path: Path) -> AcceleratorConfig:
@@ -421,5 +423,5 @@ def load_accelerator_config(path: Path) -> AcceleratorConfig:
     configuration._path = path
     section = configuration.filled_simulator
     if section is not None:
-        simulator_files(section, path.parent)  # refuses what is missing
+        simulator_files(section, path.parent)  # refuses missing files
     return configuration

@@ -41,10 +41,10 @@ def lower_bound(hardware: TileMachine, macs: int, compulsory_bytes: int) -> Boun
 
 
 def layer_bound(hardware: TileMachine, layer: Layer) -> Bound:
-    """Return the bounds of a layer, also by what each engine has to copy on its own.
+    """Return the bounds of a layer. The memory bound includes the bound of each engine that copies.
 
-    An engine that copies at most so many bytes in a cycle is busy for at least the bytes of its
-    tensors, each once, divided by that.
+    An engine is busy for at least ceil(bytes of the engine's tensors / bytes per cycle of the
+    engine).
     """
     return Bound(
         lower_bound(hardware, layer.macs, 0).compute, _memory_bound(hardware, layer.compulsory)
@@ -52,13 +52,12 @@ def layer_bound(hardware: TileMachine, layer: Layer) -> Bound:
 
 
 def fill_cycles(hardware: TileMachine, layer: Layer) -> int:
-    """Return the cycles of the bus above the bound for what fills blocks of weights up."""
+    """Return the bus cycles of the padding of blocks of weights, above the memory bound."""
     stored = _memory_bound(hardware, layer.stored)
     return stored - _memory_bound(hardware, layer.compulsory)
 
 
 def _memory_bound(hardware: TileMachine, moved: Mapping[str, int]) -> int:
-    """Return the fewest cycles that copy so many bytes of each tensor."""
     memory = lower_bound(hardware, 0, sum(moved.values())).memory
     for name, width in hardware.engine_bytes_per_cycle.items():
         copied = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine whose commands cost what was measured."""
+"""A machine with measured costs of commands."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from umakit.machine.tile_machine import TileMachine, Wrapped
 
 
 class Calibrated(Wrapped):
-    """A machine whose commands cost what was measured.
+    """A machine with measured costs of commands.
 
-    Commands that were not measured cost what the machine describes.
+    Commands that were not measured keep the costs of the described machine.
 
     Args:
-        other: the machine as it is described.
+        other: the described machine.
         calibration: measured costs.
     """
 
@@ -49,14 +49,15 @@ class Calibrated(Wrapped):
         return described if costs is None else _cost(costs, job_sizes(sizes), described)
 
     def copy(self, copied: Copy) -> Cost:
-        """Return the measured cycles of a copy; of a tensor that was not measured those of others
-        of its stream."""
+        """Return the measured cycles of a copy. An unmeasured tensor has the costs of other tensors
+        of
+        the same stream."""
         costs = self.costs_of_copies(self.stream_of(copied.tensor), copied.tensor)
         described = self.other.copy(copied)
         return described if costs is None else _cost(costs, copy_sizes(copied), described)
 
     def costs_of_jobs(self, kind: Kind, dataflow: Dataflow, adds: bool) -> JobCosts | None:
-        """Return the costs of jobs of some layers; None if none of that kind was measured."""
+        """Return the costs of jobs of a kind of layer; None if no such job was measured."""
         costs = self._jobs.get((kind, dataflow, adds)) or self._jobs.get((kind, dataflow, False))
         if costs is None and kind in (Kind.MAX_POOL, Kind.AVERAGE_POOL):
             costs = next((each for each in self._jobs.values() if each.kind is kind), None)
@@ -68,11 +69,11 @@ class Calibrated(Wrapped):
 
     @cached_property
     def digest(self) -> str:
-        """What tells these costs from others."""
+        """Device and time of the measurement, which identify the costs."""
         return f"{self.calibration.device}, {self.calibration.measured.isoformat()}"
 
     def figures(self) -> dict[str, Figure]:
-        """Return what identifies the machine, with the measurement."""
+        """Return the machine's figures, with the measurement."""
         return {**self.other.figures(), "calibration": self.digest}
 
 

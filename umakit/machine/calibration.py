@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file of measured costs of commands, which take the place of the described ones.
+"""The file of measured costs of commands, which replace the described costs.
 
-`uma calibrate` writes them as `calibration.json` beside `accel.toml`. A cost is a sum of terms: a
-number of cycles times counts such as `ceil_div(m, 16)`, which were fitted to measured tiles.
-They hold for the machine that was measured: with other figures they are not used.
+`uma calibrate` writes `calibration.json` beside `accel.toml`. A cost is a sum of terms, fitted to
+measured tiles: a number of cycles times counts such as `ceil_div(m, 16)`. The costs hold for the
+measured machine: a machine with other figures does not use the file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ WRITTEN = {
     "macs": "m * n * k",
     "lines": "planes * rows",
 }
-"""How formulas of `accel.toml` say sizes that have no name there."""
+"""Formula text in `accel.toml` for sizes without a name."""
 
 Positive = Annotated[int, Field(ge=1, le=2**31)]
 
@@ -96,8 +96,8 @@ class Term:
 class Formula:
     """A sum of terms, rounded to whole cycles.
 
-    As text it is a formula of `accel.toml`, if all its numbers are whole and it does not ask for
-    what the backend describes.
+    The text of a formula is valid in `accel.toml` if all numbers are whole and no term uses
+    `described`.
     """
 
     terms: tuple[Term, ...]
@@ -114,7 +114,7 @@ class Formula:
 
     @property
     def sizes(self) -> set[str]:
-        """The names of the sizes that it depends on."""
+        """The names of the sizes in the formula."""
         return {count.size for term in self.terms for count in term.counts}
 
     def __str__(self) -> str:
@@ -137,12 +137,12 @@ class Evidence:
     """How a formula agrees with measured tiles.
 
     Attributes:
-        fitted: number of measured commands of different sizes that it was fitted to; 0 for one
-            that was there before.
-        held_out: number of other ones that it was compared with.
-        exact: number of these on which it is right to the cycle.
-        worst_percent: largest deviation on these, of busy cycles and tail, in percent of what was
-            measured.
+        fitted: number of measured commands, of different sizes, that the formula was fitted to; 0
+            for a formula that existed before.
+        held_out: number of other measured commands that the formula was compared with.
+        exact: number of held-out commands whose cycles the formula gives exactly.
+        worst_percent: largest deviation of busy cycles and tail on the held-out commands, in
+            percent of the measured cycles.
     """
 
     fitted: int
@@ -157,10 +157,10 @@ class JobCosts:
     """Measured cycles of jobs.
 
     Attributes:
-        kind, dataflow: the jobs.
-        busy, tail: their cycles, as in `Cost`.
-        evidence: how they agree with what was measured, busy cycles and tail together.
-        adds: whether the layers add a second tensor; None: those that do and those that do not.
+        kind, dataflow: kind of layer and dataflow of the jobs.
+        busy, tail: cycles, as in `Cost`.
+        evidence: agreement of busy cycles and tail together with the measurement.
+        adds: whether the layers add a second tensor; None for both kinds of layers.
     """
 
     kind: Kind
@@ -172,7 +172,7 @@ class JobCosts:
 
     @property
     def name(self) -> str:
-        """What it is about."""
+        """Name of the measured jobs for people, such as `job, convolution, weight stationary`."""
         flow = self.dataflow.value.replace("_", " ")
         kind = self.kind.value.replace("_", " ")
         kind += " with a sum" if self.adds else ""
@@ -199,19 +199,19 @@ class CopyCosts:
 
     @property
     def name(self) -> str:
-        """What it is about."""
+        """Name of the measured copies for people: stream and tensors."""
         return f"copy, {self.stream}: {', '.join(self.tensors)}"
 
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True)
 class MeasuredLayer:
-    """A layer of several tiles that was measured, as predicted from the measured costs.
+    """A measured layer of several tiles, with the prediction from the measured costs.
 
     Attributes:
         layer: the layer in words.
         clock_cycles: measured cycles.
-        predicted_cycles: predicted ones.
+        predicted_cycles: predicted cycles.
     """
 
     layer: str
@@ -230,13 +230,12 @@ class Calibration:
     """Measured costs of a machine.
 
     Attributes:
-        backend: name of the backend.
         device: name of the device that ran its driver.
         measured: date and time of the measurement.
-        umakit: version that measured.
-        figures: by name, what identifies the machine that was measured; see `figures_of`.
-        jobs, copies: the costs.
-        layers: layers that were measured for comparison.
+        umakit: version of umakit that measured.
+        figures: figures of the measured machine by name; see `figures_of`.
+        jobs, copies: measured costs.
+        layers: layers measured for comparison.
     """
 
     backend: str
@@ -286,17 +285,17 @@ def read_calibration(path: Path) -> Calibration:
     """Read a file of measured costs.
 
     Raises:
-        AcceleratorConfigError: it cannot be read, holds no measured costs, or is of another
+        AcceleratorConfigError: the file cannot be read, holds no measured costs, or is of another
             version.
     """
     return _DOCUMENT.read(path)
 
 
 def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[str, str]:
-    """Return what identifies a machine, by name.
+    """Return the figures that identify a machine, by name.
 
     Args:
-        machine: its description.
+        machine: the described machine.
         configuration: contents of `accel.toml`.
     """
     given = _by_name({**configuration, "accelerator": None})
@@ -307,7 +306,7 @@ def figures_of(machine: TileMachine, configuration: Mapping[str, Any]) -> dict[s
 
 
 def _by_name(value: Any) -> Any:
-    """Return tables of `accel.toml` with lists of tables as tables by name."""
+    """Return tables of `accel.toml`, with each list of tables as a table by name."""
     if isinstance(value, Mapping):
         return {key: _by_name(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)) and any(isinstance(each, Mapping) for each in value):
@@ -316,7 +315,7 @@ def _by_name(value: Any) -> Any:
 
 
 def changed_figure(calibration: Calibration, figures: Mapping[str, str]) -> str:
-    """Return the first figure that is not as it was measured, in words; empty if all are."""
+    """Return in words the first figure that changed since the measurement; empty if none did."""
     for name in {**calibration.figures, **figures}:
         was, now = calibration.figures.get(name), figures.get(name)
         if was != now:

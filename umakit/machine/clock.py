@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact cycles of a list of commands on a machine.
 
-A command starts when it is enqueued and the oldest of its stream, engine or queue, the engine can
-take it, and no older command that has not ended conflicts with it; `Machine` says which do.
+A command starts when it is enqueued and the oldest of its stream, engine or queue, the engine is
+free for the command, and no older running command conflicts with it; `Machine` defines conflicts.
 
 The driver enqueues in the order of the list, a cycle for each access of a register, the last one
-for the write that enqueues. Before that write it makes sure of a free entry in the command's queue:
-it counts those that it knows of, and when it knows of none, it asks, as `Queue.completion` says.
+for the write that enqueues. Before this write the driver makes sure of a free entry in the
+command's queue: the driver counts the known free entries, and asks the device when none is known,
+as `Queue.completion` says.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Span:
     """The times of a command, in cycles.
 
     Attributes:
-        enqueued: the cycle in which the driver had enqueued it.
-        start: its first cycle.
-        busy_end: the cycle after the last one in which it occupied its engine.
-        completion: the cycle from which its effect is visible.
+        enqueued: the cycle in which the driver had enqueued the command.
+        start: the first cycle of the command.
+        busy_end: the cycle after the last busy cycle of the engine.
+        completion: the cycle from which the effect is visible.
     """
 
     enqueued: int
@@ -51,11 +52,11 @@ class Run:
     """The result of running a list of commands.
 
     Attributes:
-        cycles: from the driver's first access to the last completion.
-        busy: cycles in which each engine was occupied, by its name.
+        cycles: cycles from the driver's first access to the last completion.
+        busy: busy cycles of each engine, by name.
         commands: the commands in the order of the list.
         schedule: the times of each command.
-        machine: what they ran on.
+        machine: the machine that ran the commands.
     """
 
     cycles: int
@@ -77,7 +78,7 @@ class Run:
 
     @property
     def breakdown(self) -> CycleBreakdown:
-        """The cycles of the run by what the array did or was stalled by."""
+        """The cycles of the run by work and stalls of the array."""
         streams = [command.stream for command in self.commands]
         busy = [command.busy for command in self.commands]
         return cycle_breakdown(streams, busy, self.schedule, self.machine)
@@ -86,10 +87,10 @@ class Run:
 def run(commands: Sequence[Command], machine: Machine) -> Run:
     """Simulate commands from an idle machine with empty queues.
 
-    Without queues the driver starts each command when the previous one has ended.
+    Without queues the driver starts each command when the previous command has ended.
 
     Raises:
-        ValueError: a command takes no cycles, or is of a stream that the machine does not have.
+        ValueError: a command takes no cycles, or its stream is unknown to the machine.
     """
     issue = [command.issue for command in commands]
     busy = [command.busy for command in commands]
@@ -129,7 +130,7 @@ class _Running:
     """An engine that runs one command after the other.
 
     Attributes:
-        free: the cycle from which it can take the next one.
+        free: the cycle from which the engine can take the next command.
     """
 
     __slots__ = ("_busy", "_depth", "_ends", "_order", "_queue", "_schedule", "_tail", "free")
@@ -143,7 +144,7 @@ class _Running:
     ) -> None:
         self._busy = [command.busy for command in commands]
         self._tail = [command.tail for command in commands]
-        # It never holds more than there are.
+        # The engine never holds more commands than there are.
         self._schedule, self._queue = schedule, queue
         self._depth = min(engine.depth, len(commands) + 1)
         self._order = schedule.orders[engine.name]
@@ -151,14 +152,13 @@ class _Running:
         self.free = 0
 
     def take(self, index: int, start: int) -> None:
-        """Start a command."""
         busy_end = start + self._busy[index]
         ends = self._ends
         end = busy_end + self._tail[index]
         if end < ends[-1]:  # in order
             end = ends[-1]
         ends.append(end)
-        before = ends[-self._depth]  # its end lets the engine hold another command
+        before = ends[-self._depth]  # the end that lets the engine take another command
         self.free = busy_end if busy_end > before else before
         self._schedule.starts[index] = start
         self._schedule.completions[index] = end
@@ -169,9 +169,10 @@ class _Running:
 def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) -> None:
     """Compute the schedule, one start after the other in order of time.
 
-    Of the oldest commands that wait in line it always takes the one that can start first. No
-    command with an unknown start can precede it: what waits for another start becomes ready only
-    after the completion of that command, or, behind it in a queue, not before that start.
+    Of the oldest commands of all lines, the command with the earliest possible start is next. No
+    command with an unknown start can be earlier: a command that waits for another start becomes
+    ready only after the completion of that command, or, behind that command in a queue, not before
+    that start.
     """
     count = len(commands)
     enqueued, completions = schedule.enqueued, schedule.completions
@@ -191,7 +192,7 @@ def _overlap(commands: Sequence[Command], machine: Machine, schedule: Schedule) 
     heads = [next(each) for each in following]
     takers = [*[engine_of[command.stream] for command in commands], next(iter(served.values()))]
     engines = [takers[head] for head in heads]
-    ready, last = [NEVER] * len(lines), [0] * len(lines)  # last: the last start in each line
+    ready, last = [NEVER] * len(lines), [0] * len(lines)  # last: the last start of each line
     numbers = range(len(lines))
     driver = _driver(commands, machine, running, schedule)
     awaited = next(driver)
@@ -233,7 +234,7 @@ def _lines(machine: Machine) -> Iterator[list[str]]:
 
 
 def _time_of(awaited: int | Ends) -> int:
-    """Return a time, or that of the first end."""
+    """Return the time itself, or the earliest of several ends; `NEVER` without ends."""
     if isinstance(awaited, int):
         return awaited
     return awaited[0][0] if awaited else NEVER
@@ -245,12 +246,12 @@ def _driver(
     """Enqueue all commands.
 
     Args:
-        running: by queue, the commands that have started; those that have ended are removed when
-            the driver looks for them.
+        running: by queue, the started commands; the driver removes ended commands when the driver
+            asks for free entries.
 
     Yields:
-        The cycle at which the driver continues once all earlier starts are known, or the queue that
-        it waits for: it continues at the first end of a command there.
+        The cycle at which the driver continues once all earlier starts are known, or the queue in
+        which the driver waits for the first end of a command.
     """
     entries = {each.name: each.entries for each in machine.queues}
     asked = {each.name: ASKED[each.completion] for each in machine.queues}
@@ -287,10 +288,10 @@ def _take_ended(running: Ends, time: int) -> int:
 
 
 def dependencies_of(commands: Sequence[Command], machine: Machine) -> list[tuple[int, ...]]:
-    """Return the newest older command of each stream that each command conflicts with.
+    """Return the newest conflicting older command of each stream, for each command.
 
-    It is enough to wait for these, because the commands of a stream end in order. They are in the
-    order of `Machine.streams`.
+    Waiting for these commands is enough, because the commands of a stream end in order. The entries
+    are in the order of `Machine.streams`.
     """
     banks = _banks_of(commands, machine)
     count = max((bank for each in banks.values() for bank in each), default=-1) + 1
@@ -331,10 +332,10 @@ class _Table:
         self._touched, self._read, self._written, self._kept = ([-1] * banks for _ in range(4))
 
     def seen_by(self, is_same_engine: bool) -> tuple[list[int], list[int]]:
-        """Return the newest commands that one of another stream has to wait for.
+        """Return the newest commands that a command of another stream has to wait for.
 
         Returns:
-            By bank, those for a command that writes it, and for one that reads it.
+            By bank, the commands to wait for before a write of the bank, and before a read.
         """
         if is_same_engine:
             return self._read, self._written
@@ -346,8 +347,8 @@ class _Table:
         """Note a command.
 
         Args:
-            reads, writes: its banks.
-            kept: those of `reads` that other engines cannot read meanwhile.
+            reads, writes: banks of the command.
+            kept: the banks of `reads` that other engines cannot read meanwhile.
         """
         for bank in reads:
             self._touched[bank] = self._read[bank] = index
@@ -363,7 +364,7 @@ class _Ranges:
     def __init__(self, machine: Machine) -> None:
         self._added: list[list[tuple[int, int, int]]] = [[] for _ in machine.streams]
         self._numbers = {each.name: number for number, each in enumerate(machine.streams)}
-        # Loads only read; what stores of one engine write, they write in order.
+        # Loads only read; stores of one engine write in order.
         self._conflicts = {
             stream.name: [
                 number
@@ -375,7 +376,7 @@ class _Ranges:
         }
 
     def add(self, index: int, stream: str, bus: tuple[int, int], found: list[int]) -> list[int]:
-        """Note a transfer; return what it has to wait for, by number of the stream."""
+        """Note a transfer; return by stream number the commands that the transfer waits for."""
         found = list(found)
         for number in self._conflicts[stream]:
             for other, first, end in reversed(self._added[number]):
@@ -387,14 +388,14 @@ class _Ranges:
 
 
 def _is_same(machine: Machine, stream: Stream, other: Stream) -> bool:
-    """Whether two streams are of one engine."""
+    """Whether one engine serves both streams."""
     return any(stream in each.streams and other in each.streams for each in machine.engines)
 
 
 def _banks_of(commands: Sequence[Command], machine: Machine) -> dict[int, list[int]]:
-    """Return the banks of each mask of commands, and of its part of exclusive banks.
+    """Return the banks of each bit mask of commands, and of the exclusive banks in each mask.
 
-    Of banks that all masks have together or not at all, one stands for the others.
+    Banks that always occur together in masks are represented by one of them.
     """
     exclusive = machine.exclusive_banks
     masks: dict[int, None] = {}

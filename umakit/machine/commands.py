@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The device commands of a tiled layer, with the cycles of each."""
+"""The device commands of a tiled layer, with their cycles."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class DriverCosts:
     """Numbers of register accesses of a driver's calls; each takes a cycle of the device's clock.
 
     Attributes:
-        begin, configure, finish: accesses of these calls, each made once per layer.
+        begin, configure, finish: accesses of the calls that a driver makes once per layer.
         configure_add: accesses of `configure` for a layer that adds a second tensor.
-        transfer, job: accesses to enqueue a transfer or a job, unless its `Cost` has others.
-        check: accesses to read the status of a command; with a queue that is part of `finish`.
+        transfer, job: accesses to enqueue a transfer or a job, unless its `Cost` has `accesses`.
+        check: accesses to read the status of a command; with a queue `finish` includes these.
     """
 
     begin: int
@@ -42,23 +42,23 @@ def commands_of(tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> list
 def commands_without_constants(
     tiles: Tiles, machine: TileMachine, driver: DriverCosts
 ) -> list[Command]:
-    """Return the commands of a layer whose weights and parameters are in their places already."""
+    """Return the commands of a layer whose weights and parameters are in the scratchpad already."""
     return list(_WithoutConstants(tiles, machine, driver).all())
 
 
 @dataclass(frozen=True, slots=True)
 class CommandDetails:
-    """What a command of a tiled layer does.
+    """The effect of a command of a tiled layer.
 
     Attributes:
         does: `load`, `store` or `compute`.
         tensor: the tensor that is copied: `data`, `weights`, `parameters`, `addend` or `result`;
             empty for a job of the array.
         moved_bytes: bytes over the bus; 0 for a job.
-        place: offset of the first byte in the tensor's buffer; for a job, that of its result.
+        place: offset of the first byte in the tensor's buffer; for a job, in the result's buffer.
         tensor_offset: offset in bytes of the first byte in the tensor; None for a job, and for
             parameters, which are several tensors.
-        tile: index of the tile along each axis that is cut; empty for parameters.
+        tile: index of the tile along each cut axis; empty for parameters.
     """
 
     does: str
@@ -72,7 +72,7 @@ class CommandDetails:
 def command_details(
     tiles: Tiles, machine: TileMachine, driver: DriverCosts
 ) -> list[CommandDetails]:
-    """Return what each command of `commands_of` does, in the same order."""
+    """Return the effect of each command of `commands_of`, in the same order."""
     described = _Described(tiles, machine, driver)
     for _ in described.all():
         pass
@@ -109,14 +109,14 @@ class _Commands:
         if self._machine.machine.has_queues:
             yield from commands
             return
-        for command in commands:  # after the end of the one before
+        for command in commands:  # after the end of the previous command
             yield replace(command, issue=command.issue + self._driver.check)
 
     def _tiles_in_order(self) -> Iterator[Command]:
         tiles = self._tiles
         loads = [name for name in self.loaded if name in tiles.buffers]
         depths = {name: tiles.depth(name) for name in (*loads, "result")}
-        loads.sort(key=lambda name: depths[name])  # of an outer loop: before those of inner ones
+        loads.sort(key=lambda name: depths[name])  # outer loops first
         loops = [range(tiles.extents[axis]) for axis in tiles.loops]
         ends = tuple(len(loop) - 1 for loop in loops)
         position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
@@ -133,7 +133,8 @@ class _Commands:
                 yield self._store(position)
 
     def _common(self, position: Position) -> Iterator[Command]:
-        """Yield the loads of the parameters and the first job, with the accesses of `configure`."""
+        """Yield the loads of the parameters and the first job, with the accesses of `configure`
+        added."""
         layer, driver = self._tiles.layer, self._driver
         configure = driver.configure + (driver.configure_add if layer.adds else 0)
         for command in (*self._parameters(), self._job(position)):
@@ -141,7 +142,7 @@ class _Commands:
             configure = 0
 
     def _banks(self, buffer: str, place: int, size: int = 0) -> int:
-        """Return the bit mask of the banks that a tile, or so many bytes of it, occupies."""
+        """Return the bit mask of the banks of a tile, or of its first `size` bytes."""
         size = size or self._tiles.buffers[buffer].tile_bytes
         key = (buffer, place, size)
         if key not in self._masks:
@@ -208,7 +209,7 @@ class _Commands:
 
 
 class _WithoutConstants(_Commands):
-    """Generates the same commands but those that load constants of the network."""
+    """Generates the same commands except the loads of constants."""
 
     loaded = ("data", "addend")
 
@@ -217,7 +218,7 @@ class _WithoutConstants(_Commands):
 
 
 class _Described(_Commands):
-    """Generates commands and notes what each of them does."""
+    """Generates commands and notes the effect of each command."""
 
     def __init__(self, tiles: Tiles, machine: TileMachine, driver: DriverCosts) -> None:
         super().__init__(tiles, machine, driver)

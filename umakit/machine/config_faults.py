@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of an `accel.toml` or of the file of a CPU with their lines, and corrected spellings."""
+"""Faults of `accel.toml` or of the file of a CPU, with line numbers and corrected spellings."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ ANY_SECTION = re.compile(r"\s*\[+\s*[\w.-]+\s*\]+\s*(#.*)?$")
 
 
 def fault_in_file(path: Path, what: str, model: type[BaseModel]) -> AcceleratorConfigError:
-    """Return the error of an `accel.toml` with file, line and what to do, see `described_fault`."""
+    """Return a fault as an error with file, line and fix, see `described_fault`."""
     what, where, fix = described_fault(path, what, model)
     return AcceleratorConfigError(what, where=where, fix=fix)
 
 
 def described_fault(path: Path, what: str, model: type[BaseModel]) -> tuple[str, str, str]:
-    """Return what is wrong with a TOML file, where (file and line) and what to do.
+    """Return the problem of a TOML file, its place (file and line), and the fix.
 
     Args:
-        path: the file.
-        what: what the check of the file says: a dotted key, a colon and the problem, or a text of
-            the reader of TOML.
-        model: what a file consists of.
+        what: message of the check: a dotted key, a colon and the problem, or a message of the TOML
+            reader.
+        model: the model of the file.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -56,14 +55,14 @@ def described_fault(path: Path, what: str, model: type[BaseModel]) -> tuple[str,
 
 
 def line_of_value(path: Path, section: str, key: str, value: str = "", number: int = 0) -> str:
-    """Return where an `accel.toml` sets a key: `file:line`, or the file if no line does.
+    """Return the place where an `accel.toml` sets a key: `file:line`, or the file if no line does.
 
     Args:
         path: the file.
         section: name of the section.
-        key: in the section.
-        value: text in quotes that the line holds, of a list that may be several lines long.
-        number: of the section among those of its name, from 0.
+        key: key in the section.
+        value: quoted text in the line, for a list that may be several lines long.
+        number: number of the section among the sections of its name, from 0.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -79,10 +78,10 @@ def line_of_value(path: Path, section: str, key: str, value: str = "", number: i
 
 
 def _section(lines: Sequence[str], name: str, place: int = 0, called: str = "") -> tuple[int, int]:
-    """Return the numbers of the lines of a section's name and of its end; the file's without it.
+    """Return the line numbers of a section's name and of its end; the file's if it is missing.
 
-    Of sections of one name, as of `[[memory]]`, it is the one that is called so, or else the one at
-    a place, from 0.
+    Of several sections of one name, such as `[[memory]]`, the section called `called` is taken,
+    else the section at `place`, from 0.
     """
     begin = re.compile(rf"\s*\[+\s*{re.escape(name)}\s*\]")
     found = [number for number, line in enumerate(lines, 1) if begin.match(line)]
@@ -95,11 +94,10 @@ def _section(lines: Sequence[str], name: str, place: int = 0, called: str = "") 
 
 
 def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
-    """Return the number of the line that sets a key, in its section if that has a name of its own;
-    0 if none does.
+    """Return the number of the line that sets a key; 0 if none does.
 
     Args:
-        lines: of the file.
+        lines: lines of the file.
         parts: names and positions on the way to the key.
     """
     names = [part for part in parts if not part.isdigit()]
@@ -114,7 +112,6 @@ def _line_of_key(lines: Sequence[str], parts: Sequence[str]) -> int:
 
 
 def _line_of(lines: Sequence[str], key: str) -> int:
-    """Return the number of the line that sets a key or begins a section, 0 if none does."""
     form = re.compile(rf"\s*(\[+\s*)?([\w.]+\.)?{re.escape(key)}\s*(=|\])")
     return next((number for number, line in enumerate(lines, 1) if form.match(line)), 0)
 
@@ -122,12 +119,12 @@ def _line_of(lines: Sequence[str], key: str) -> int:
 def _wrong_value(
     lines: Sequence[str], parts: Sequence[str], possible: Sequence[str]
 ) -> tuple[int, str]:
-    """Return the line that sets a key to a value that is not possible, and the close one.
+    """Return the line that sets a key to an impossible value, and the fix with a close value.
 
     Args:
-        lines: of the file.
+        lines: lines of the file.
         parts: names and positions on the way to the value.
-        possible: values of the key; some other line may set it to one of them.
+        possible: possible values of the key; another line may set one of them.
     """
     key = next(part for part in reversed(parts) if not part.isdigit())
     first, last = _section(lines, ".".join(parts[:-1]))
@@ -142,11 +139,11 @@ def _wrong_value(
 
 
 def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
-    """Return what to do about an unknown key: a close one, or all keys of its section.
+    """Return the fix for an unknown key: a close key, or all keys of the section.
 
     Args:
         parts: names and positions on the way to the key.
-        section: what the whole file consists of.
+        section: the model of the whole file.
     """
     for part in parts[:-1]:
         field = _field(part, section)
@@ -163,7 +160,6 @@ def spelling_of_key(parts: Sequence[str], section: type[BaseModel]) -> str:
 
 
 def _field(key: str, section: type[BaseModel]) -> FieldInfo | None:
-    """Return the field of a section that a key sets; None if no key does."""
     for name, field in section.model_fields.items():
         if key in (name, field.alias):
             return field

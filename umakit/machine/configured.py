@@ -44,13 +44,13 @@ class _Costs:
 class ConfiguredMachine(TileMachine):
     """The machine of an `accel.toml` with a section `[machine]`.
 
-    A subclass may replace a part of it, such as `job` or `footprint`, in Python.
+    A subclass may override a part of the machine, such as `job` or `footprint`.
 
     Args:
-        configuration: what the file says.
+        configuration: contents of the file.
 
     Raises:
-        AcceleratorConfigError: it has no section `[machine]`, or that contradicts itself.
+        AcceleratorConfigError: the section `[machine]` is missing or contradicts itself.
     """
 
     def __init__(self, configuration: AcceleratorConfig) -> None:
@@ -99,7 +99,7 @@ class ConfiguredMachine(TileMachine):
 
     @cached_property
     def machine(self) -> Machine:
-        """Its memories, engines and queues."""
+        """The memories, engines and queues of `[machine]`."""
         section, amount = self._section, self._section.amount
         queues = tuple(
             Queue(each.name, amount("queue", each.entries), each.completion, each.in_order)
@@ -132,7 +132,7 @@ class ConfiguredMachine(TileMachine):
         )
 
     def refusal(self, layer: Layer) -> str:
-        """Refuse layers that no engine computes, and additions where none copies the addend."""
+        """Refuse layers that no engine computes, and additions if no engine copies the addend."""
         if layer.kind.value not in self._costs:
             return f"no engine of [machine] computes {layer.kind.value}"
         if layer.adds and "addend" not in self._costs:
@@ -167,7 +167,8 @@ class ConfiguredMachine(TileMachine):
         return self._bytes("sums", sizes, (0, 0))
 
     def _check_footprints(self) -> None:
-        """Compare formulas with the bytes of a position of whole blocks, whose rows are full.
+        """Compare formulas with the bytes of one position of whole blocks, where no row has
+        padding.
 
         Raises:
             AcceleratorConfigError: a formula yields less.
@@ -187,7 +188,7 @@ class ConfiguredMachine(TileMachine):
                 self.tile_bytes(name, sizes, (1, 1), 2)
 
     def _states(self, name: str) -> bool:
-        """Whether a formula, or a function of a subclass, says what a tile takes."""
+        """Whether a formula or an overridden method gives the bytes of a tile."""
         return name in self._footprints or self._is_overridden(name)
 
     def _is_overridden(self, name: str) -> bool:
@@ -197,7 +198,6 @@ class ConfiguredMachine(TileMachine):
     def _too_small(
         self, name: str, found: int, needed: int, sizes: TileSizes, *, is_sum: bool
     ) -> AcceleratorConfigError:
-        """Return the error with the line of the formula, unless a subclass has a function."""
         error = super()._too_small(name, found, needed, sizes, is_sum=is_sum)
         if self._is_overridden(name):
             return error
@@ -209,7 +209,7 @@ class ConfiguredMachine(TileMachine):
         )
 
     def figures(self) -> dict[str, Figure]:
-        """Return what identifies the machine: that of its parts, its formulas and tables."""
+        """Return the figures that identify the machine: of its parts, formulas and tables."""
         section = self._section
         written = {
             "figures": section.values,
@@ -229,7 +229,7 @@ class ConfiguredMachine(TileMachine):
 
     def _cost_of(self, engine: EngineSection, name: str) -> _Costs:
         cost = engine.cost_of(name)
-        assert cost is not None  # the section checks that
+        assert cost is not None  # the section checks for a cost
         names = JOB_NAMES if name in JOBS else COPY_NAMES
         own = name in list(engine.costs)
         key = f"engine.{engine.name}" + (f".costs.{name}" if own else "")
@@ -276,7 +276,7 @@ class ConfiguredMachine(TileMachine):
 
 
 def _tile_alignment(memory: MemorySection) -> int:
-    """Return what tiles start at multiples of, so that the memory plan puts them there too."""
+    """Return the alignment of tiles in a memory, in bytes, for the memory plan too."""
     if "alignment" in memory.model_fields_set or memory.banks == 1:
         return memory.alignment
     return lcm((memory.size or 0) // memory.banks, memory.alignment)
@@ -300,14 +300,12 @@ def _size_values(sizes: TileSizes) -> dict[str, int]:
 
 
 def _does(name: str) -> Does:
-    """Return what the commands for a tensor or a kind of layer do."""
     if name in JOBS:
         return "compute"
     return "store" if name == "result" else "load"
 
 
 def _stream_of(engine: EngineSection, name: str) -> str:
-    """Return the name of the stream of the commands for a tensor or a kind of layer."""
     return f"{engine.name}.{_does(name)}"
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of numbers that formulas of `accel.toml` look up: CSV files of the backend's folder.
+"""Tables of numbers for formulas of `accel.toml`: CSV files in the backend's folder.
 
-The first line names the columns. The last column is the value, the others are its key.
+The first line names the columns. The last column is the value, the other columns are the key.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class CostTable:
-    """A table that was read.
+    """The contents of a table.
 
     Attributes:
-        file: its path below the backend's folder.
-        keys: names of the columns but the last.
+        file: path below the backend's folder.
+        keys: names of all columns but the last.
         rows: values by key.
         digest: SHA-256 of the file.
     """
@@ -38,7 +38,7 @@ def read_table(folder: Path, file: str) -> CostTable:
     """Read a table.
 
     Raises:
-        ValueError: there is no such file, or it is no table; a sentence for the user.
+        ValueError: the file is missing or is no table; the message is a sentence for the user.
     """
     if not (folder / file).is_file():
         raise ValueError(f"there is no file {file} in the backend's folder")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command costs, and the sizes that this depends on."""
+"""The cost of a command, and the sizes behind the cost."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ class Cost:
     """Cycles of a command.
 
     Attributes:
-        busy: cycles in which its engine can take no other command, at least 1.
-        tail: cycles after these until its effect is complete.
+        busy: cycles in which the engine can take no other command, at least 1.
+        tail: cycles after the busy cycles until the effect is complete.
         macs: multiply-accumulates of a job of the array.
-        accesses: register accesses by which the driver enqueues the command; None for those of
-            `DriverCosts`.
+        accesses: register accesses to enqueue the command; None for the accesses of `DriverCosts`.
     """
 
     busy: int
@@ -37,16 +36,15 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class TileSizes:
-    """The sizes of a tile, or of the part of it that one job computes.
+    """The sizes of a tile, or of the part of a tile that one job computes.
 
     Attributes:
-        layer: the layer that is cut.
-        dataflow: which operand or result is stationary in the array.
+        dataflow: dataflow of the job.
         rows, columns: height and width of the result.
         output_channels: channels of the result.
         input_channels: channels of the data.
-        first, last: whether the job is the first or the last of those that compute a tile, each
-            from a part of the input channels. Only machines with `jobs_by_step` are told.
+        first, last: whether the job is the first or the last job of a tile whose input channels are
+            cut. Only machines with `jobs_by_step` get these flags.
     """
 
     layer: Layer

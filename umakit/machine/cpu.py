@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of CPUs as data: what kernels are scheduled for, and with which flags they compile.
+"""Descriptions of CPUs: the targets of kernel schedules, with the flags of their compilers.
 
 Each description is a TOML file, one of umakit's in `umakit/machine/cpus` or one of the user's.
 """
@@ -24,11 +24,11 @@ from umakit.text.spelling import closest_or_all
 FOLDER = Path(__file__).with_name("cpus")
 
 GENERIC, NATIVE = "generic", "native"
-"""The CPU of an export unless another one is chosen: C99 for any compiler. And the description
-with the widest vectors that this machine has."""
+"""Names of the default CPU (C99 for any compiler) and of the widest description that this machine
+supports."""
 
 MACHINES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
-"""Architectures by what operating systems call them."""
+"""Architectures by the names that operating systems use."""
 
 CPU_INFORMATION = Path("/proc/cpuinfo")
 
@@ -44,26 +44,26 @@ Macro = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=100
 
 
 class Cpu(BaseModel):
-    """A CPU, as schedules of kernels see it.
+    """A CPU as a target of kernel schedules.
 
     Attributes:
-        name: what `--cpu` calls it.
+        name: name for `--cpu`.
         description: a sentence for people.
         architecture: `x86-64`, `aarch64`, `riscv32`, `riscv64`, `armv6-m`, `armv7-m`, `armv7e-m`,
             `armv8-m`, `armv8.1-m`, or another name; empty for any.
-        features: the instruction sets that it needs: as Linux calls them in `/proc/cpuinfo`; of
+        features: required instruction sets, by their names in Linux' `/proc/cpuinfo`; of
             microcontrollers `dsp`, `fp32`, `fp64` and `mve`; of RISC-V `v`.
-        flags: flags with which gcc and clang compile for it.
-        macros: macros that they then define, which the C checks.
+        flags: flags of gcc and clang for the CPU.
+        macros: macros that the compilers define for these flags; the C checks the macros.
         vector_bytes: width of vector registers in bytes; 0 for none.
-        vector_registers: their number.
-        float_registers: number of registers of one float32 each, where they are known to be too few
-            for tiles of sums that suit vectors; 0 otherwise.
-        cache_bytes: size of the second cache, or of the only one, in bytes; 0 for none.
+        vector_registers: number of vector registers.
+        float_registers: number of registers of one float32 each, if too few for the tiles of sums
+            of vector kernels; 0 otherwise.
+        cache_bytes: size of the second-level cache, or of the only cache, in bytes; 0 for none.
         dot_products: instructions with which integer kernels sum products: `smlad` (Arm DSP),
             `mve` (Arm Helium), `sdot` (Arm dot product), `avx2`, `vnni` (AVX-512), `rvv` (RISC-V
             vectors); empty for none.
-        costs: what operations of kernels cost; None if nothing is known.
+        costs: costs of the operations of kernels; None if unknown.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -91,27 +91,27 @@ class Cpu(BaseModel):
 
     @property
     def has_vectors(self) -> bool:
-        """Whether kernels are written with vectors."""
+        """Whether kernels use vectors."""
         return self.vector_bytes > 0
 
     @property
     def is_scheduled_for(self) -> bool:
-        """Whether kernels are other ones than those for any CPU."""
+        """Whether kernels differ from the kernels for any CPU."""
         return self.has_vectors or bool(self.dot_products)
 
     @property
     def is_described(self) -> bool:
-        """Whether a library says what it is for: other flags than any CPU's, or costs."""
+        """Whether a library names its CPU: the flags are not any CPU's, or costs are known."""
         return bool(self.flags) or self.costs is not None
 
     @property
     def layout(self) -> str:
-        """The layout of images that its kernels prefer; empty for that of the model."""
+        """The image layout that the kernels prefer; empty for the layout of the model."""
         return "NHWC" if self.dtypes_of_layout else ""
 
     @property
     def dtypes_of_layout(self) -> tuple[str, ...]:
-        """Dtypes of images for which its kernels prefer `layout`."""
+        """Dtypes of images for which the kernels prefer `layout`."""
         return (
             *(("float32",) if self.has_vectors else ()),
             *(("int8", "uint8") if self.dot_products else ()),
@@ -119,7 +119,7 @@ class Cpu(BaseModel):
 
     @property
     def float_lanes(self) -> int:
-        """Numbers of float32 in a vector register; 1 without vectors."""
+        """Number of float32 in a vector register; 1 without vectors."""
         return max(1, self.vector_bytes // 4)
 
     @property
@@ -128,7 +128,7 @@ class Cpu(BaseModel):
         return self.vector_bytes * self.vector_registers
 
     def missing_here(self) -> str:
-        """Return what this machine lacks to run its code, for people; empty if nothing is known."""
+        """Return for people the features that this machine lacks; empty if nothing is known."""
         here = MACHINES.get(platform.machine().lower(), platform.machine())
         if self.architecture and self.architecture != here:
             return f"this machine is {here}"
@@ -146,7 +146,7 @@ class Cpu(BaseModel):
 def features_in(text: str) -> tuple[str, ...] | None:
     """Return the features that a text like `/proc/cpuinfo` lists; None if it lists none.
 
-    Of RISC-V these are the letters of `isa`, such as `v`.
+    The features of RISC-V are the letters of `isa`, such as `v`.
     """
     found: dict[str, None] = {}
     for line in text.splitlines():
@@ -170,10 +170,10 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
     """Return a CPU by its name, or from a TOML file.
 
     Args:
-        name: a name of `cpu_names`, `native` for what this machine has, or the path of a file.
+        name: a name of `cpu_names`, `native` for this machine, or the path of a file.
 
     Raises:
-        InputError: there is no such CPU, or the file describes none.
+        InputError: the name is unknown, or the file describes no CPU.
     """
     text = os.fspath(name)
     if text == NATIVE:
@@ -192,8 +192,8 @@ def find_cpu(name: str | os.PathLike[str]) -> Cpu:
 
 
 def cpu_file(name: str | os.PathLike[str]) -> Path | None:
-    """Return the file of a CPU that `find_cpu` reads for a user; None for a name, which has only
-    small letters, digits and hyphens."""
+    """Return the path of a CPU's TOML file; None for a name, which has only small letters, digits
+    and hyphens."""
     text = os.fspath(name)
     return None if re.fullmatch(r"[a-z0-9-]+", text) else Path(text)
 
@@ -264,7 +264,7 @@ OPERATIONS: Mapping[str, str] = {
     "addition_call": "a call that adds two tensors by instructions for it",
     "addition": "a group of elements of them",
 }
-"""The operations of kernels that have a cost. Widths of groups are those of the instructions, see
+"""Operations of kernels with a cost. Groups have the width of instructions, see
 `umakit.lower.executed.called`."""
 
 FUNCTION = "function."
@@ -276,16 +276,17 @@ FunctionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=60)
 
 
 class CpuCosts(BaseModel):
-    """What operations of kernels cost on a CPU.
+    """Costs of the operations of kernels on a CPU.
 
     Attributes:
-        unit: what costs count.
-        cycles_per_instruction: cycles of an instruction on the average, a prediction; None if it is
-            not known, so that costs in instructions say nothing of cycles.
-        clock_mhz: clock of the CPU; None if it is not known.
-        operations: cost of each of `OPERATIONS`; a kernel with another one has no known cost.
-        functions: the same of calls of functions of C, without `umakit_`, such as `exp` or
-            `requantize_tflm`; `requantize_tflm_constant` is one by a constant.
+        unit: unit of all costs.
+        cycles_per_instruction: predicted average cycles of an instruction; None if unknown: cycles
+            then cannot be predicted from instructions.
+        clock_mhz: clock of the CPU in MHz; None if unknown.
+        operations: cost of each operation of `OPERATIONS`; a kernel with another operation has no
+            known cost.
+        functions: cost of calls of C functions, without `umakit_`, such as `exp` or
+            `requantize_tflm`; `requantize_tflm_constant` is a requantization by a constant.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -307,11 +308,11 @@ class CpuCosts(BaseModel):
         return operations
 
     def of(self, executed: Mapping[str, float] | None) -> CpuPrediction:
-        """Return the predicted cost of what a kernel executes.
+        """Return the predicted cost of a kernel.
 
         Args:
-            executed: how often each operation is executed, as
-                `umakit.lower.executed.executed_operations` returns it; None if that is not known.
+            executed: number of executions of each operation, from
+                `umakit.lower.executed.executed_operations`; None if unknown.
         """
         costs = {**self.operations, **{FUNCTION + name: c for name, c in self.functions.items()}}
         if executed is None or any(name not in costs for name in executed):
@@ -322,7 +323,7 @@ class CpuCosts(BaseModel):
         return CpuPrediction(round(total), self.cycles(total))
 
     def cycles(self, instructions: float) -> int | None:
-        """Return the predicted cycles of a number of instructions; None if they are not known."""
+        """Return the predicted cycles of a number of instructions; None if unknown."""
         factor = self.cycles_per_instruction
         return None if factor is None or self.unit == "cycles" else round(instructions * factor)
 
@@ -332,8 +333,8 @@ class CpuPrediction:
     """The predicted cost of a kernel on a CPU.
 
     Attributes:
-        instructions: that it executes; None if they are not known.
-        cycles: of the CPU's clock; None if they are not known.
+        instructions: executed instructions; None if unknown.
+        cycles: cycles of the CPU's clock; None if unknown.
     """
 
     instructions: int | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several CPUs of one export, of which the compiler of the C chooses one by its macros."""
+"""Several CPUs of one export; macros of the C compiler choose one CPU."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FORCING = "UMAKIT_CPU_"
 
 @dataclass(frozen=True)
 class CpuChoice:
-    """A CPU of an export for several.
+    """A CPU of an export for several CPUs.
 
     Attributes:
         cpu: the CPU.
-        suffix: what the names of its files end in.
+        suffix: ending of the names of the CPU's files.
     """
 
     cpu: Cpu
@@ -29,14 +29,14 @@ class CpuChoice:
 
     @property
     def forced_by(self) -> str:
-        """The macro that chooses it whatever the compiler's macros are."""
+        """The macro that chooses this CPU, whatever the compiler's macros are."""
         return f"{FORCING}{self.suffix.upper()}"
 
 
 def cpu_texts(text: str) -> list[str]:
-    """Return the CPUs that a value of `--cpu` names: names and paths of files.
+    """Split a value of `--cpu` into the names and paths of its CPUs.
 
-    A file whose path has a comma is one CPU.
+    An existing file whose path has a comma is one CPU.
     """
     if "," not in text or Path(text).is_file():
         return [text]
@@ -44,15 +44,12 @@ def cpu_texts(text: str) -> list[str]:
 
 
 def choices_of(cpus: Sequence[Cpu]) -> list[CpuChoice]:
-    """Return CPUs in the order in which the preprocessor looks for their macros, `generic` last.
+    """Return CPUs in the order in which the preprocessor tests their macros, `generic` last.
 
-    Wider vectors come first, then more macros, then the order in which they were named.
-
-    Args:
-        cpus: the CPUs of an export.
+    Wider vectors come first, then more macros, then the order of the command line.
 
     Raises:
-        InputError: a CPU is named twice, or its macros do not tell it from another one.
+        InputError: a CPU is named twice, or macros do not tell it from another CPU.
     """
     for number, cpu in enumerate(cpus):
         if any(other.name == cpu.name for other in cpus[:number]):
@@ -90,7 +87,7 @@ def find_cpus(text: str) -> list[Cpu]:
     """Return the CPUs of an export in the order in which `--cpu` names them.
 
     Raises:
-        InputError: there is no such CPU, a file describes none, or several cannot be told apart.
+        InputError: a CPU is unknown, a file describes no CPU, or macros cannot tell two CPUs apart.
     """
     cpus = [find_cpu(each) for each in cpu_texts(text)]
     if len(cpus) > 1:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptions of CPUs and boards in TOML files, which may be based on another one of umakit's."""
+"""Descriptions of CPUs and boards in TOML files; a file may be based on one of umakit's files."""
 
 from __future__ import annotations
 
@@ -26,24 +26,23 @@ def read_described(
     shown: str = "",
     defaults: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Return what a TOML file describes, with what it does not say from the file that is its base.
+    """Return the description in a TOML file, with missing keys taken from the base of the file.
 
     Args:
-        path: the file.
-        model: what a file consists of; keys and types are checked strictly.
+        model: the model of a file; keys and types are checked strictly.
         bases: the files that the key `base` may name.
-        what: what is described, for messages: `CPU` or `board`.
+        what: `CPU` or `board`, for messages.
         shown: the path for messages without a line; default: `path`.
         defaults: values of keys that neither the file nor its base has.
 
     Raises:
-        InputError: the file cannot be read, is no TOML, or has a mistake, which is told with its
-            line and, for a key, with a similar one.
+        InputError: the file cannot be read, is no TOML, or has a mistake; the message has the line
+            and, for a key, a similar key.
     """
     text = shown or str(path)
     try:
         described = {**(defaults or {}), **_described(path, bases)}
-        # As JSON, because strict validation takes no list, which TOML has, for a tuple.
+        # As JSON, because strict validation refuses the lists of TOML for tuples.
         return model.model_validate_json(json.dumps(described, default=str), strict=True)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", where=text) from None
@@ -64,7 +63,7 @@ def read_described(
 
 
 class _NoBase(Exception):
-    """A description names another one that does not exist."""
+    """A description has an unknown base."""
 
 
 def _error(path: Path, what: str, model: type[BaseModel]) -> InputError:
@@ -73,7 +72,6 @@ def _error(path: Path, what: str, model: type[BaseModel]) -> InputError:
 
 
 def _described(path: Path, bases: Mapping[str, Path]) -> dict[str, Any]:
-    """Return what a file says, with what it does not say from its base."""
     own = tomllib.loads(path.read_text(encoding="utf-8"))
     base = own.pop("base", None)
     if base is None:
@@ -84,7 +82,7 @@ def _described(path: Path, bases: Mapping[str, Path]) -> dict[str, Any]:
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two tables as one; of what both say, what the second one says."""
+    """Merge two tables; values of the second table win."""
     found = {**base, **own}
     for name, value in own.items():
         before = base.get(name)

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 from umakit.errors import AcceleratorConfigError
 
 Does = Literal["compute", "load", "store"]
-"""What the commands of a stream do: compute, or copy into or out of a memory of the machine."""
+"""Action of a command: compute, or copy into or out of a memory of the machine."""
 
 Completion = Literal["interrupt", "polling", "stall"]
-"""How a driver waits for room in a queue."""
+"""Mechanism by which a driver waits for a free queue slot."""
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,14 @@ class Memory:
     """A memory of the accelerator that holds tiles.
 
     Attributes:
-        name: its name.
         size: bytes of all banks together.
         banks: number of banks of equal size.
-        exclusive: whether a bank serves one engine at a time; else engines that only read it may
-            share it. What conflicts is found by banks: a memory without any, of which engines can
-            use different parts at the same time, is one of many banks that are not exclusive.
-        row_bytes: size of a row; what is contiguous in a tile is padded to whole rows.
-        alignment: tiles start at multiples of so many bytes; None for those of a bank. Tiles that
-            share a bank conflict as if they were one.
+        exclusive: whether a bank serves one engine at a time; else engines that only read a bank
+            may share the bank. Conflicts are found by banks: describe a memory without banks, whose
+            parts engines can use at the same time, as many banks that are not exclusive.
+        row_bytes: size of a row in bytes; contiguous parts of a tile are padded to whole rows.
+        alignment: bytes; tiles start at multiples of the alignment; None for the size of a bank.
+            Tiles that share a bank conflict as if they were one tile.
     """
 
     name: str
@@ -58,25 +57,24 @@ class Memory:
 
     @property
     def tile_alignment(self) -> int:
-        """The number of bytes that tiles start at multiples of."""
+        """The alignment of tiles in bytes."""
         return self.bank_bytes if self.alignment is None else self.alignment
 
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue of commands, which one engine has or several share.
+    """A queue of commands of one or several engines.
 
     Attributes:
-        name: its name.
-        entries: number of commands in it, which wait or run; 0 if the driver starts a command
-            after the previous one has ended, which then holds for all queues of the machine.
-        completion: what a driver does that knows of no free entry. "interrupt": it clears the
-            interrupt and reads the number of free entries, a cycle each; if there is none, it waits
-            for the end of a command of this queue and does both again. "polling": it reads that
-            number in every cycle. "stall": the access that enqueues lasts until an entry is free.
-        in_order: whether its commands start in the order in which they were enqueued, those of all
-            engines that share it: one that cannot start holds up all behind it. Else each engine
-            takes its own commands from the queue, past those of other engines.
+        entries: most waiting and running commands; 0 if the driver starts a command after the
+            previous command has ended, which then holds for all queues of the machine.
+        completion: action of a driver that knows of no free entry. "interrupt": clear the interrupt
+            and read the number of free entries, a cycle each; if no entry is free, wait for the end
+            of a command of this queue and do both again. "polling": read the number of free entries
+            in every cycle. "stall": the enqueueing access lasts until an entry is free.
+        in_order: whether the commands of all engines of the queue start in the order of the
+            enqueueing: a command that cannot start holds up all commands behind it. Else each
+            engine takes its own commands from the queue, past commands of other engines.
     """
 
     name: str
@@ -97,8 +95,8 @@ class Stream:
     """Commands that start in the order in which the driver enqueues them.
 
     Attributes:
-        name: its name; commands say which stream they belong to.
-        does: what they do.
+        name: name of the stream; each command names its stream.
+        does: `load`, `store` or `compute`.
     """
 
     name: str
@@ -114,14 +112,12 @@ class Engine:
     """An engine, which runs one command after the other.
 
     Attributes:
-        name: its name.
-        streams: the streams that it serves; of two commands that could start the older one does.
-        queue: name of the queue that its commands wait in.
-        depth: number of commands that it holds at a time. Only one of them occupies it, the others
-            are in their tail: with 1 a command starts after the end of the one before, with 2 in
-            its tail. Commands end in the order in which they started.
-        in_order: whether commands of all its streams start in the order in which the driver
-            enqueued them.
+        streams: streams of the engine; of two commands that could start, the older command starts.
+        queue: name of the queue of the engine's commands.
+        depth: most commands in the engine at a time. One command occupies the engine, the others
+            are in their tail: with 1 a command starts after the end of the previous command, with 2
+            in the tail of the previous command. Commands end in the order of their starts.
+        in_order: whether commands of all streams start in the order of the enqueueing.
     """
 
     name: str
@@ -137,18 +133,17 @@ class Engine:
 
 @dataclass(frozen=True)
 class Machine:
-    """An accelerator as a cost model sees it.
+    """An accelerator for cost models.
 
-    The driver enqueues commands one after the other, a cycle for each access of a register.
-    A command starts when it is the oldest of its stream, or of its engine or queue if that is
-    `in_order`, its engine can take it, and no older command that has not ended conflicts with it.
-    Two commands conflict if one writes a bank that the other accesses, unless both only write it
-    and are of one engine; commands of different engines also if they share an exclusive bank.
+    The driver enqueues commands one after the other, a cycle for each access of a register. A
+    command starts when it is the oldest of its stream (of its engine or queue if `in_order`), the
+    engine is free for the command, and no older running command conflicts with it. Two commands
+    conflict if one writes a bank that the other accesses, unless both only write the bank and run
+    on one engine. Commands of different engines also conflict if they share an exclusive bank.
 
     Attributes:
         memories: memories that hold tiles.
-        engines: engines. The idle cycles of the first stream that computes are the ones that
-            `Run.breakdown` explains.
+        engines: engines. `Run.breakdown` explains the idle cycles of the first computing stream.
         queues: the engines' queues.
 
     Raises:
@@ -189,10 +184,10 @@ class Machine:
         return next(each.name for each in self.streams if each.does == "compute")
 
     def first_stream(self, does: Does) -> str:
-        """Return the name of the first stream that does something.
+        """Return the name of the first stream that loads, stores or computes.
 
         Raises:
-            AcceleratorConfigError: there is none.
+            AcceleratorConfigError: no stream does.
         """
         for stream in self.streams:
             if stream.does == does:
@@ -203,7 +198,7 @@ class Machine:
         """Return the engine that serves a stream.
 
         Raises:
-            AcceleratorConfigError: there is none.
+            AcceleratorConfigError: no engine serves the stream.
         """
         for engine in self.engines:
             if any(each.name == stream for each in engine.streams):
@@ -211,20 +206,21 @@ class Machine:
         raise _refusal(f"no engine serves the stream {stream}")
 
     def without_queues(self) -> Machine:
-        """Return the machine whose driver waits for the end of each command."""
+        """Return the machine with a driver that waits for the end of each command."""
         queues = tuple(replace(queue, entries=0) for queue in self.queues)
         return replace(self, queues=queues)
 
     @property
     def has_queues(self) -> bool:
-        """Whether commands wait in queues; else each starts after the end of the one before."""
+        """Whether commands wait in queues; else each command starts after the end of the previous
+        one."""
         return any(each.entries for each in self.queues)
 
     @cached_property
     def first_banks(self) -> dict[str, int]:
         """The number of each memory's first bank; the banks of all memories are numbered through.
 
-        Masks of `Command.reads` and `Command.writes` have a bit for each of them.
+        Masks of `Command.reads` and `Command.writes` have one bit per bank.
         """
         first, found = 0, {}
         for memory in self.memories:
@@ -245,7 +241,7 @@ class Machine:
         """Return the memory of a name.
 
         Raises:
-            AcceleratorConfigError: there is none.
+            AcceleratorConfigError: there is no memory of the name.
         """
         for memory in self.memories:
             if memory.name == name:
@@ -253,7 +249,7 @@ class Machine:
         raise _refusal(f"there is no memory {name}")
 
     def banks(self, memory: str, start: int, size: int) -> int:
-        """Return the bit mask of the banks that bytes of a memory lie in.
+        """Return the bit mask of the banks of some bytes of a memory.
 
         Args:
             memory: name of the memory.
@@ -270,14 +266,14 @@ class Command:
     """A command that the driver enqueues.
 
     Attributes:
-        stream: name of the stream that it belongs to.
-        busy: cycles that it occupies its engine, at least 1.
-        tail: cycles after these until its effect is complete.
-        reads: bit mask of the banks that it reads, see `Machine.first_banks`.
-        writes: bit mask of the banks that it writes.
-        issue: register accesses by which the driver enqueues it, at least 1.
+        stream: name of the command's stream.
+        busy: cycles that the command occupies the engine, at least 1.
+        tail: cycles after the busy cycles until the effect is complete.
+        reads: bit mask of the read banks, see `Machine.first_banks`.
+        writes: bit mask of the written banks.
+        issue: register accesses to enqueue the command, at least 1.
         bus: first and end address of a load's or store's bytes on the bus, if transfers in the
-            other direction, or stores of other engines, may access them too.
+            other direction, or stores of other engines, may access the same bytes.
     """
 
     stream: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `[energy]` of an `accel.toml`: picojoules of events, where a team knows them."""
+"""The section `[energy]` of an `accel.toml`: picojoules of events, as far as known."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class _Figures(BaseModel):
 
 
 class MemoryEnergy(_Figures):
-    """Picojoules of accesses to a memory. Those of an access and of its bytes are added up.
+    """Picojoules of accesses to a memory. The energies of an access and of its bytes add up.
 
     Attributes:
-        read, write: of an access, of at most the memory's width.
-        read_byte, written_byte: of a byte of it.
+        read, write: energy of an access of at most the memory's width.
+        read_byte, written_byte: energy of each byte of an access.
     """
 
     read: Picojoules | None = None
@@ -36,16 +36,16 @@ class MemoryEnergy(_Figures):
 
 
 class EnergySection(_Figures):
-    """Picojoules of events; what has no figure is not added up, and energies say so.
+    """Picojoules of events. Events without a figure are not added up, and reported energies say so.
 
     Attributes:
-        mac: of a multiply-accumulate of a layer.
-        wasted_mac: of one that a fold of the array has room for and does not use.
-        bus_read_byte, bus_written_byte: of a byte that the accelerator moves over the bus.
-        register_access: of an access of the driver to a register.
-        cycle: of each cycle of the accelerator's clock, whatever happens in it.
-        idle_cycle: in addition, of one in which no engine works.
-        memory: of the accelerator's memories, by name.
+        mac: energy of a multiply-accumulate of a layer.
+        wasted_mac: energy of an unused multiply-accumulate slot of a fold.
+        bus_read_byte, bus_written_byte: energy of a byte that the accelerator moves over the bus.
+        register_access: energy of a register access of the driver.
+        cycle: energy of every cycle of the accelerator's clock.
+        idle_cycle: additional energy of a cycle in which no engine works.
+        memory: energies of the accelerator's memories, by name.
     """
 
     mac: Picojoules | None = None
@@ -62,11 +62,10 @@ def check_memories(energy: EnergySection, names: Collection[str]) -> None:
     """Refuse figures of memories that an accelerator does not have.
 
     Args:
-        energy: the section.
-        names: the memories that it has.
+        names: names of the accelerator's memories.
 
     Raises:
-        ValueError: names the key, and the nearest memory or all of them.
+        ValueError: a memory is unknown; names the key, and the nearest memory or all memories.
     """
     for name in energy.memory:
         if name not in names:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fast estimates and lower bounds of a tiling's cycles, without simulating its commands.
 
-An estimate adds up the busy cycles of each engine. That takes few multiplications, because tiles
-along an axis have at most three sizes: inner ones and those at the edges. The tilings of a layer
-share most of these sums, which are therefore cached. `umakit.machine.clock` is exact, but its time
-is proportional to the number of tiles.
+An estimate adds up the busy cycles of each engine. A sum takes few multiplications, because tiles
+along an axis have at most three sizes: inner tiles and tiles at the edges. The tilings of a layer
+share most of these sums, so the sums are cached. `umakit.machine.clock` is exact, but needs time
+proportional to the number of tiles.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Estimate:
     """Estimated cycles of a tiling.
 
     Attributes:
-        bound: lower bound of its cycles.
+        bound: lower bound of the cycles.
         cycles: estimated cycles.
         commands: number of commands that the driver enqueues.
     """
@@ -60,8 +60,8 @@ class _Jobs:
         count: number of jobs.
         tail: least tail of a job.
         tails: total tail cycles.
-        accesses: total register accesses by which they are enqueued.
-        least_accesses: of one of them.
+        accesses: total register accesses to enqueue the jobs.
+        least_accesses: least register accesses to enqueue a job.
     """
 
     busy: int
@@ -82,8 +82,8 @@ class _Moves:
         first, last: busy cycles of the first and of the last tile.
         tail: least tail of a transfer.
         tails: total tail cycles.
-        accesses: total register accesses by which they are enqueued.
-        least_accesses: of one of them.
+        accesses: total register accesses to enqueue the transfers.
+        least_accesses: least register accesses to enqueue a transfer.
     """
 
     busy: int
@@ -100,9 +100,9 @@ class Estimates:
     """Estimates of the tilings of one layer.
 
     Args:
-        layer: the layer that is cut.
+        layer: the tiled layer.
         hardware: the accelerator.
-        driver: register accesses of its driver's calls.
+        driver: register accesses of the driver's calls.
     """
 
     def __init__(self, layer: Layer, hardware: TileMachine, driver: DriverCosts) -> None:
@@ -117,8 +117,8 @@ class Estimates:
     def bound(self, cut: Tiling) -> int:
         """Return a lower bound of a tiling's cycles that holds for any order of its loops.
 
-        The array waits for the first tile, computes, and the last tile has to be stored; and each
-        tile crosses the bus at least once.
+        The array waits for the first tile, computes, and the last tile has to be stored. Each tile
+        crosses the bus at least once.
         """
         jobs, moves = self._jobs(cut), self._all_moves(cut)
         return self._driver.begin + max(
@@ -163,7 +163,7 @@ class Estimates:
 
         Args:
             copied: busy cycles of the copies of each tensor but the parameters.
-            tail: that of the copies of the result, which are the last of their engine.
+            tail: tail of the copies of the result, the last copies of their engine.
         """
         engines = dict.fromkeys(self._engines.values(), 0)
         for name, cycles in copied.items():
@@ -173,11 +173,12 @@ class Estimates:
         return max(engines.values())
 
     def _steps(self, tiles: Tiles, jobs: _Jobs, moves: dict[str, _Moves]) -> int:
-        """Return the cycles of all jobs if each waits for the transfers during the previous one.
+        """Return the cycles of all jobs if each job waits for the transfers during the previous
+        job.
 
-        An iteration of a loop copies the tensors whose tiles depend on that loop or on a loop
-        inside it. With n buffers the copies for a job can start when the n-th previous job has
-        ended and its result is stored.
+        An iteration of a loop copies the tensors whose tiles depend on this loop or on an inner
+        loop. With n buffers the copies for a job can start when the n-th previous job has ended and
+        its result is stored.
         """
         job = jobs.busy / jobs.count
         one = {name: move.busy / move.count for name, move in moves.items()}
@@ -196,7 +197,7 @@ class Estimates:
             buffers = tiles.tiling.buffers
             if buffers == 1:
                 cycles += steps * (job + copies)
-            elif number == len(tiles.loops) - 1:  # one of n jobs is late, or each a part as much
+            elif number == len(tiles.loops) - 1:  # one of n jobs is late, or each a part
                 cycles += steps * max(job, (job + copies) / buffers)
             else:
                 cycles += steps * max(job, copies / (buffers - 1))
@@ -219,7 +220,7 @@ class Estimates:
         return min(move.least_accesses for name, move in moves.items() if name != "result")
 
     def _way_in(self, tiling: Tiling, jobs: _Jobs) -> int:
-        """Return the cycles until the array can start: first loads and the driver's accesses."""
+        """Return the cycles until the array can start: first loads and register accesses."""
         loads = {n: self._tiles_of(tiling, n) for n in self._names if n != "result"}
         enqueued = sum(load.least_accesses for load in loads.values()) + self._parameters.accesses
         enqueued += self._configure + jobs.least_accesses
@@ -239,14 +240,17 @@ class Estimates:
         return result.last + result.tail + self._driver.finish
 
     def _parts(self, tiling: Tiling) -> Iterator[tuple[tuple[int, int, int, int], _Ends, int]]:
-        """Yield rows, columns, output and input channels of each job size, whether such jobs begin
-        and finish sums if that matters, and their number."""
+        """Yield each job size with the number of such jobs.
+
+        A size is rows, columns, output channels and input channels, and, if the cost depends on it,
+        whether the job begins and finishes sums.
+        """
         layer, sizes = self._layer, sizes_of(tiling)
         kinds: list[list[tuple[Any, ...]]] = []
         for axis in (ROWS, COLUMNS, OUTPUT_CHANNELS, INPUT_CHANNELS):
             extent, size = self._extents[axis], min(sizes[axis], self._extents[axis])
             if axis == INPUT_CHANNELS and layer.per_channel:
-                kinds.append([(0, 1)])  # those of the output channels
+                kinds.append([(0, 1)])  # the channels of the output channels
                 continue
             if axis == INPUT_CHANNELS and self._hardware.jobs_by_step:
                 kinds.append(_steps(extent, size))
@@ -278,7 +282,6 @@ class Estimates:
         return _Jobs(images * busy, images * count, tail, images * tails, images * issue, least)
 
     def _tiles_of(self, tiling: Tiling, name: str) -> _Moves:
-        """Return the transfers that copy each tile of a tensor once."""
         key: tuple[str | int, ...] = (name, tiling.rows, tiling.columns, tiling.output_channels)
         if name == "weights":
             key = (name, tiling.output_channels, tiling.input_channels)
@@ -311,7 +314,6 @@ class Estimates:
 
     @cached_property
     def _parameters(self) -> _Moves:
-        """The transfers of bias, multipliers and shifts."""
         layer = self._layer
         if layer.is_pool:
             return _Moves(0, 0, 0, 0, 0, 0, 0, 0)
@@ -323,8 +325,8 @@ class Estimates:
 
 
 def _steps(extent: int, size: int) -> list[tuple[int, int, bool, bool]]:
-    """Return size and number of the steps over input channels that begin sums, of those between,
-    and of those that finish them; one step does both."""
+    """Return size and number of the first, inner and last steps over input channels, with flags for
+    beginning and finishing sums. A single step does both."""
     count, last = -(-extent // size), (extent - 1) % size + 1
     if count == 1:
         return [(extent, 1, True, True)]
@@ -333,14 +335,14 @@ def _steps(extent: int, size: int) -> list[tuple[int, int, bool, bool]]:
 
 
 def _repeats(tiles: Tiles, name: str) -> int:
-    """Return how often each tile of a tensor is copied."""
+    """Return the number of copies of each tile of a tensor."""
     own = tiles.axes_of(name)
     loops = tiles.loops[: tiles.depth(name)]
     return prod(tiles.extents[axis] for axis in loops if axis not in own)
 
 
 def _kinds(tiles: Tiles, axes: tuple[str, ...]) -> Iterator[tuple[dict[str, int], int]]:
-    """Return one tile of each size with the number of such tiles, in order of position."""
+    """Yield one tile of each size with the number of such tiles, in order of position."""
     for chosen in product(*(_ends(tiles.extents[axis], axis) for axis in axes)):
         position: dict[str, int] = dict.fromkeys(tiles.extents, 0)
         for axis, (number, _) in zip(axes, chosen, strict=True):
@@ -349,7 +351,8 @@ def _kinds(tiles: Tiles, axes: tuple[str, ...]) -> Iterator[tuple[dict[str, int]
 
 
 def _ends(extent: int, axis: str) -> list[tuple[int, int]]:
-    """Return representative tile numbers along an axis, each with the number it stands for."""
+    """Return representative tile numbers along an axis, each with the number of tiles it stands
+    for."""
     if axis == IMAGES:
         return [(0, extent)]
     if axis in (ROWS, COLUMNS) and extent > 2:

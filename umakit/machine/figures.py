@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a machine by name, for records: tilings of one machine are not those of another.
+"""The figures of a machine by name; records of tilings hold for a machine of the same figures.
 
-Costs are Python functions or formulas. What identifies a function is what it returns for some
-sizes.
+Costs are Python functions or formulas. The results for some sizes identify a function.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ LAYERS = {
     )
     for kind in Kind
 }  # fmt: skip
-"""Layers of which tiles are asked for."""
+"""Layers whose tiles are requested."""
 
 TILES = ((1, 1, 16, 16), (3, 19, 32, 48), (17, 19, 48, 16))
 """Rows, columns, output and input channels of these tiles."""
@@ -58,9 +57,9 @@ COPIES = ((1, 1, 16), (1, 7, 133), (5, 3, 1024))
 
 
 def flat(name: str, value: Any) -> Iterator[tuple[str, Figure]]:
-    """Yield the numbers and texts in a value, each with its name behind that of the value.
+    """Yield the numbers and texts in a value, each with its dotted name.
 
-    Parts of a machine have their own name in it instead of a number.
+    Parts of a machine appear with their own name instead of a number.
     """
     if isinstance(value, Enum):
         yield name, str(value.value)
@@ -81,7 +80,7 @@ def flat(name: str, value: Any) -> Iterator[tuple[str, Figure]]:
 
 
 def costs(machine: Asked) -> dict[str, Figure]:
-    """Return what a machine's functions return for some sizes, by what they were asked."""
+    """Return the results of a machine's functions for some sizes, by name of function and sizes."""
     found: dict[str, Figure] = {}
     for kind, layer in LAYERS.items():
         for dataflow in machine.dataflows:
@@ -102,7 +101,7 @@ def costs(machine: Asked) -> dict[str, Figure]:
 def _text(function: Callable[..., Any], *arguments: Any) -> str:
     try:
         answer = function(*arguments)
-    except Exception:  # a backend's function, which refuses in its own way
+    except Exception:  # a backend's function may raise anything
         return "refused"
     if isinstance(answer, Cost):
         return ", ".join(map(str, (answer.busy, answer.tail, answer.accesses)))

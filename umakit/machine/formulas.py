@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Formulas of `accel.toml`: integer expressions over named sizes and figures.
 
-A formula is parsed once by Python's own parser. Only the nodes below are taken, each becomes a
-function of the values by name: nothing is evaluated as Python.
+A formula is parsed once by Python's own parser. Each allowed node becomes a function of the values
+by name; nothing is evaluated as Python.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ ALLOWED = "allowed are + - * // %, parentheses, integers, min, max and ceil_div"
 
 
 class FormulaError(ValueError):
-    """A formula that cannot be read or computed; a sentence for the user."""
+    """A formula that cannot be parsed or computed; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula that was parsed.
+    """A parsed formula.
 
     Attributes:
-        text: as it was written.
-        names: the names that it uses, without those of functions.
+        text: the formula as written.
+        names: names in the formula, without names of functions.
     """
 
     text: str
@@ -55,10 +55,11 @@ class Formula:
         """Compute the formula.
 
         Args:
-            values: at least all of `names`.
+            values: values of at least all `names`.
 
         Raises:
-            FormulaError: it divides by zero, a table has no such row, or the result is too large.
+            FormulaError: the formula divides by zero, a table has no such row, or the result is too
+                large.
         """
         try:
             result = self._evaluate(values)
@@ -82,11 +83,12 @@ def parse_formula(
 
     Args:
         text: a formula, or a number.
-        names: names that it may use.
-        tables: tables that it may look up, by name.
+        names: allowed names.
+        tables: allowed tables, by name.
 
     Raises:
-        FormulaError: it is none; the sentence has the column, from 1, and what is allowed.
+        FormulaError: the text is no formula; the message has the column, from 1, and the allowed
+            syntax.
     """
     if isinstance(text, int):
         return Formula(str(text), frozenset(), lambda values: text)
@@ -95,7 +97,7 @@ def parse_formula(
 
 class _Parser:
     def __init__(self, text: str, names: Collection[str], tables: Mapping[str, CostTable]) -> None:
-        # Columns stay those of the text, and its lines are one line: Python would end there.
+        # Columns stay the text's, and lines become one line: Python would end the expression there.
         self._text, self._line = text, "".join(" " if each.isspace() else each for each in text)
         self._names, self._tables = names, tables
         self._used: set[str] = set()
@@ -105,7 +107,7 @@ class _Parser:
             raise FormulaError(f"is longer than {LONGEST} characters")
         if not self._line.strip():
             raise FormulaError("is empty")
-        for character in "#\0":  # what ast says of the second depends on Python's version
+        for character in "#\0":  # the message of ast for NUL depends on Python's version
             if character in self._line:
                 column = self._line.index(character)
                 raise self._refusal(column, f"{character!r} is not allowed; {ALLOWED}")
@@ -196,7 +198,7 @@ class _Parser:
 
 
 def ceil_div(dividend: int, divisor: int) -> int:
-    """Return the quotient, rounded up."""
+    """Return dividend / divisor, rounded up."""
     return -(-dividend // divisor)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parameters of an accelerator that determine the cycles of a tile."""
+"""The parameters of a systolic array that determine the cycles of a tile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from umakit.machine.tile_machine import SUM_BYTES, TileMachine
 class Hardware(TileMachine):
     """A systolic array with a banked scratchpad, a DMA engine and a command queue.
 
-    Optional features are off by default; the defaults are those of `accel.toml`.
+    Optional features are off by default; the defaults equal the defaults of `accel.toml`.
 
     Attributes:
         rows, columns: dimensions of the array in cells.
@@ -41,13 +41,13 @@ class Hardware(TileMachine):
         bytes_per_cycle: bandwidth of the DMA engine.
         latency_cycles: cycles before the first byte of a burst.
         burst_bytes: maximum size of a burst; with 0 each row is one burst.
-        outstanding: whether requests are issued ahead, so that a transfer pays the latency once
-            and the next one may start meanwhile.
+        outstanding: whether requests are issued ahead, so that a transfer pays the latency once and
+            the next transfer may start meanwhile.
         dma_setup_cycles: cycles of a transfer before its first burst.
         alignment: required alignment of addresses and strides, in bytes.
         command_queue: number of queue entries; without a queue (0) the driver starts a command
-            after the previous one has ended.
-        completion: how the driver detects that a command has ended.
+            after the previous command has ended.
+        completion: the driver's way to detect the end of a command.
     """
 
     rows: int
@@ -72,11 +72,11 @@ class Hardware(TileMachine):
     command_queue: int = 0
     completion: Literal["interrupt", "polling"] = "interrupt"
 
-    most_positions = 0xFFFF  # registers of sizes have 16 bits that count
+    most_positions = 0xFFFF  # size registers have 16 bits
 
     @property
     def cells(self) -> int:
-        """The number of multiply-accumulate units, each of which does one operation per cycle."""
+        """The number of multiply-accumulate units; each does one operation per cycle."""
         return self.rows * self.columns
 
     @property
@@ -99,7 +99,7 @@ class Hardware(TileMachine):
 
     @property
     def block_channels(self) -> int:  # type: ignore[override]
-        """The output channels of one fold, whose weights lie side by side."""
+        """The output channels of one fold; their weights lie side by side."""
         return self.columns
 
     @property
@@ -113,8 +113,11 @@ class Hardware(TileMachine):
         return self.accumulator_bytes
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
-        """Return the bytes of accumulators: those of a whole tile that is computed in several
-        steps, or those that the array cannot hold while it computes."""
+        """Return the bytes of accumulators that a tile needs.
+
+        A tile in several steps needs all of its sums, other tiles only the sums that the array
+        cannot hold.
+        """
         positions, channels = sizes.positions, sizes.output_channels
         if steps > 1:
             return SUM_BYTES * positions * channels
@@ -138,7 +141,7 @@ class Hardware(TileMachine):
 
     @classmethod
     def of(cls, config: AcceleratorConfig) -> Hardware:
-        """Take the parameters from an `accel.toml`.
+        """Return the parameters of an `accel.toml`.
 
         Raises:
             AcceleratorConfigError: the file declares no array, or not exactly one scratchpad.
@@ -157,7 +160,7 @@ class Hardware(TileMachine):
                 fix='add a [[memory]] with address = "offset"',
             )
         (scratchpad,) = config.scratchpads
-        assert scratchpad.size is not None  # a scratchpad has one, the configuration checks that
+        assert scratchpad.size is not None  # the configuration checks the size
         return cls(
             rows=array.rows,
             columns=array.columns,
@@ -186,7 +189,7 @@ class Hardware(TileMachine):
 def array_cost(
     hardware: Hardware, dataflow: Dataflow, product: Product, *, depthwise: bool = False
 ) -> Cost:
-    """Return the cost of a convolution, a dense layer, or a tile of one.
+    """Return the cost of a convolution or dense layer, or of a tile.
 
     Args:
         product: m = positions of the result, n = output channels and k = kernel rows * kernel
@@ -223,7 +226,7 @@ def array_cost(
 
 
 def pool_cost(hardware: Hardware, positions: int, window: int, channels: int) -> Cost:
-    """Return the cost of a pooling layer, or a tile of one.
+    """Return the cost of a pooling layer, or of a tile.
 
     Args:
         positions: rows * columns of the result.

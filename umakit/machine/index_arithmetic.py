@@ -42,10 +42,10 @@ def floor_mod(left: Number, right: int) -> Number:
 
 
 def times(value: Number, name: str, factor: int) -> Number:
-    """Return value * factor; the factor has a name in generated C."""
+    """Return value * factor; the factor gets a name in generated C."""
     return value * (factor if isinstance(value, int) else tir.constant(name, factor))
 
 
 def named(name: str, value: Number) -> Number:
-    """Return a value that has a name in generated C; an int as it is."""
+    """Return a value with a name in generated C; an int stays as it is."""
     return value if isinstance(value, int) else tir.named(name, value)

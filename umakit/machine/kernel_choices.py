@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules for kernels on a CPU choose, and choices that replace theirs.
+"""The choices of schedule rules for kernels on a CPU, and given choices that replace them.
 
-A rule lists the choices that a kernel can have, its own first. Which one is taken is decided by
-`choose`: that of tuning records, else the rule's own. Rules are called deep inside TVM's passes,
-so what a compilation was given lies in a context variable, as tilings of accelerators do (see
+A rule lists the possible choices of a kernel, the rule's own choice first. `choose` takes the
+choice of tuning records, else the rule's own. Rules are called deep inside TVM's passes, so the
+choices given to a compilation lie in a context variable, like tilings of accelerators (see
 `umakit.machine.tilings`).
 """
 
@@ -15,12 +15,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 KEY = "umakit.kernel_key"
-"""Attribute of a prim func for which a choice was made: the text of its `KernelKey`."""
+"""Attribute of a prim func with a kernel choice: the text of its `KernelKey`."""
 
 
 @dataclass(frozen=True)
 class KernelKey:
-    """What determines how fast the choices for a kernel are, on one CPU.
+    """The properties of a kernel that determine the speed of its choices on one CPU.
 
     Attributes:
         operator: `conv2d`, `depthwise conv2d` or `matmul`.
@@ -29,11 +29,11 @@ class KernelKey:
         weights: shape of the weights: [KH, KW, I, O] of float32, [O, KH, KW, I] of integers,
             [I, O] of a matrix product.
         result: shape of the result.
-        padding: rows and columns that padding adds to the data.
-        strides: of the rows and columns of a window; (1, 1) of a matrix product.
-        dilation: of the rows and columns of a window; (1, 1) of a matrix product.
-        groups: of a convolution.
-        follows: element by element operators that are computed with it, by their names in TVM.
+        padding: rows and columns of padding around the data.
+        strides: strides of rows and columns; (1, 1) for a matrix product.
+        dilation: dilation of rows and columns; (1, 1) for a matrix product.
+        groups: groups of a convolution.
+        follows: fused elementwise operators, by their names in TVM.
     """
 
     operator: str
@@ -49,7 +49,7 @@ class KernelKey:
 
     @property
     def text(self) -> str:
-        """The key on one line, different for different keys."""
+        """The key on one line, unique per key."""
         shapes = ["x".join(map(str, each)) for each in (self.data, self.weights, self.result)]
         text = f"{self.operator} {self.dtype} {shapes[0]} by {shapes[1]} to {shapes[2]}"
         for name in ("padding", "strides", "dilation"):
@@ -64,17 +64,16 @@ _USUAL = {"padding": (0, 0), "strides": (1, 1), "dilation": (1, 1)}
 
 @dataclass(frozen=True)
 class Choice:
-    """The parameters of a rule for one kernel.
+    """The parameters of a schedule rule for one kernel.
 
     Attributes:
-        positions: positions of the result that are computed at once.
-        channels: channels of each of them: of float32 those whose sums are in registers, of
-            integers those whose sums are kept before they become results.
-        rows: rows of the result for which padded data are computed at a time.
-        inputs: input channels of a block of weights; 0 if there are no blocks.
-        group: channels whose sums are in memory while blocks of weights are used; 0 without blocks.
-        weights_outermost: whether all positions are computed with a tile of weights before the
-            next one.
+        positions: result positions that are computed at once.
+        channels: channels of each position that are computed at once: for float32 with sums in
+            registers, for integers with accumulators that wait for requantization.
+        rows: result rows for which padded data are computed at a time.
+        inputs: input channels of a block of weights; 0 without blocks.
+        group: channels with sums in memory while blocks of weights are used; 0 without blocks.
+        weights_outermost: whether a tile of weights computes all positions before the next tile.
     """
 
     positions: int
@@ -98,9 +97,9 @@ class Chosen:
     """The choice for a kernel.
 
     Attributes:
-        key: what it was made for.
-        choice: what was chosen.
-        candidates: what could be chosen, the rule's own choice first.
+        key: key of the kernel.
+        choice: the choice taken.
+        candidates: all possible choices, the rule's own choice first.
     """
 
     key: KernelKey
@@ -113,8 +112,8 @@ class KernelChoices:
     """The choices of one compilation.
 
     Attributes:
-        given: choices that replace those of the rules.
-        made: what was chosen, by key.
+        given: choices that replace the rules' choices.
+        made: choices taken, by key.
         kernels: keys by the name of the kernel.
     """
 
@@ -124,12 +123,12 @@ class KernelChoices:
 
     @property
     def unknown(self) -> list[KernelKey]:
-        """Keys of given choices that no kernel of the network has."""
+        """Keys of given choices without a kernel in the network."""
         return [key for key in self.given if key not in self.made]
 
     @property
     def refused(self) -> list[KernelKey]:
-        """Keys of kernels that cannot have the choice that was given."""
+        """Keys of kernels that cannot have their given choice."""
         return [
             key
             for key, chosen in self.made.items()
@@ -138,7 +137,7 @@ class KernelChoices:
 
     @property
     def tuned(self) -> list[KernelKey]:
-        """Keys of kernels whose choice is a given one and not the rule's own."""
+        """Keys of kernels whose choice is not the rule's own."""
         return [key for key, chosen in self.made.items() if chosen.choice != chosen.candidates[0]]
 
     def note_kernel(self, name: str, text: object) -> None:
@@ -170,9 +169,9 @@ def choose(key: KernelKey, candidates: Sequence[Choice]) -> Choice:
     """Return the choice for a kernel: the given one, else the rule's own.
 
     Args:
-        key: what determines the kernel's speed.
-        candidates: at least one choice, the rule's own first. A given one that is not among them
-            is not taken; `KernelChoices.refused` lists it.
+        key: properties that determine the kernel's speed.
+        candidates: at least one choice, the rule's own first. A given choice that is no candidate
+            is not taken; `KernelChoices.refused` lists its key.
     """
     own = candidates[0]
     current = _current.get()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sizes of a layer that determine how it can be cut into tiles."""
+"""The sizes of a layer that determine its possible tilings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Layer:
     """The sizes of a layer. Pairs are (along height, along width).
 
     Attributes:
-        kind: the operation.
+        kind: operation.
         images: batch size.
         input_size, output_size: height and width of the input and of the output.
         input_channels, output_channels: channels of an image of the input and of the output.
@@ -34,7 +34,7 @@ class Layer:
         channels_first: whether input and output have the layout NCHW instead of NHWC.
         scales: number of requantization multipliers: 1, or one per output channel; 0 for pools.
         stored_channels: output channels, including those that pad the last block of weights.
-        adds: whether a second tensor of the output's shape is added to the result.
+        adds: whether the layer adds a second tensor of the output's shape to the result.
     """
 
     kind: Kind
@@ -91,7 +91,7 @@ class Layer:
 
     @property
     def product(self) -> Product:
-        """The matrix product of one image; k of a depthwise convolution is that of one channel."""
+        """The matrix product of one image; for a depthwise convolution, k counts one channel."""
         height, width = self.output_size
         k = self.window * (1 if self.per_channel else self.input_channels)
         return Product(height * width, self.output_channels, k)
@@ -117,7 +117,7 @@ class Layer:
         return self.weights_of(self.stored_channels)
 
     def weights_of(self, channels: int) -> int:
-        """Return the bytes of the weights of so many output channels."""
+        """Return the bytes of the weights of some output channels."""
         if self.is_pool:
             return 0
         inputs = 1 if self.per_channel else self.input_channels
@@ -125,7 +125,7 @@ class Layer:
 
     @property
     def stored_scales(self) -> int:
-        """The number of elements of the array of multipliers and of that of shifts."""
+        """The number of multipliers in memory, and of shifts."""
         return self.stored_channels if self.scales > 1 else self.scales
 
     @property
@@ -134,13 +134,12 @@ class Layer:
         return self._parameters_of(self.stored_channels)
 
     def _parameters_of(self, channels: int) -> int:
-        """Return the bytes of bias, multipliers and shifts of so many output channels."""
         if self.is_pool:
             return 0
         return 4 * channels + 5 * (channels if self.scales > 1 else self.scales)
 
     def _covered(self, axis: int) -> int:
-        """Return the number of rows or columns of the data that windows cover."""
+        """Return the number of rows or columns of the data inside windows."""
         return _elements_covered(
             self.input_size[axis], self.output_size[axis], self.kernel[axis], self.strides[axis],
             self.padding[axis], self.dilation[axis],
@@ -148,11 +147,10 @@ class Layer:
 
     @property
     def compulsory_bytes(self) -> int:
-        """The number of bytes that cross the bus at least once: operands and result.
+        """The number of bytes of operands and result that cross the bus at least once.
 
-        Of the data these are the ones that windows cover: strides may be larger than windows. Of
-        weights, bias, multipliers and shifts they are those of the network, without what fills
-        blocks of weights up.
+        Only rows and columns of the data inside windows count: strides may be larger than windows.
+        Weights, bias, multipliers and shifts count without the padding of blocks of weights.
         """
         return sum(self.compulsory.values())
 
@@ -171,13 +169,13 @@ class Layer:
 
     @property
     def stored(self) -> dict[str, int]:
-        """The compulsory bytes and those that fill blocks of weights up, by tensor."""
+        """The compulsory bytes by tensor, with the padding of blocks of weights."""
         constants = {"weights": self.weights_bytes, "parameters": self.parameters_bytes}
         return {**self.compulsory, **constants}
 
     @property
     def stored_bytes(self) -> int:
-        """The compulsory bytes and those that fill blocks of weights up."""
+        """The compulsory bytes, with the padding of blocks of weights."""
         return sum(self.stored.values())
 
 
@@ -185,7 +183,6 @@ class Layer:
 def _elements_covered(
     size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int
 ) -> int:
-    """Return the number of elements along an axis that windows cover."""
     covered = {
         output * stride - padding + tap * dilation
         for output in range(outputs)
@@ -213,7 +210,7 @@ def _convolution(conv: patterns.QConv2d | patterns.QDepthwise) -> Layer:
 
 
 def _scales(weighted: patterns.Weighted) -> int:
-    """Return the number of multipliers; a single channel's may be expanded to a whole block."""
+    """Return the number of multipliers; one channel's multiplier may be expanded to a block."""
     if weighted.scales > 1 or not weighted.expanded:
         return weighted.scales
     return int(weighted.stored_shapes["multipliers"][0])
@@ -231,7 +228,6 @@ def _pool(pool: patterns.QPool2d) -> Layer:
 def _sizes(
     composite: patterns.QConvolution | patterns.QPool2d,
 ) -> tuple[int, tuple[int, int], tuple[int, int], int, int]:
-    """Return batch size, input size, output size, input channels and output channels."""
     return (
         composite.batch,
         (composite.height, composite.width),
@@ -244,6 +240,5 @@ def _sizes(
 def _window(
     composite: patterns.QConvolution | patterns.QPool2d,
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return strides, and padding above and to the left."""
     top, left, *_ = composite.padding
     return composite.strides, (top, left)

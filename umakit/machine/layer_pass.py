@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The TIR pass of a backend whose layers are cut into tiles: loops over tiles, of driver calls."""
+"""The TIR pass of a backend with tiled layers: loops over tiles with driver calls."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ OPERATIONS = (Kind.CONVOLUTION, Kind.DEPTHWISE, Kind.MAX_POOL, Kind.AVERAGE_POOL
 """Numbers of operations in calls of a driver are places in this order."""
 
 OPERANDS = ("data", "weights", "parameters", "result", "addend")
-"""Tensors whose buffers a job is given, in this order; those that a layer lacks are 0."""
+"""Tensors whose buffers a job receives, in this order; absent tensors are 0."""
 
 CONFIGURE_ARGUMENTS = (
     "operation", "rounding", "channels_first", "kernel_height", "kernel_width", "stride_y",
     "stride_x", "dilation_y", "dilation_x", "input_zero_point", "output_zero_point", "lowest",
     "highest",
 )  # fmt: skip
-"""Names of the arguments of `NAME_configure`, unless a backend names others."""
+"""Default names of the arguments of `NAME_configure`."""
 
 COPY_ARGUMENTS = (
     "tensor", "buffer", "offset", "place", "planes", "rows", "row_bytes", "plane_stride",
     "row_stride",
 )  # fmt: skip
-"""Names of the arguments of `NAME_load` and `NAME_store`, unless a backend names others."""
+"""Default names of the arguments of `NAME_load` and `NAME_store`."""
 
 TRANSFER = COPY_ARGUMENTS[2:]
 
@@ -70,7 +70,7 @@ def tiled_layer_pass(
     store: str = "store",
     schedule: Callable[[Tiles], tvm_api.Schedule] = placed_schedule,
 ) -> Any:
-    """Return a pass for `_register_tir_pass` that cuts layers into tiles, as driver calls.
+    """Return a pass for `_register_tir_pass` that lowers layers to driver calls, tile by tile.
 
     A layer becomes these calls, where NAME is `driver`:
 
@@ -86,24 +86,25 @@ def tiled_layer_pass(
     Tensors are numbered data 0, addend 1, weights 2, bias 3, multipliers 4, shifts 5, result 6.
 
     Args:
-        planner: says how a layer is cut.
-        driver: what the names of the driver's functions begin with.
+        planner: planner of the tilings.
+        driver: prefix of the names of the driver's functions.
         begin: numbers that the driver compares with its device, such as the lanes of weights.
-        configure: which numbers of a layer are arguments, in their order: `operation`
-            (convolution 0, depthwise 1, max pool 2, average pool 3), `dataflow` (a place in
-            `Dataflow`), `rounding` (an `enum umakit_rounding`), `channels_first`,
-            `kernel_height`, `kernel_width`, `stride_y`, `stride_x`, `dilation_y`, `dilation_x`,
-            `input_zero_point`, `output_zero_point`, `lowest`, `highest`.
-        copy: which numbers of a copy are arguments, in their order: `tensor`; `engine`, the place
-            of the engine that copies it among those that copy; `by_planes`, 1 for an image in
-            channels x rows x columns; `line`, the bytes of a position (of weights: of a row of
-            a block, of parameters: 0); `buffer`, of its tiles; and `offset`, `place`, `planes`,
-            `rows`, `row_bytes`, `plane_stride`, `row_stride` of `Tiles.load`.
-        load, store: what follows `NAME_` in the functions that copy; they may be the same.
-        schedule: order of loops and copies: from tiles to a schedule that `tile_schedule` made.
+        configure: numbers of a layer that are arguments, in order: `operation` (convolution 0,
+            depthwise 1, max pool 2, average pool 3), `dataflow` (a place in `Dataflow`), `rounding`
+            (an `enum umakit_rounding`), `channels_first`, `kernel_height`, `kernel_width`,
+            `stride_y`, `stride_x`, `dilation_y`, `dilation_x`, `input_zero_point`,
+            `output_zero_point`, `lowest`, `highest`.
+        copy: numbers of a copy that are arguments, in order: `tensor`; `engine`, the place of the
+            copying engine among all copying engines; `by_planes`, 1 for an image in channels x rows
+            x columns; `line`, the bytes of a position (of weights: of a row of a block, of
+            parameters: 0); `buffer` of its tiles; and `offset`, `place`, `planes`, `rows`,
+            `row_bytes`, `plane_stride`, `row_stride` of `Tiles.load`.
+        load, store: names of the copying functions behind `NAME_`; they may be the same.
+        schedule: function from tiles to a schedule of `tile_schedule`: the order of loops and
+            copies.
 
     Raises:
-        BackendError: there is no argument of a name, or an argument has another type.
+        BackendError: the name of an argument is unknown, or an argument has another type.
     """
     known = {
         "configure": {*CONFIGURE_ARGUMENTS, "dataflow"},
@@ -131,7 +132,6 @@ def tiled_layer_pass(
 
 
 def _check_types(planner: object, driver: object, begin: object, schedule: object) -> None:
-    """Refuse arguments of `tiled_layer_pass` of another type."""
     if not isinstance(planner, TilePlanner):
         raise BackendError(
             f"tiled_layer_pass got {planner!r} as planner, which is no TilePlanner",
@@ -156,7 +156,7 @@ def _check_types(planner: object, driver: object, begin: object, schedule: objec
 
 
 def _tiled(function: Any, planner: TilePlanner, driver: _Driver) -> Any:
-    """Return the prim func of a layer with loops over tiles as its body; others as they are."""
+    """Return the prim func of a layer with loops over tiles as body; other prim funcs unchanged."""
     composite = patterns.parameters_of(function)
     return function if composite is None else _Layer(function, composite, planner, driver).tiled()
 
@@ -206,7 +206,7 @@ class _Layer:
         return self._call(name, [values[each] for each in self._driver.copy])
 
     def _engine_of(self, buffer: str) -> int:
-        """Return the place of an engine among those that copy, in the order of the machine."""
+        """Return the place of an engine among the copying engines, in the order of the machine."""
         copied = ("data", "addend", "weights", "parameters", "result")
         copying = {self._machine.engine_of(each).name for each in copied}
         engines = [each.name for each in self._machine.machine.engines if each.name in copying]
@@ -232,12 +232,12 @@ class _Layer:
         places = [tir.pointer(buffers[name]) if name in buffers else 0 for name in OPERANDS]
         arguments = [*places, *self._tiles.job(position).arguments]
         job = tir.driver_call(*self._call("compute", arguments))
-        # Behind the loads of the first tile, which are on their way meanwhile.
+        # Behind the loads of the first tile, whose transfers run meanwhile.
         first: list[Any] = [position[axis] == 0 for axis in self._tiles.loops]
         return tir.sequence([tir.only_if(first, tir.driver_calls(self._common())), job])
 
     def _common(self) -> list[Call]:
-        """Return what is done once before the first tile is computed."""
+        """Return the calls before the first job: configuration and loads of parameters."""
         values = self._values()
         calls = [self._call("configure", [values[name] for name in self._driver.configure])]
         if isinstance(self._composite, patterns.QConv2dAdd):
@@ -255,7 +255,7 @@ class _Layer:
         return calls
 
     def _values(self) -> dict[str, int]:
-        """Return the numbers of the layer that all of its tiles have in common."""
+        """Return the numbers that all tiles of the layer share."""
         layer, composite = self._tiles.layer, self._composite
         pairs = {"kernel_": layer.kernel, "stride_": layer.strides, "dilation_": layer.dilation}
         ends = {"kernel_": ("height", "width")}

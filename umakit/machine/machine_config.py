@@ -30,10 +30,10 @@ Doing = Literal[
     "data", "weights", "parameters", "addend", "result",
     "convolution", "depthwise", "max_pool", "average_pool",
 ]  # fmt: skip
-"""What an engine may do: copy tiles of a tensor, or compute layers of a kind."""
+"""Tasks of an engine: copy tiles of a tensor, or compute layers of a kind."""
 
 Placed = Literal["data", "weights", "parameters", "addend", "result", "sums"]
-"""What takes bytes of a memory."""
+"""Contents of a memory."""
 
 Axis = Literal["rows", "columns", "output_channels", "input_channels"]
 
@@ -48,8 +48,7 @@ SIZE_NAMES = (
 columns and channels; the data's channels; kernel and strides."""
 
 STEP_NAMES = ("first", "last")
-"""1 for the first or the last job of those that compute a tile, each from a part of the input
-channels; else 0."""
+"""1 for the first or last job that accumulates a tile over input channels, else 0."""
 
 JOB_NAMES = (*SIZE_NAMES, *STEP_NAMES)
 """Names in the cost of a job."""
@@ -58,7 +57,7 @@ COPY_NAMES = ("planes", "rows", "row_bytes", "bytes")
 """Names in the cost of a copy: planes of rows of contiguous bytes, and all of these bytes."""
 
 FOOTPRINT_NAMES = (*SIZE_NAMES, "input_rows", "input_columns")
-"""Names in the bytes of a tile: its sizes, and that of the data that windows cover."""
+"""Names in the byte formula of a tile: its sizes, and the size of the data that windows cover."""
 
 RESERVED = frozenset((*FOOTPRINT_NAMES, *STEP_NAMES, *COPY_NAMES, *FUNCTIONS))
 
@@ -86,8 +85,8 @@ class CostSection(_Section):
 
     Attributes:
         busy: cycles in which the engine can take no other command, at least 1.
-        tail: cycles after these until the effect is complete.
-        accesses: register accesses by which the driver enqueues it; default: those of
+        tail: cycles after the busy cycles until the effect is complete.
+        accesses: register accesses to enqueue the command; default: `transfer` or `job` of
             `[machine.driver]`.
     """
 
@@ -101,18 +100,19 @@ class EngineSection(_Section):
 
     Attributes:
         name: its name.
-        does: the tensors whose tiles it copies (`data`, `weights`, `parameters`, `addend`,
-            `result`), and the layers whose jobs it computes (`convolution`, `depthwise`,
+        does: the tensors whose tiles the engine copies (`data`, `weights`, `parameters`, `addend`,
+            `result`), and the kinds of layers that the engine computes (`convolution`, `depthwise`,
             `max_pool`, `average_pool`).
-        busy, tail, accesses: what each of these costs, as in `CostSection`.
-        costs: other costs for some of what it does, by name.
-        queue: name of the queue that its commands wait in; default: the first one.
-        bytes_per_cycle: largest number of bytes that it copies in a cycle, for the bound: with it,
-            layers take at least as long as this engine copies what it copies once.
-        depth: commands that it holds at a time: with 2 one starts in the tail of the one before.
-        in_order: whether its commands start in the order in which they were enqueued; else its
-            loads, its stores and its jobs are three streams, each in order, and of two commands
-            that could start the older one does.
+        busy, tail, accesses: cost of each command, as in `CostSection`.
+        costs: other costs for some entries of `does`, by name.
+        queue: name of the queue of its commands; default: the first queue.
+        bytes_per_cycle: largest number of bytes that the engine copies in a cycle, for the bound: a
+            layer takes at least as long as this engine needs to copy each of its tensors once.
+        depth: most commands in the engine at a time: with 2 a command starts in the tail of the
+            previous command.
+        in_order: whether all commands start in the order of the enqueueing; else loads, stores and
+            jobs are three streams, each in order, and of two commands that could start, the older
+            command starts.
     """
 
     name: str = Field(pattern=NAME)
@@ -127,7 +127,7 @@ class EngineSection(_Section):
     in_order: bool = False
 
     def cost_of(self, name: str) -> CostSection | None:
-        """Return the cost of something that it does; None if none is given."""
+        """Return the cost of an entry of `does`; None if none is given."""
         for each, cost in self.costs.items():
             if each == name:
                 return cost
@@ -137,14 +137,13 @@ class EngineSection(_Section):
 
 
 class QueueSection(_Section):
-    """A queue of commands, which engines share that name it.
+    """A queue of commands, shared by all engines that name the queue.
 
     Attributes:
-        name: its name.
-        entries: commands in it, which wait or run; 0: the driver waits for the end of each.
-        completion: what the driver does without a free entry: see `umakit.machine.Queue`.
-        in_order: whether its commands start in the order in which they were enqueued, whatever
-            engine they are for: one that cannot start holds up all behind it.
+        entries: most waiting and running commands; 0: the driver waits for the end of each command.
+        completion: action of the driver without a free entry, see `umakit.machine.Queue`.
+        in_order: whether the commands of all engines start in the order of the enqueueing: a
+            command that cannot start holds up all commands behind it.
     """
 
     name: str = Field(pattern=NAME)
@@ -166,31 +165,32 @@ class DriverSection(_Section):
 
 
 class MachineSection(_Section):
-    """Its `[machine]`: what cutting layers into tiles asks of a machine, and what it costs.
+    """The section `[machine]`: limits of tiles, engines, queues and costs of commands.
 
     Every number may be a formula of `figures`: integers, names, + - * // %, parentheses, min, max
-    and ceil_div. Its memories are the `[[memory]]` with `address = "offset"`.
+    and ceil_div. The memories are the `[[memory]]` with `address = "offset"`.
 
     Attributes:
         macs_per_cycle: largest number of multiply-accumulates in a cycle, for bound and roofline.
         bytes_per_cycle: largest number of bytes that all engines together copy in a cycle.
-        figures: numbers with names of your own, for formulas; a later one may use earlier ones.
-            Macros of `[simulator]` may name them: `defines = ["LANES={lanes}"]`.
-        tables: CSV files that formulas look up, by the name of the function: with the columns m, n
-            and cycles `name(m, n)` is the cycles of a row, `name(m, n, 5)` 5 where there is none.
-        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), what sizes of tiles
-            are multiples of; the last tile along an axis may be smaller.
-        whole_units: axes along which it must not be: layers where it would are refused.
+        figures: numbers for formulas, with names of your own; a later figure may use earlier
+            figures. Macros of `[simulator]` may use figures: `defines = ["LANES={lanes}"]`.
+        tables: CSV files for formulas, by the name of the function: with the columns m, n and
+            cycles, `name(m, n)` is the cycles of a row, and `name(m, n, 5)` is 5 if no row matches.
+        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), the unit of tile
+            sizes: sizes are multiples of the unit; the last tile along an axis may be smaller.
+        whole_units: axes along which the last tile must be a multiple of the unit too; other layers
+            are refused.
         limits: by axis, the largest size of a tile.
         block_channels: output channels in a block of weights; tiles have whole blocks.
-        sum_bytes: size of the memory of int32 sums over parts of the input channels, which one job
-            keeps for the next, in bytes.
-        sums_in_result: whether such sums are kept in the tile of the result instead. With neither,
-            input channels are not cut.
-        footprints: bytes of a tile by tensor, and of `sums`; default: its bytes, each contiguous
-            part padded to rows of its memory.
-        engine: the engines; each tensor and each kind of job is done by one.
-        queue: the queues; default: one without entries.
+        sum_bytes: size in bytes of the memory of int32 partial sums over input channels, kept from
+            one job to the next.
+        sums_in_result: whether partial sums are kept in the tile of the result instead. Without
+            `sum_bytes` and `sums_in_result`, input channels are not cut.
+        footprints: bytes of a tile by tensor, and of `sums`; default: the bytes of the tile, each
+            contiguous part padded to rows of the memory.
+        engine: the engines; one engine copies each tensor, and one computes each kind of job.
+        queue: the queues; default: one queue without entries.
         driver: register accesses of the driver's calls.
     """
 
@@ -213,19 +213,19 @@ class MachineSection(_Section):
 
     @property
     def read_tables(self) -> Mapping[str, CostTable]:
-        """The tables, as they were read."""
+        """The tables that formulas look up, by name."""
         return self._tables
 
     @property
     def values(self) -> Mapping[str, int]:
-        """The figures, computed."""
+        """The computed figures, by name."""
         return self._figures
 
     def amount(self, key: str, amount: int | str) -> int:
-        """Return a number that is given as one or as a formula of the figures.
+        """Return the value of a number or of a formula of the figures.
 
         Raises:
-            ValueError: it is no such formula, or negative; names the key.
+            ValueError: the text is no such formula, or the value is negative; names the key.
         """
         try:
             found = parse_formula(amount, self._figures, self._tables)(self._figures)
@@ -239,7 +239,7 @@ class MachineSection(_Section):
         """Return the formula of a key.
 
         Raises:
-            ValueError: it is none; names the key.
+            ValueError: the text is no formula; names the key.
         """
         try:
             return parse_formula(amount, {*names, *self._figures}, self._tables)
@@ -247,7 +247,7 @@ class MachineSection(_Section):
             raise ValueError(f"machine.{key}: {error}") from None
 
     def engine_for(self, name: str) -> EngineSection | None:
-        """Return the engine that copies a tensor, or computes the layers of a kind."""
+        """Return the engine that copies a tensor, or computes layers of a kind."""
         return next((each for each in self.engine if name in each.does), None)
 
     @model_validator(mode="after")
@@ -277,7 +277,7 @@ class MachineSection(_Section):
                 raise ValueError(f"machine.tables.{name}: {error}") from None
 
     def _amounts(self) -> Iterator[tuple[str, int | str, int]]:
-        """Yield the key, the value and the smallest value of each number."""
+        """Yield the key, the value and the smallest allowed value of each number."""
         yield "macs_per_cycle", self.macs_per_cycle, 1
         yield "bytes_per_cycle", self.bytes_per_cycle, 1
         yield "block_channels", self.block_channels, 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tile planner: whether a layer can be tiled, its tiling, and the predicted cycles."""
+"""The tile planner: the check of a layer, its tiling, and the predicted cycles."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Prediction:
     """Predicted cycles of a tiled layer.
 
     Attributes:
-        cycles: cycles from the first register access to the last, at least 1.
-        run: the simulated run of its commands; None if the cycles were found in another way.
-        bound: lower bounds that hold for all tilings.
+        cycles: cycles from the first register access to the last access, at least 1.
+        run: the simulated run of the layer's commands; None if the cycles have another source.
+        bound: lower bounds for all tilings.
 
     Raises:
         BackendError: the cycles are not a positive integer.
@@ -85,7 +85,7 @@ class TilePlanner:
 
     Args:
         hardware: the accelerator: a `Hardware`, or a machine of the backend's own.
-        driver: register accesses of its driver's calls.
+        driver: register accesses of the driver's calls.
         most_buffers: maximum number of buffers per tensor in default tilings; 1 disables double
             buffering.
     """
@@ -125,11 +125,11 @@ class TilePlanner:
         Args:
             configuration: the file, `UMABackend.configuration`.
             driver: register accesses of the driver's calls; default: `[machine.driver]`.
-            most_buffers: as of the class.
+            most_buffers: as in the class.
 
         Raises:
-            AcceleratorConfigError: the file has neither a section `[machine]`, nor an array with
-                one scratchpad and `driver` was given.
+            AcceleratorConfigError: the section `[machine]` is missing, and so is `driver` or an
+                array with one scratchpad.
         """
         if configuration.machine is not None:
             machine = ConfiguredMachine(configuration)
@@ -144,10 +144,10 @@ class TilePlanner:
 
     @property
     def hardware(self) -> Hardware:
-        """The parameters of the systolic array that layers are cut for.
+        """The parameters of the systolic array.
 
         Raises:
-            BackendError: the accelerator is another machine, which `machine` is.
+            BackendError: the accelerator is another machine; see the attribute `machine`.
         """
         if not isinstance(self.described, Hardware):
             raise BackendError(
@@ -158,12 +158,13 @@ class TilePlanner:
 
     @property
     def described(self) -> TileMachine:
-        """The machine with the costs that the backend describes, also if others were measured."""
+        """The machine with the costs of the backend's description, even if measured costs are in
+        use."""
         return self.machine.other if isinstance(self.machine, Calibrated) else self.machine
 
     @contextmanager
     def with_defaults(self, tilings: Mapping[Layer, Tiling]) -> Iterator[None]:
-        """Take these tilings as defaults of their layers in the block, without a search."""
+        """Use these tilings as defaults of their layers in the block, without a search."""
         before, self._given = self._given, tilings
         try:
             yield
@@ -171,7 +172,7 @@ class TilePlanner:
             self._given = before
 
     def calibrate(self, calibration: Calibration | None) -> None:
-        """Predict from measured costs, or without them from those that the backend describes."""
+        """Predict from measured costs; with None, from the backend's description."""
         described = self.described
         self.machine = described if calibration is None else Calibrated(described, calibration)
         self._defaults.clear()
@@ -181,7 +182,7 @@ class TilePlanner:
         """Check whether a layer can be cut into tiles that fit; a predicate for `umakit.patterns`.
 
         Returns:
-            True, or the reason why not, as a sentence for the user.
+            True, or the reason of the refusal, as a sentence for the user.
 
         Raises:
             TypeError: layers of this kind cannot be cut into tiles.
@@ -206,7 +207,7 @@ class TilePlanner:
         return True if self._can_be_cut(layer) else self._too_large(layer)
 
     def _can_be_cut(self, layer: Layer) -> bool:
-        """Whether there is a default tiling; the kit's own is not searched for that."""
+        """Whether the layer has a default tiling; the kit's own default is not searched for."""
         is_kits = getattr(self.default, "__func__", None) is TilePlanner.default
         if not is_kits:
             return self.default(layer) is not None
@@ -215,7 +216,7 @@ class TilePlanner:
     def tiles_of(
         self, composite: Composite, tilings: Mapping[Layer, Tiling] | None = None
     ) -> Tiles:
-        """Return the tiles of a layer that `accepts` accepted.
+        """Return the tiles of an accepted layer.
 
         Args:
             composite: parameters of the layer.
@@ -224,7 +225,7 @@ class TilePlanner:
 
         Raises:
             ValueError: no tiling of the layer fits.
-            BackendError: the pattern orders weights in another way than tiles cut them.
+            BackendError: the weights of the pattern have another order than tiles cut them in.
         """
         layer = Layer.of(composite)
         if tilings is None:
@@ -239,7 +240,7 @@ class TilePlanner:
         return tiles
 
     def default(self, layer: Layer) -> Tiling | None:
-        """Return the default tiling, selected by estimate and simulation; None if none fits."""
+        """Return the default tiling by estimate and simulation; None if no tiling fits."""
         given = self._given.get(layer)
         if given is not None:
             return given
@@ -251,10 +252,10 @@ class TilePlanner:
     def predict(self, tiles: Tiles) -> Prediction:
         """Predict the cycles of a tiling on the simulated device, with the layer's lower bounds.
 
-        A planner may override this. Default tilings, tuning, records and reports then use what it
-        returns. The kit's estimate still proposes the tilings that are predicted, but excludes
-        none. Where `Prediction.run` is not what the cycles come from, reports do not say what the
-        array waits for.
+        A planner may override this method. Default tilings, tuning, records and reports then use
+        the overridden predictions. The kit's estimate still proposes the tilings to predict, but
+        excludes none. If the cycles do not come from `Prediction.run`, reports do not explain the
+        array's stalls.
         """
         commands = commands_of(tiles, self.machine, self.driver)
         ran = run(commands, self.machine.machine)
@@ -264,8 +265,8 @@ class TilePlanner:
     def estimate(self, tiles: Tiles) -> int:
         """Estimate the cycles of a tiling without simulating its commands.
 
-        A planner may override this. Default tilings and tuning then propose by it what they
-        predict, of all tilings of nearly equal parts: the kit's bounds exclude none.
+        A planner may override this method. Default tilings and tuning then propose tilings by the
+        overridden estimate, of all tilings of nearly equal parts: the kit's bounds exclude none.
         """
         estimates = self._estimates
         if estimates is None or estimates.layer != tiles.layer:
@@ -301,7 +302,8 @@ class TilePlanner:
         return min(cut, key=lambda each: prediction_of(self, self._tiles(layer, each)).cycles)
 
     def _best_on(self, hardware: TileMachine, layer: Layer) -> Tiling | None:
-        """Prefer several buffers, and whole rows, which take the fewest transfers, if they fit."""
+        """Return the best tiling. Several buffers are preferred, and whole rows with the fewest
+        transfers, if they fit."""
         several = tuple(count for count in BUFFERS[1:] if count <= self.most_buffers)
         for buffers in (several, BUFFERS[:1]):
             for uncut in ((COLUMNS,), ()):
@@ -328,9 +330,9 @@ class TilePlanner:
         return best
 
     def _too_large(self, layer: Layer) -> str:
-        """Return the reason why no tiling of a layer fits: that of the smallest one.
+        """Return the reason why no tiling of a layer fits: the misfit of the smallest tiling.
 
-        Where nothing keeps sums of parts of the input channels, it has all of them.
+        Without memory for partial sums, the smallest tiling has all input channels.
         """
         smallest = self._smallest(layer)
         if not (self.machine.sum_bytes or self.machine.sums_in_result):
@@ -352,10 +354,10 @@ class TilePlanner:
 
 
 def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
-    """Return what a planner estimates for a tiling.
+    """Return a planner's estimate for a tiling.
 
     Raises:
-        BackendError: its `estimate` is overridden and does not return cycles.
+        BackendError: an overridden `estimate` does not return cycles.
     """
     found = planner.estimate(tiles)
     if not isinstance(found, int) or found < 1:
@@ -367,10 +369,10 @@ def estimate_of(planner: TilePlanner, tiles: Tiles) -> int:
 
 
 def prediction_of(planner: TilePlanner, tiles: Tiles) -> Prediction:
-    """Return what a planner predicts for a tiling.
+    """Return a planner's prediction for a tiling.
 
     Raises:
-        BackendError: its `predict` is overridden and does not return a prediction.
+        BackendError: an overridden `predict` does not return a prediction.
     """
     found = planner.predict(tiles)
     if not isinstance(found, Prediction):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a simulator that is a program, as far as its command says which they are."""
+"""The files of a simulator program, as far as its command names them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 def program_files(program: Sequence[str], folder: Path) -> dict[str, Path]:
     """Return the files of a program by their path below the backend's folder.
 
-    They are the words of its command that name files of the folder, also behind `=`, the module
-    behind `-m`, and the modules of the folder that its Python files import, in functions too. What
-    it opens or starts otherwise is not known.
+    The files are the words of the command that name files of the folder, also behind `=`, the
+    module behind `-m`, and the modules of the folder that Python files import, in functions too.
+    Files that the program opens or starts in another way are not found.
 
     Args:
         program: the program and its arguments.
-        folder: the backend's folder, in which it is started.
+        folder: the backend's folder, the working directory of the program.
     """
     inside = folder.resolve()
     found: dict[str, Path] = {}
@@ -39,7 +39,7 @@ def program_files(program: Sequence[str], folder: Path) -> dict[str, Path]:
 
 
 def _named(word: str, folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that a word names, itself or behind `=`."""
+    """Yield the files of a folder that a word of the command names, directly or behind `=`."""
     for name in {word, word.partition("=")[2]} - {""}:
         try:
             if (folder / name).is_file():
@@ -49,7 +49,8 @@ def _named(word: str, folder: Path) -> Iterator[Path]:
 
 
 def _modules(name: str, folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that Python reads for a module: its packages' and its own."""
+    """Yield the files of a folder that Python reads for a module: files of packages and the
+    module's own."""
     parts = name.split(".")
     for count in range(1, len(parts) + 1):
         path = folder.joinpath(*parts[:count])

@@ -13,7 +13,7 @@ from umakit.machine.index_arithmetic import Number
 
 @dataclass(frozen=True)
 class Transfer:
-    """A DMA command: planes of rows of bytes, which are contiguous in the scratchpad.
+    """A DMA command: planes of rows of bytes, contiguous in the scratchpad.
 
     Attributes:
         offset: byte offset of the first byte in the tensor.
@@ -49,7 +49,7 @@ class Job:
         input_size, output_size: height and width, without padding.
         input_channels, output_channels: channels of the tile.
         padding: rows above and columns left of the tile's data.
-        scales: number of requantization multipliers.
+        scales: number of requantization multipliers of the tile.
         continues: 1 if the accumulator holds partial sums of an earlier step, else 0.
         keeps: 1 if partial sums stay in the accumulator for the next step, else 0.
     """
@@ -86,7 +86,7 @@ class Buffer:
 
     Attributes:
         tile_bytes: size of the largest tile, rounded up to whole banks or the alignment of tiles.
-        tiles: number of tiles that it holds: at least 2 with double buffering.
+        tiles: number of tiles in the buffer, at least 2 with double buffering.
     """
 
     tile_bytes: int

@@ -17,7 +17,7 @@ from umakit.machine.simulator_config import FIGURE, FolderPath
 VERILOG_SUFFIXES = (".sv", ".v")
 VHDL_SUFFIXES = (".vhd", ".vhdl")
 INCLUDED_SUFFIXES = (".svh", ".vh", ".svi", ".inc", ".hex", ".mem", ".dat", ".vlt")
-"""What designs read beside their sources: headers, contents of memories, configurations."""
+"""Files that designs read beside their sources: headers, memory contents, configurations."""
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 GLOB = re.compile(r"[A-Za-z0-9_+.*?/-]+")
@@ -86,15 +86,15 @@ class _Section(BaseModel):
 
 
 class RegistersSection(_Section):
-    """The bus over which the driver's register accesses reach the design.
+    """The bus of the driver's register accesses.
 
     Attributes:
         bus: `axi4-lite`, `apb` (3 or 4), or `plain`, a request with its response.
-        prefix: what the names of its ports begin with; the rest is the signal's name in the
+        prefix: prefix of the names of the ports; the rest is the signal's name in the
             specification, such as `awaddr` or `psel`, in capitals or not.
-        ports: names of ports that are called otherwise, by the signal's name.
-        volatile: offsets of registers that count or measure, which a comparison with the model
-            leaves out, beside those that the register map says.
+        ports: ports with other names, by the signal's name.
+        volatile: offsets of counting or measuring registers, left out of comparisons with the model
+            in addition to volatile registers of the register map.
     """
 
     bus: RegisterBus = "axi4-lite"
@@ -104,13 +104,13 @@ class RegistersSection(_Section):
 
 
 class BusMemorySection(_Section):
-    """The bus over which the design reads and writes the host's memory.
+    """The bus of the design's accesses to the host's memory.
 
     Attributes:
-        bus: `axi4`, `plain`, or `none` for a design that is fed by registers alone.
-        prefix, ports: as those of registers.
+        bus: `axi4`, `plain`, or `none` for a design without access to memory.
+        prefix, ports: as in `RegistersSection`.
         latency: cycles from a request to its first data; default: `latency_cycles` of `[dma]`.
-        alignment: what addresses of buffers are a multiple of, in bytes, a power of two; default:
+        alignment: alignment of the addresses of buffers in bytes, a power of two; default:
             `alignment` of `[dma]`.
     """
 
@@ -122,25 +122,25 @@ class BusMemorySection(_Section):
 
 
 class RtlSection(_Section):
-    """A design in SystemVerilog or Verilog, which Verilator compiles.
+    """A design in SystemVerilog or Verilog, compiled by Verilator.
 
-    All paths are relative to the backend's folder and stay in it.
+    All paths are relative to the backend's folder and stay inside the folder.
 
     Attributes:
-        top: the module that has the ports.
-        sources: its files, as paths or globs; files with packages are read before those that use
-            them.
-        include: folders of files that they include.
+        top: the top module.
+        sources: files, as paths or globs; files with packages are read before files that use the
+            packages.
+        include: folders of included files.
         parameters: values of the top's parameters: numbers, or figures of this file such as
-            `{array.rows}`, `{data.size}` or one of `[machine]`.
+            `{array.rows}`, `{data.size}` or a figure of `[machine]`.
         defines: macros of the preprocessor, `true` for one without a value.
         clock: the port of the clock.
-        reset: the port of the reset; empty if there is none.
-        reset_level: the level that resets; default: `low` if the port's name ends in `n` or `b`,
-            in front of `_i` or `_in`, or in `_ni`.
-        reset_cycles: cycles for which the reset is held.
-        interrupt: the port of the interrupt; empty if there is none.
-        interrupt_level: the level that interrupts.
+        reset: the port of the reset; empty for none.
+        reset_level: active level of the reset; default: `low` if the port's name ends in `n` or
+            `b`, in front of `_i` or `_in`, or in `_ni`.
+        reset_cycles: length of the reset in cycles.
+        interrupt: the port of the interrupt; empty for none.
+        interrupt_level: active level of the interrupt.
         ties: constant values of other inputs.
         registers: the bus of the registers.
         memory: the bus of memory.
@@ -171,10 +171,10 @@ class RtlSection(_Section):
         return not (bare.endswith(("n", "b")) or name.endswith("_ni"))
 
     def filled(self, figures: Mapping[str, int]) -> Self:
-        """Return the section with figures in the place of their names in `parameters`.
+        """Return the section with figures instead of their names in `parameters`.
 
         Raises:
-            ValueError: there is no figure of a name; names the key.
+            ValueError: the name of a figure is unknown; names the key.
         """
         values: dict[str, int | str] = {}
         for name, value in self.parameters.items():
@@ -191,10 +191,6 @@ class RtlSection(_Section):
 
 def design_sources(section: RtlSection, folder: Path) -> list[Path]:
     """Return the files of a design in the order in which Verilator reads them.
-
-    Args:
-        section: the design.
-        folder: the backend's folder.
 
     Raises:
         AcceleratorConfigError: a file is missing, or a glob finds none.
@@ -218,7 +214,7 @@ def design_sources(section: RtlSection, folder: Path) -> list[Path]:
 
 
 def _packages_first(paths: Sequence[Path]) -> list[Path]:
-    """Return files in their order, but each behind those with the packages that it uses."""
+    """Return files in their order, but behind the files of the packages that they use."""
     texts = {path: COMMENT.sub(" ", path.read_text("utf-8", "replace")) for path in paths}
     homes = {name: path for path in paths for name in PACKAGE.findall(texts[path])}
     ordered: dict[Path, None] = {}
@@ -240,7 +236,7 @@ def design_folders(section: RtlSection, folder: Path) -> list[Path]:
     """Return the folders of included files.
 
     Raises:
-        AcceleratorConfigError: one is missing.
+        AcceleratorConfigError: a folder is missing.
     """
     for name in section.include:
         if not (folder / name).is_dir():
@@ -264,7 +260,7 @@ def included_files(section: RtlSection, folder: Path) -> Iterator[Path]:
 
 
 def design_paths(section: RtlSection | None, folder: Path) -> Iterator[Path]:
-    """Yield the files of a design that are there; none without a section."""
+    """Yield the existing files of a design; none without a section."""
     if section is not None:
         for source in section.sources:
             yield from sorted(path for path in folder.glob(source) if path.is_file())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which port of a design is which signal of a bus.
+"""The assignment of a design's ports to signals of buses.
 
-Signals have the names of the specifications: AMBA AXI and ACE (Arm IHI 0022), AMBA APB (Arm
-IHI 0024). The plain buses are those of docs/your-rtl.md.
+Signals have the names of the specifications: AMBA AXI and ACE (Arm IHI 0022), AMBA APB (Arm IHI
+0024). docs/your-rtl.md defines the plain buses.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Port:
     """A port of a module.
 
     Attributes:
-        name: its name.
-        direction: as seen from the module.
-        bits: its width.
+        name: name of the port.
+        direction: direction from the module's view.
+        bits: width in bits.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Signal:
     """A signal of a bus.
 
     Attributes:
-        role: its name in the specification, in small letters.
-        direction: as seen from the design.
-        width: its width in bits; `data` and `strobe` are those of the bus, 0 is any.
-        is_optional: whether a design may lack it.
+        role: name in the specification, in small letters.
+        direction: direction from the design's view.
+        width: width in bits; `data` and `strobe` are widths of the bus, 0 is any width.
+        is_optional: whether a design may lack the signal.
     """
 
     role: str
@@ -56,7 +56,7 @@ class Signal:
 
 
 def _signals(text: str) -> tuple[Signal, ...]:
-    """Return signals from lines of `[?]role direction [width]`."""
+    """Parse signals from lines of `[?]role direction [width]`."""
     found = []
     for line in text.strip().splitlines():
         role, direction, *rest = line.split()
@@ -198,12 +198,12 @@ BUS_NAMES = {"axi4-lite": "AXI4-Lite", "apb": "APB", "axi4": "AXI4", "plain": "t
 
 @dataclass(frozen=True)
 class Wiring:
-    """What each port of a design is.
+    """The signals of a design's ports.
 
     Attributes:
         registers: ports of the registers' bus by role.
-        memory: ports of the memory bus by role; empty without one.
-        memory_bits: width of the data of memory; 0 without a bus.
+        memory: ports of the memory bus by role; empty without a bus.
+        memory_bits: data width of the memory bus; 0 without a bus.
         widths: width in bits of each port.
     """
 
@@ -214,15 +214,15 @@ class Wiring:
 
 
 def wiring_of(section: RtlSection, ports: Sequence[Port]) -> Wiring:
-    """Return which port of a design is which signal.
+    """Assign the ports of a design to signals.
 
     Args:
-        section: the design as `accel.toml` describes it.
-        ports: ports of its top.
+        section: description of the design in `accel.toml`.
+        ports: ports of the top module.
 
     Raises:
-        AcceleratorConfigError: a port is missing, has another direction or width, or is an input
-            that nothing drives; names it.
+        AcceleratorConfigError: a port is missing, has another direction or width, or is an undriven
+            input; names the port.
     """
     by_name = {port.name: port for port in ports}
     _check_inout(section, ports)
@@ -296,7 +296,6 @@ def _check_tie(ports: Mapping[str, Port], name: str, value: int) -> None:
 def _check_once(
     section: RtlSection, registers: Mapping[str, str], memory: Mapping[str, str]
 ) -> None:
-    """Refuse a port that is two signals."""
     uses = [("clock", section.clock), ("reset", section.reset), ("interrupt", section.interrupt)]
     uses += [(f"registers.{role}", name) for role, name in registers.items()]
     uses += [(f"memory.{role}", name) for role, name in memory.items()]
@@ -312,7 +311,7 @@ def _check_once(
 def _bus_ports(
     section: RtlSection, key: Literal["registers", "memory"], ports: Mapping[str, Port]
 ) -> tuple[dict[str, str], int]:
-    """Return the ports of a bus by role, and the width of its data in bits."""
+    """Return the ports of a bus by role, and the data width in bits."""
     bus = section.registers if key == "registers" else section.memory
     signals = (REGISTER_BUSES if key == "registers" else MEMORY_BUSES)[bus.bus]
     roles = {signal.role for signal in signals}
@@ -342,15 +341,15 @@ def _bus_ports(
 
 
 def _port_of(prefix: str, signal: Signal, lower: Mapping[str, str]) -> str | None:
-    """Return the port that has a signal's name behind the prefix, in capitals or not, or with
-    `_i` or `_o` at its end."""
+    """Return the port of a signal: prefix and signal name, in capitals or not, also with `_i` or
+    `_o` at the end."""
     name = f"{prefix}{signal.role}".lower()
     endings = ("", "_i") if signal.direction == "input" else ("", "_o")
     return next((lower[name + ending] for ending in endings if name + ending in lower), None)
 
 
 def _fits(prefix: str, signals: Sequence[Signal], ports: Mapping[str, Port]) -> bool:
-    """Whether the ports with a prefix include all ports that a bus needs."""
+    """Whether the ports with a prefix include all signals that a bus requires."""
     lower = {name.lower(): name for name in ports}
     names = [(each, _port_of(prefix, each, lower)) for each in signals if not each.is_optional]
     return all(name is not None and ports[name].direction == each.direction for each, name in names)
@@ -359,11 +358,11 @@ def _fits(prefix: str, signals: Sequence[Signal], ports: Mapping[str, Port]) -> 
 def _other_bus(
     key: str, bus: str, prefix: str, ports: Mapping[str, Port]
 ) -> tuple[str, str] | None:
-    """Return the bus of the ports, and their prefix; None if the ports are of no known bus.
+    """Return the bus that fits the ports, and its prefix; None for no known bus.
 
     Args:
         key: `registers` or `memory`.
-        bus, prefix: bus and prefix of the description, which the ports do not fit.
+        bus, prefix: bus and prefix of the description, which do not fit the ports.
         ports: ports of the top by name.
     """
     for name, signals in (REGISTER_BUSES if key == "registers" else MEMORY_BUSES).items():
@@ -403,11 +402,11 @@ def _check_signal(key: str, signal: Signal, port: Port, data: str, data_bits: in
     """Refuse a port of the wrong direction or width.
 
     Args:
-        key: of the bus, for the sentence.
-        signal: what the port is.
+        key: key of the bus, for the message.
+        signal: signal of the port.
         port: the port.
-        data: name of the bus's first port of data, which has `data_bits`.
-        data_bits: width of the bus.
+        data: name of the first data port of the bus, with `data_bits`.
+        data_bits: data width of the bus.
     """
     if port.direction != signal.direction:
         raise _fault(

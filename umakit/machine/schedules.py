@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tiles as a TIR schedule, which a backend's pass reorders and lowers to driver calls.
+"""Tiles as a TIR schedule, for a backend's pass to reorder and lower to driver calls.
 
-`tile_schedule` describes a layer as TIR over tiles instead of elements: one block loads a tile of
-the data, one a tile of the weights, one computes a step, one stores a tile of the result. TVM's
-schedule primitives move these blocks and their loops, and refuse what would change the result. In
-the end each block becomes driver calls.
+`tile_schedule` describes a layer as TIR over tiles instead of elements: blocks load a tile of the
+data, load a tile of the weights, compute a step, and store a tile of the result. TVM's schedule
+primitives move these blocks and their loops, and refuse moves that would change the result. In the
+end each block becomes driver calls.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ tirx = tvm_api.tirx
 te = tvm_api.te
 
 Calls = Callable[[Position], tvm_api.Stmt]
-"""A function from a tile's coordinates, which are TIR expressions, to statements."""
+"""Function from a tile's coordinates (TIR expressions) to statements."""
 
 _RESULT = (IMAGES, OUTPUT_CHANNELS, ROWS, COLUMNS)
 _COMPUTED = (*_RESULT, INPUT_CHANNELS)
 
 BLOCKS = (*(f"load_{name}" for name in LOADED), "compute", "store")
-"""Names of the blocks of a schedule, of which layers may lack some."""
+"""Names of the blocks of a schedule. Some layers lack some blocks."""
 
 
 def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
     """Return the initial schedule of a layer's tiles: load all, compute all, store all.
 
-    Its blocks are `load_data`, `load_weights` unless the layer is a pool, `load_addend` if it adds,
-    `compute`, whose loops are images, output channels, rows, columns and input channels, and
-    `store`.
+    The blocks are `load_data`, `load_weights` (not for pools), `load_addend` (for additions),
+    `compute` with the loops images, output channels, rows, columns and input channels, and `store`.
     """
     loaded = ["data"]
     loaded += [] if tiles.layer.is_pool else ["weights"]
@@ -55,7 +54,7 @@ def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
     }
     step = te.reduce_axis((0, tiles.extents[INPUT_CHANNELS]), "input_channel_tile")
 
-    # These names are those of the loops in C.
+    # The names are the loop names in C.
     def computed(
         image: tvm_api.Expr,
         output_channel_tile: tvm_api.Expr,
@@ -77,10 +76,10 @@ def tile_schedule(tiles: Tiles) -> tvm_api.Schedule:
 
 
 def placed_schedule(tiles: Tiles) -> tvm_api.Schedule:
-    """Return a schedule of a layer's tiles, each copy as far outside as it can be.
+    """Return a schedule of a layer's tiles, with each copy as far outside as possible.
 
-    Its loops are in the order of the tiling. What does not depend on an inner loop stays in the
-    accelerator's memory while that runs, as the cost model assumes.
+    The loops are in the order of the tiling. Tiles that do not depend on an inner loop stay in the
+    accelerator's memory during that loop, as the cost model assumes.
     """
     schedule = tile_schedule(tiles)
     loops = loops_of(schedule)
@@ -106,13 +105,13 @@ def with_calls(
     """Return the body of a scheduled prim func with its blocks replaced by statements.
 
     Args:
-        schedule: a schedule that `tile_schedule` made.
-        tiles: the tiles that it was made from.
-        calls: by block name; receives the tile's number along each axis, also those of loops
-            around a copy that it does not depend on: they decide which buffer it goes to.
+        schedule: a schedule from `tile_schedule`.
+        tiles: the tiles of the schedule.
+        calls: function by block name; receives the tile's number along each axis, including loops
+            that a copy does not depend on, because all loops around a copy select its buffer.
 
     Raises:
-        KeyError: there is no block of a name.
+        KeyError: the name of a block is unknown.
     """
     for name in calls:
         if name not in BLOCKS:
@@ -138,6 +137,6 @@ def _copy_of(grid: te.Tensor) -> Callable[..., Any]:
 
 
 def _grid(tiles: Tiles, tensor: str) -> te.Tensor:
-    """Return a tensor whose elements stand for the tiles of a tensor of the layer."""
+    """Return a tensor with one element per tile of a layer's tensor."""
     shape = [tiles.extents[axis] for axis in tiles.axes_of(tensor)]
     return te.placeholder(shape, "int32", tensor)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selection of the best tilings of a layer by the estimate, with branch and bound.
 
-Cuts, which are tilings without a loop order, are visited in the order of a lower bound of their
-cycles. The search ends when the bound of the next cut is not below the estimate of the worst tiling
-that is kept, because no better one is left.
+Cuts, tilings without a loop order, are visited in the order of a lower bound of their cycles. The
+search ends when the bound of the next cut is not below the estimate of the worst kept tiling,
+because no better tiling is left.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ class Candidate:
         cycles: estimated cycles.
         commands: number of commands that the driver enqueues; fewer are better.
         key: tie-breaker.
-        bound: lower bound of its cycles.
-        tiling: the tiling.
+        bound: lower bound of the cycles.
     """
 
     cycles: int
@@ -60,7 +59,7 @@ class Selection:
 
     Attributes:
         candidates: the best tilings, best first.
-        seen: number of tilings that were estimated or that a bound ruled out.
+        seen: number of tilings, estimated or ruled out by a bound.
     """
 
     candidates: list[Candidate]
@@ -69,7 +68,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Subspace:
-    """A part of a layer's search space: all loop orders over these tile sizes.
+    """A part of a layer's search space: all loop orders over some tile sizes.
 
     Attributes:
         dataflows: dataflows to try.
@@ -100,10 +99,10 @@ def search_space(
     """Return the search space of a layer: tiles of nearly equal size along each axis.
 
     Args:
-        layer: the layer that is cut.
+        layer: the tiled layer.
         hardware: parameters of the accelerator.
         buffers: number of buffers per tensor, as in `Tiling`.
-        uncut: axes that are not cut.
+        uncut: axes without cuts.
     """
     sizes = {
         axis: axis_sizes(layer, hardware, axis)[: 1 if axis in uncut else None] for axis in SIZED
@@ -112,10 +111,10 @@ def search_space(
 
 
 def some_tiling_fits(layer: Layer, hardware: TileMachine, most_buffers: int) -> bool:
-    """Return whether a layer can be cut into tiles that fit; without a search for the best ones.
+    """Whether a layer can be cut into tiles that fit, without a search for the best tiling.
 
     Args:
-        layer: the layer that is cut.
+        layer: the tiled layer.
         hardware: parameters of the accelerator.
         most_buffers: largest number of buffers per tensor.
     """
@@ -142,13 +141,13 @@ def best_tilings(
 
     Args:
         space: the part of the search space.
-        layer: the layer that is cut.
+        layer: the tiled layer.
         hardware: parameters of the accelerator.
-        driver: register accesses of its driver's calls.
+        driver: register accesses of the driver's calls.
         keep: number of tilings to return.
         below: omit tilings whose lower bound is at least this number of cycles.
-        estimate: estimates the cycles of a tiling instead of the kit's own, whose bounds do not
-            hold for it: then all tilings are estimated.
+        estimate: replaces the kit's estimate of a tiling's cycles; the kit's bounds do not hold
+            then, so all tilings are estimated.
     """
     estimates = Estimates(layer, hardware, driver)
     seen = 0
@@ -184,7 +183,8 @@ def best_tilings(
 
 
 def neighbours(tiling: Tiling, layer: Layer, hardware: TileMachine) -> list[Subspace]:
-    """Return the tilings that differ in the dataflow, the buffers, or the size along one axis.
+    """Return the tilings that differ from a tiling in the dataflow, the buffers, or the size along
+    one axis.
 
     All tile sizes and all loop orders are included.
     """

@@ -79,20 +79,19 @@ LibraryName = Annotated[str, AfterValidator(_check_library)]
 class SimulatorSection(BaseModel):
     """A simulator of the backend's own, for `[device] simulator = "own"`.
 
-    All paths are relative to the backend's folder and stay in it.
+    All paths are relative to the backend's folder and stay inside the folder.
 
     Attributes:
-        sources: C and C++ files, of which one defines `NAME_simulator` of `umakit/own_simulator.h`.
+        sources: C and C++ files; one file defines `NAME_simulator` of `umakit/own_simulator.h`.
         include: folders of headers for the compiler.
-        defines: macros, as `NAME` or `NAME=value`; `{lanes}` in a value stands for that figure of
-            `[machine]`, `{data.size}` for the size of the memory `data`.
+        defines: macros, as `NAME` or `NAME=value`; `{lanes}` in a value stands for the figure
+            `lanes` of `[machine]`, `{data.size}` for the size of the memory `data`.
         libraries: names of installed libraries, such as `pthread`, and `.a`, `.o` or `.so`
             files.
-        program: instead of sources a program and its arguments, which is started in the backend's
-            folder and answers requests (docs/simulator-protocol.md); figures as in `defines`.
-        timeout: seconds in which a program has to answer a request, and on the host a function of
-            linked sources has to return; also those in which the programs of `uma doctor` that run
-            linked sources have to end.
+        program: instead of sources, a program with arguments that runs in the backend's folder and
+            answers requests (docs/simulator-protocol.md); figures as in `defines`.
+        timeout: seconds for a program's answer to a request, for a function of linked sources on
+            the host to return, and for the programs of `uma doctor` that run linked sources.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -105,10 +104,10 @@ class SimulatorSection(BaseModel):
     timeout: float = Field(default=60.0, ge=0.001, le=1_000_000.0)
 
     def filled(self, figures: Mapping[str, int]) -> Self:
-        """Return the section with figures in the place of their names.
+        """Return the section with figures instead of their names.
 
         Raises:
-            ValueError: there is no figure of a name; names the key.
+            ValueError: the name of a figure is unknown; names the key.
         """
 
         def figure(key: str, found: re.Match[str]) -> str:
@@ -151,12 +150,8 @@ class SimulatorSection(BaseModel):
 def simulator_files(section: SimulatorSection, folder: Path) -> dict[str, Path]:
     """Return the files of a simulator by their path below the backend's folder.
 
-    They are its sources, its libraries that are files, all headers of its include folders, and the
-    headers next to its sources.
-
-    Args:
-        section: the simulator.
-        folder: the backend's folder.
+    The files are sources, libraries that are files, all headers of the include folders, and headers
+    next to sources.
 
     Raises:
         AcceleratorConfigError: a file or folder is missing.
@@ -211,7 +206,7 @@ def _check_program(section: SimulatorSection, folder: Path) -> None:
 
 
 def library_files(section: SimulatorSection) -> list[str]:
-    """Return the libraries that are files, as opposed to names of installed ones."""
+    """Return the libraries that are files and no names of installed libraries."""
     return [name for name in section.libraries if is_compiled(name)]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section `[sources]` of `accel.toml`: C files of a library that the backend calls.
+"""The section `[sources]` of `accel.toml`: C files of a library for the backend.
 
-They are a vendor's, so that nothing of them is changed: folders, names and texts stay.
+The files are a vendor's and stay unchanged: folders, names and texts.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def _check_text(path: str) -> str:
 
 
 def check_flag(flag: str) -> str:
-    """Return a flag that changes how C is compiled; a ValueError names another one."""
+    """Return a flag that changes the compilation of C; raise a ValueError for another flag."""
     if not FLAG.fullmatch(flag):
         raise ValueError(f"{flag!r} is none of -W..., -f..., -O..., -std=..., -w and -pedantic")
     return flag
 
 
 def check_library(name: str) -> str:
-    """Return the name of an installed library; a ValueError names what is none."""
+    """Return the name of an installed library; raise a ValueError for another text."""
     if not INSTALLED.fullmatch(name):
         raise ValueError(f"{name!r} is not the name of a library, such as nova_nn for libnova_nn.a")
     return name
@@ -74,22 +74,22 @@ def _macros(defines: Mapping[str, bool | int | str]) -> list[str]:
 
 
 class SourcesSection(BaseModel):
-    """C files of a library that the backend calls, or the name of one that boards have already.
+    """C files of a library for the backend, or the name of a library that boards already have.
 
     Attributes:
-        root: folder of the library, relative to the backend's folder; it may lie outside of it.
-            All other paths are relative to `root`, and stay in it.
-        files: the C and C++ files that are compiled, as globs such as `Source/**/*.c`.
-        exclude: globs of those that are not.
+        root: folder of the library, relative to the backend's folder, and possibly outside. All
+            other paths are relative to `root` and stay inside.
+        files: compiled C and C++ files, as globs such as `Source/**/*.c`.
+        exclude: globs of files that are not compiled.
         include: folders of headers for the compiler.
-        headers: what generated C includes.
+        headers: headers that generated C includes.
         defines: macros by name; a number, a plain text, or `true` for a macro without a value.
-        flags: flags of the compiler for these files alone.
-        licence: files of the library's licence, which are copied; these may lie outside of `root`.
-        link: instead of `files` names of libraries that are linked.
-        cores: macros on top of `defines`, `false` for one that a core has not, by the name of a
-            core that networks may run on: the scratch of a call is the most that a function asks
-            for on any of them.
+        flags: compiler flags for these files alone.
+        licence: copied files of the library's licence; they may lie outside of `root`.
+        link: instead of `files`, names of linked libraries.
+        cores: macros on top of `defines`, by the name of a core that networks may run on; `false`
+            for a macro that the core lacks. The scratch of a call is the largest request of a
+            function on all cores.
         reentrant: whether the functions keep no state, so that runs need not exclude each other.
     """
 
@@ -111,16 +111,16 @@ class SourcesSection(BaseModel):
 
     @property
     def macros(self) -> list[str]:
-        """The macros as `NAME` or `NAME=value`; one that is `false` is left out."""
+        """The macros as `NAME` or `NAME=value`, without macros that are `false`."""
         return _macros(self.defines)
 
     def macros_of(self, core: str) -> list[str]:
-        """Return the macros of a core, as `macros`."""
+        """Return the macros of a core, in the form of `macros`."""
         return _macros({**self.defines, **self.cores[core]})
 
     @property
     def all_macros(self) -> list[str]:
-        """The macros of the library and of all cores; one may have several values."""
+        """The macros of the library and of all cores; a macro may have several values."""
         found = [self.macros, *map(self.macros_of, self.cores)]
         return list(dict.fromkeys(macro for macros in found for macro in macros))
 

@@ -25,7 +25,7 @@ SIZED = (OUTPUT_CHANNELS, ROWS, COLUMNS, INPUT_CHANNELS)
 """Axes along which tiles have a size."""
 
 OF_SUMS = "of accumulators"
-"""How a `misfit` calls the memory of sums, which has no name."""
+"""Name of the accumulator memory in a `misfit`."""
 
 Key = tuple[str | int | tuple[str, ...], ...]
 """Sort key of equally good tilings, which makes searches deterministic."""
@@ -62,7 +62,7 @@ def misfit(tiles: Tiles, hardware: TileMachine) -> str:
 
 
 def refusal(layer: Layer, machine: TileMachine) -> str:
-    """Return the reason why no tiling of a layer has sizes that a machine takes; empty if some do.
+    """Return the reason why a machine refuses all tile sizes of a layer; empty if it does not.
 
     Raises:
         AcceleratorConfigError: the description of the machine contradicts itself.
@@ -83,7 +83,7 @@ def accumulator_bytes(tiles: Tiles, machine: TileMachine) -> int:
 
 
 def dataflows_of(layer: Layer, machine: TileMachine) -> tuple[Dataflow, ...]:
-    """Return the dataflows to try for a layer; only one for pools, which do not use the array."""
+    """Return the dataflows to try for a layer. Pools do not use the array and get one dataflow."""
     if layer.is_pool:
         return machine.dataflows[:1]
     never = Dataflow.INPUT_STATIONARY if layer.per_channel else None
@@ -91,12 +91,12 @@ def dataflows_of(layer: Layer, machine: TileMachine) -> tuple[Dataflow, ...]:
 
 
 def _is_uncut(layer: Layer, axis: str) -> bool:
-    """Whether tiles are never cut along an axis: input channels that no sum goes over."""
+    """Whether an axis is never cut: the input channels of layers that do not sum over them."""
     return axis == INPUT_CHANNELS and layer.per_channel
 
 
 def axis_unit(layer: Layer, machine: TileMachine, axis: str) -> int:
-    """Return the number that tile sizes along an axis are multiples of, unless the axis is uncut.
+    """Return the unit of tile sizes along an axis; sizes are multiples unless the axis is uncut.
 
     Tiles of output channels consist of whole blocks of weights and read whole input channels.
     """
@@ -110,7 +110,7 @@ def axis_unit(layer: Layer, machine: TileMachine, axis: str) -> int:
 
 
 def axis_limit(layer: Layer, machine: TileMachine, axis: str) -> int:
-    """Return the largest size of a tile along an axis that a machine takes."""
+    """Return the largest tile size along an axis."""
     extent = axis_extent(layer, axis)
     return extent if _is_uncut(layer, axis) else min(extent, machine.limits.get(axis, extent))
 
@@ -144,7 +144,7 @@ def axis_sizes(layer: Layer, machine: TileMachine, axis: str, every: bool = Fals
 
 
 def orders_of(extents: dict[str, int]) -> Iterator[tuple[str, ...]]:
-    """Return the distinct loop orders; loops of a single tile have no effect on the order."""
+    """Return the distinct loop orders; the place of a loop over a single tile has no effect."""
     seen = set()
     for order in permutations(AXES):
         loops = tuple(axis for axis in order if extents[axis] > 1)

@@ -20,11 +20,11 @@ class CycleBreakdown:
         compute: a command occupied the array.
         drain: the array was idle while the results of the last command drained.
         load: the array waited for data to be loaded into the scratchpad.
-        store: the array waited for a store, because it occupied banks or the DMA engine, or no
-            other work was left.
+        store: the array waited for a store that occupied banks or the DMA engine, or that was the
+            last work.
         driver: the driver had not enqueued the next command.
         other: the array waited for another engine that computes.
-        streams: the cycles of `load`, `store` and `other` by the stream that was waited for.
+        streams: the cycles of `load`, `store` and `other` by awaited stream.
     """
 
     compute: int = 0
@@ -41,8 +41,8 @@ class CycleBreakdown:
         return self.compute + self.drain + self.load + self.store + self.driver + self.other
 
     def as_json(self) -> dict[str, int]:
-        """All counts by name but those of `streams`; `other` only on machines with several engines
-        that compute."""
+        """All counts by name except `streams`; `other` only on machines with several computing
+        engines."""
         counts = asdict(self)
         del counts["streams"]
         return {name: count for name, count in counts.items() if name != "other" or count}
@@ -50,17 +50,17 @@ class CycleBreakdown:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The times of commands by index, and the commands that each start waited for.
+    """The times of commands by index, and the awaited commands of each start.
 
     Lists of times have two additional entries: for a command that never comes, and, last, for no
     command.
 
     Attributes:
         dependencies: the newest older command of each stream that has to end first.
-        enqueued: the cycle in which the driver had enqueued it.
+        enqueued: the cycle in which the driver had enqueued the command.
         stalled_by: the command whose end freed its queue entry, if the driver waited; -1 for none.
         starts, completions: cycles of the start and of the completion of the command.
-        orders: by engine, its commands in the order in which they started.
+        orders: by engine, its commands in the order of their starts.
     """
 
     dependencies: list[tuple[int, ...]]
@@ -93,17 +93,17 @@ def cycle_breakdown(
 ) -> CycleBreakdown:
     """Attribute each cycle of a run to the array's work or to the cause of its stall.
 
-    The array is the engine of the stream that is explained. An idle cycle is attributed along the
-    critical path that ends with the start of the array's next command: that start waited for the
-    command that ended last, whose start waited for another one, and so on, back to the cycle in
-    which the array became idle.
+    The array is the engine of the explained stream. An idle cycle is attributed along the critical
+    path that ends with the start of the array's next command. This start waited for the command
+    that ended last, whose start waited for another command, and so on, back to the cycle in which
+    the array became idle.
 
     Args:
         streams: stream of each command.
-        busy: cycles that each command occupies its engine.
-        schedule: when each command ran.
-        machine: what they ran on.
-        explained: the stream that is explained; default: `Machine.explained`.
+        busy: busy cycles of each command.
+        schedule: times of each command.
+        machine: the machine that ran the commands.
+        explained: the explained stream; default: `Machine.explained`.
     """
     explained = explained or machine.explained
     found = Waits(streams, busy, schedule, machine)
@@ -112,7 +112,7 @@ def cycle_breakdown(
     for index, stream in enumerate(streams):
         if stream == explained:
             start = schedule.starts[index]
-            # This command started in the tail of the one before.
+            # The command started in the tail of the previous command.
             breakdown.drain -= max(0, idle_from - start)
             found.explain(index, min(idle_from, start))
             breakdown.compute += busy[index]
@@ -130,9 +130,9 @@ def cycle_breakdown(
 def awaited_commands(
     streams: Sequence[str], busy: Sequence[int], schedule: Schedule, machine: Machine
 ) -> list[int]:
-    """Return, of each command, the one whose end let it start; -1 if it waited for none.
+    """Return for each command the command whose end let it start; -1 for none.
 
-    A command that waited for none started when the driver had enqueued it.
+    A command without such a command started when the driver had enqueued it.
 
     Args:
         streams, busy, schedule, machine: as in `cycle_breakdown`.
@@ -142,13 +142,13 @@ def awaited_commands(
 
 
 class Waits:
-    """A breakdown to which cycles are added in which an engine was idle.
+    """A breakdown that accumulates the idle cycles of an engine.
 
     Args:
-        streams, busy, schedule, machine: as of `cycle_breakdown`.
+        streams, busy, schedule, machine: as in `cycle_breakdown`.
 
     Attributes:
-        breakdown: what was added.
+        breakdown: the accumulated cycles.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Waits:
         self._does = [does[stream] for stream in streams]
         depths = {engine.name: engine.depth for engine in machine.engines}
         self._before = _predecessors(streams, machine)
-        # Of each command, what its engine ran in order, its place in that, and the engine's depth.
+        # By command: its engine's commands in order, its place among them, the engine's depth.
         self._places = {
             index: (order, number, depths[name])
             for name, order in schedule.orders.items()
@@ -200,7 +200,8 @@ class Waits:
             index = cause
 
     def stalling_command(self, index: int) -> int:
-        """Return the command whose end let this one start; -1 if it started when enqueued."""
+        """Return the command whose end let a command start; -1 if the command started when
+        enqueued."""
         starts, completions = self._schedule.starts, self._schedule.completions
         start = starts[index]
         for each in self._schedule.dependencies[index]:
@@ -214,13 +215,13 @@ class Waits:
         if number >= depth and completions[order[number - depth]] == start:
             return order[number - depth]
         ahead = self._before.get(index, -1)
-        if ahead >= 0 and starts[ahead] == start:  # it waited behind that one, for the same end
+        if ahead >= 0 and starts[ahead] == start:  # waited behind that command, for the same end
             return self.stalling_command(ahead)
         return -1
 
 
 def _predecessors(streams: Sequence[str], machine: Machine) -> dict[int, int]:
-    """Return, of each command in a queue that is `in_order`, the one ahead of it there."""
+    """Return for each command in a queue with `in_order` the command ahead of it."""
     ordered = {queue.name for queue in machine.queues if queue.in_order}
     queues = {each.name: engine.queue for engine in machine.engines for each in engine.streams}
     newest: dict[str, int] = {}

@@ -12,11 +12,11 @@ from umakit.machine.tiles import INPUT_CHANNELS, OUTPUT_CHANNELS, Tiles
 from umakit.patterns import Composite, WeightLayout
 
 ENDS = ("data", "addend", "result")
-"""Tensors of which tiles have one byte for each element."""
+"""Tensors whose tiles have one byte per element."""
 
 
 def check_operands(composite: Composite, layer: Layer, machine: TileMachine) -> None:
-    """Compare the bytes of what a driver gets with those that tiles are made of.
+    """Compare the bytes of operands with the bytes that tiles are made of.
 
     Raises:
         BackendError: tiles would have other bytes, or other parameters; without a place.
@@ -49,7 +49,7 @@ def check_operands(composite: Composite, layer: Layer, machine: TileMachine) -> 
 
 
 def check_order_of_weights(composite: Composite, tiles: Tiles, machine: TileMachine) -> None:
-    """Compare the order of weights with the one in which tiles cut them.
+    """Compare the order of weights with the order in which tiles cut them.
 
     Raises:
         BackendError: a tile would have weights of other channels; without a place.
@@ -65,7 +65,7 @@ def check_order_of_weights(composite: Composite, tiles: Tiles, machine: TileMach
     if not layer.per_channel and block > 1:
         wanted.append(("O", block))
     if INPUT_CHANNELS not in tiles.loops and not layer.per_channel:
-        # Tiles have whole blocks, in whatever order they are inside.
+        # Tiles have whole blocks, whatever the order inside a block is.
         order = _order(layout.parts, extents)
         if order[:1] == _order(wanted, extents)[:1] and layout.blocks.get("O", 1) == block:
             return
@@ -77,7 +77,7 @@ def check_order_of_weights(composite: Composite, tiles: Tiles, machine: TileMach
 
 
 def _order(parts: Sequence[tuple[str, int]], extents: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return axes and blocks without those of one element."""
+    """Return axes and blocks without axes and blocks of one element."""
     blocks = {axis: block for axis, block in parts if block}
     return [
         (axis, block)

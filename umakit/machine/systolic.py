@@ -2,9 +2,9 @@
 """Cycles of a systolic array, in closed form; the model of `sim/include/umakit/systolic_cycles.h`.
 
 A matrix product C[m, n] = A[m, k] B[k, n] is cut into folds of the array's size, which do not
-overlap; one at an edge costs as much as a full one. After A. Samajdar et al., "A systematic
-methodology for characterizing scalability of DNN accelerators using SCALE-Sim" (ISPASS 2020), whose
-counts it equals without drain, preload and packed columns.
+overlap; a fold at an edge costs as much as a full fold. After A. Samajdar et al., "A systematic
+methodology for characterizing scalability of DNN accelerators using SCALE-Sim" (ISPASS 2020).
+Without drain, preload and packed columns the cycles equal the counts of SCALE-Sim.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class SystolicArray:
 
     Attributes:
         rows, columns: dimensions in cells.
-        dataflow: which operand or result is stationary.
-        drain_cycles: cycles to move the results of a fold out; 0 if that is hidden.
+        dataflow: dataflow of the array.
+        drain_cycles: cycles to move the results of a fold out; 0 if the drain is hidden.
         preload: whether operands of the next fold enter while the present one computes, so that the
             array is filled and drained once per product instead of once per fold.
         pack_columns: whether channels that fill at most half of the columns are computed for
@@ -74,8 +74,8 @@ class SystolicArray:
 class Product:
     """A matrix product of m x k with k x n.
 
-    A convolution is one with m = rows * columns of its result, n = output channels and k = kernel
-    rows * kernel columns * input channels.
+    A convolution is a product with m = rows * columns of the result, n = output channels and k =
+    kernel rows * kernel columns * input channels.
     """
 
     m: int
@@ -99,10 +99,10 @@ class SystolicCycles:
     Attributes:
         folds: number of parts that the product is cut into.
         compute_cycles: cycles without the drain.
-        drain_cycles: drain cycles of all folds; with preload only of the last one, since the others
-            are hidden.
-        tail_cycles: of these two, those at the end in which the next product may already enter;
-            0 without preload.
+        drain_cycles: drain cycles of all folds; with preload only of the last fold, since the other
+            drains are hidden.
+        tail_cycles: cycles at the end, included in the above, in which the next product may already
+            enter; 0 without preload.
         macs: multiply-accumulates of the product.
         slots: multiply-accumulates of the folds if all cells were used.
         cells: number of cells of the array.
@@ -144,8 +144,8 @@ class SystolicCycles:
 def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
     """Compute the cycles of a product on an array.
 
-    With preload folds follow each other without a gap: a fold takes as many cycles as its moving
-    operand needs, but at least as many as it takes to load the next fold's stationary operand.
+    With preload, folds follow each other without a gap: a fold takes the cycles of its moving
+    operand, but at least the cycles to load the next fold's stationary operand.
     """
     m, n, k = product.m, product.n, product.k
     rows, columns = array.rows, array.columns
@@ -154,7 +154,7 @@ def systolic_cycles(product: Product, array: SystolicArray) -> SystolicCycles:
         Dataflow.WEIGHT_STATIONARY: (k, n, m),
         Dataflow.INPUT_STATIONARY: (k, m, n),
     }[array.dataflow]
-    # An operand that stays has to be brought in first, a row a cycle.
+    # A stationary operand has to be brought in first, a row a cycle.
     load = 0 if array.dataflow is Dataflow.OUTPUT_STATIONARY else rows
     if array.preload:
         load = -(-load // array.preload_rows)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cutting layers into tiles asks of a machine.
+"""The interface of machines that compute layers tile by tile.
 
-A subclass says where the tiles of each tensor lie, what copies them, which sizes the hardware takes
-and what a job and a copy cost. Space, commands, estimate, bound and prediction are functions of it.
-`Hardware`, the systolic array, is one subclass.
+A subclass describes the memories of tiles, the engines that copy them, the tile sizes that the
+hardware accepts, and the costs of jobs and copies. Space, commands, estimate, bound and prediction
+are functions of this description. `Hardware`, the systolic array, is one subclass.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PLAIN = (
 
 
 class Placement:
-    """How many bytes tiles take.
+    """The bytes that tiles take in memory.
 
     Attributes:
         block_channels: output channels in a block of weights.
@@ -51,7 +51,7 @@ class Placement:
     block_channels: int = 1
 
     def tile_alignment_of(self, tensor: str) -> int:
-        """Return the number of bytes that the tiles of a tensor start at multiples of."""
+        """Return the alignment of the tiles of a tensor, in bytes."""
         return 1
 
     def row_bytes_of(self, tensor: str) -> int:
@@ -63,11 +63,11 @@ class Placement:
 
         Args:
             tensor: one of `TENSORS`.
-            sizes: of the largest tile.
-            covered: height and width of the data that its windows cover, without padding.
+            sizes: sizes of the largest tile.
+            covered: height and width of the data inside its windows, without padding.
 
-        The default is that of tiles without gaps but those that pad the innermost axis to rows of
-        the memory; weights fill whole blocks.
+        By default, tiles have no gaps except the padding of the innermost axis to rows of the
+        memory; weights fill whole blocks.
         """
         row = self.row_bytes_of(tensor)
         lines, size = self._lines(tensor, sizes, covered)
@@ -79,13 +79,13 @@ class Placement:
         """Return `footprint`.
 
         Args:
-            tensor, sizes, covered: as of `footprint`.
+            tensor, sizes, covered: as in `footprint`.
             steps: number of jobs that compute a tile.
         """
         return self.footprint(tensor, sizes, covered)
 
     def _lines(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> tuple[int, int]:
-        """Return the number of contiguous parts of a tile and the bytes of each."""
+        """Return the number of contiguous parts of a tile and the bytes of each part."""
         layer = sizes.layer
         if tensor == "parameters":
             return 1, layer.parameters_bytes
@@ -107,7 +107,7 @@ def _results(sizes: TileSizes) -> int:
 
 
 class OneMemory(Placement):
-    """A memory of all tensors, in which tiles have no gaps."""
+    """A memory for all tensors, with tiles without gaps."""
 
     def __init__(self, block_channels: int, bank_bytes: int) -> None:
         self.block_channels = block_channels
@@ -121,36 +121,36 @@ class OneMemory(Placement):
 class TileMachine(Placement, ABC):
     """A machine that computes layers tile by tile.
 
-    Subclasses set the attributes that differ from the defaults.
+    Subclasses set attributes that differ from the defaults.
 
     Attributes:
-        memories: by tensor of `TENSORS`, the name of the memory that its tiles lie in; tensors that
-            are not named lie in the first memory of the machine.
+        memories: by tensor of `TENSORS`, the name of the memory of its tiles; other tensors lie in
+            the first memory of the machine.
         streams: by tensor, the name of the stream of its copies, and by kind of layer (`max_pool`,
-            ...: `Kind.value`) that of its jobs; tensors that are not named belong to the machine's
-            first stream that loads, the result to the first that stores, jobs to the first that
-            computes.
-        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), what sizes of tiles
-            are multiples of. The last tile along an axis is what is left, and may be smaller.
-        whole_units: axes along which the last tile has to be a multiple of the unit too; layers
-            where it would not be are refused.
+            ...: `Kind.value`), the stream of its jobs. Other tensors belong to the machine's first
+            stream that loads, the result to the first that stores, jobs to the first that computes.
+        units: by axis (`rows`, `columns`, `output_channels`, `input_channels`), the unit of tile
+            sizes: sizes are multiples of the unit. The last tile along an axis is the rest, and may
+            be smaller.
+        whole_units: axes along which the last tile has to be a multiple of the unit too; other
+            layers are refused.
         limits: by axis, the largest size of a tile.
-        most_positions: largest number of rows and of columns of the data and of the result of a
-            tile, as registers have bits for; 0 for any.
+        most_positions: largest number of rows and of columns of a tile's data and result, by the
+            bits of registers; 0 for any.
         block_channels: output channels in a block of weights; tiles have whole blocks.
         dataflows: dataflows that a job may select.
-        sum_bytes: size of the memory of sums that one job keeps for the next, which is none of the
-            machine's memories; 0 for none, so that input channels are not cut.
-        sums_in_result: whether such sums are kept in the tile of the result instead.
-        jobs_by_step: whether the cost of a job depends on `TileSizes.first` and `last`, because
-            sums are begun or finished there.
+        sum_bytes: size of the memory of partial sums kept from one job to the next, apart from the
+            machine's memories; 0 for no such memory: input channels are then not cut.
+        sums_in_result: whether partial sums are kept in the tile of the result instead.
+        jobs_by_step: whether the cost of a job depends on `TileSizes.first` and `last`, the jobs
+            that begin and finish sums.
         alignment: required alignment of the addresses of copies on the bus, in bytes.
         macs_per_cycle: largest number of multiply-accumulates in a cycle, for the bound; a
             subclass has to set it.
         bytes_per_cycle: largest number of bytes that all engines together copy in a cycle, for the
             bound; a subclass has to set it.
-        engine_bytes_per_cycle: by name of an engine, the largest number of bytes that it alone
-            copies in a cycle, for the bound; engines may be left out.
+        engine_bytes_per_cycle: by name of an engine, the largest number of bytes that this engine
+            alone copies in a cycle, for the bound; engines may be left out.
     """
 
     memories: Mapping[str, str] = {}
@@ -171,7 +171,7 @@ class TileMachine(Placement, ABC):
     @property
     @abstractmethod
     def machine(self) -> Machine:
-        """Its memories, engines and queues."""
+        """The memories, engines and queues."""
 
     @abstractmethod
     def job(self, sizes: TileSizes) -> Cost:
@@ -182,30 +182,30 @@ class TileMachine(Placement, ABC):
         """Return the cycles of a copy into or out of a memory."""
 
     def refusal(self, layer: Layer) -> str:
-        """Return the reason why the machine computes no layer of some sizes; empty if it may."""
+        """Return the reason why the machine does not compute a layer; empty if it may."""
         return ""
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
         """Return the bytes of `sum_bytes` that a tile takes.
 
         Args:
-            sizes: of the largest tile.
+            sizes: sizes of the largest tile.
             steps: number of jobs that compute a tile, each from a part of the input channels.
         """
         kept = steps > 1 and not self.sums_in_result
         return SUM_BYTES * sizes.positions * sizes.output_channels if kept else 0
 
-    # --- what follows from these ------------------------------------------------------------------
+    # --- derived answers ------------------------------------------------------------------------
 
     def tile_bytes(
         self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
     ) -> int:
-        """Return `footprint`, compared with the bytes that copies and jobs put into a tile.
+        """Return `footprint`, checked against the bytes that copies and jobs put into a tile.
 
-        Sums in a tile of the result have room, unless a footprint of the machine's own says less.
+        Sums in a tile of the result get their room, unless an overridden footprint is smaller.
 
         Raises:
-            AcceleratorConfigError: the footprint is smaller, so that tiles would overlap.
+            AcceleratorConfigError: the footprint is too small, so that tiles would overlap.
         """
         found = self.footprint(tensor, sizes, covered)
         is_sum = tensor == "result" and self.sums_in_result and steps > 1
@@ -217,10 +217,10 @@ class TileMachine(Placement, ABC):
         return found
 
     def kept_bytes(self, sizes: TileSizes, steps: int) -> int:
-        """Return `sums`, compared with the bytes of the sums that a tile keeps.
+        """Return `sums`, checked against the bytes of the sums that a tile keeps.
 
         Raises:
-            AcceleratorConfigError: there are more sums than that.
+            AcceleratorConfigError: `sums` is too small.
         """
         found = self.sums(sizes, steps)
         needed = TileMachine.sums(self, sizes, steps)
@@ -229,21 +229,21 @@ class TileMachine(Placement, ABC):
         return found
 
     def _states(self, name: str) -> bool:
-        """Whether the machine itself says what a tensor, or sums, of a tile take."""
+        """Whether the subclass overrides `footprint`, or `sums` for the name `sums`."""
         kits, own = (TileMachine.sums, type(self).sums) if name == "sums" else (
             TileMachine.footprint, type(self).footprint
         )  # fmt: skip
         return own is not kits
 
     def _least(self, tensor: str, sizes: TileSizes, covered: tuple[int, int]) -> int:
-        """Return the bytes of a tile that a job reads or writes, at least."""
+        """Return the least bytes of a tile that a job reads or writes."""
         if tensor in ("addend", "result"):
             return _results(sizes)
         if tensor != "data":
             lines, size = self._lines(tensor, sizes, covered)
             return lines * size
         layer = sizes.layer
-        # Copies may leave out what lies between windows.
+        # Copies may leave out rows and columns between windows.
         taken = [
             min(all_, results if stride > kernel or dilation > 1 else all_)
             for all_, results, stride, kernel, dilation in zip(
@@ -256,7 +256,6 @@ class TileMachine(Placement, ABC):
     def _too_small(
         self, name: str, found: int, needed: int, sizes: TileSizes, *, is_sum: bool
     ) -> AcceleratorConfigError:
-        """Return the error of a footprint that holds less than is put there."""
         code = (type(self).sums if name == "sums" else type(self).footprint).__code__
         what = "int32 sums" if is_sum else "what is copied"
         return AcceleratorConfigError(
@@ -268,18 +267,17 @@ class TileMachine(Placement, ABC):
 
     @cached_property
     def _placed(self) -> dict[str, Memory]:
-        """The memory of each tensor's tiles."""
         return {name: self.machine.memory(self.memory_of(name)) for name in TENSORS}
 
     def memory_of(self, tensor: str) -> str:
-        """Return the name of the memory that the tiles of a tensor lie in."""
+        """Return the name of the memory of a tensor's tiles."""
         return self.memories.get(tensor) or self.machine.memories[0].name
 
     def stream_of(self, tensor: str) -> str:
         """Return the name of the stream of a tensor's copies.
 
         Raises:
-            AcceleratorConfigError: no stream of the machine does that.
+            AcceleratorConfigError: no stream of the machine loads or stores.
         """
         does: Does = "store" if tensor == "result" else "load"
         return self.streams.get(tensor) or self.machine.first_stream(does)
@@ -293,7 +291,7 @@ class TileMachine(Placement, ABC):
         return self.machine.engine_of(self.stream_of(tensor))
 
     def tile_alignment_of(self, tensor: str) -> int:
-        """Return the number of bytes that the tiles of a tensor start at multiples of."""
+        """Return the alignment of the tiles of a tensor, in bytes."""
         return self._placed[tensor].tile_alignment
 
     def row_bytes_of(self, tensor: str) -> int:
@@ -301,12 +299,11 @@ class TileMachine(Placement, ABC):
         return self._placed[tensor].row_bytes
 
     def unit(self, axis: str) -> int:
-        """Return what sizes of tiles along an axis are multiples of."""
+        """Return the unit of tile sizes along an axis."""
         return self.units.get(axis, 1)
 
     def figures(self) -> dict[str, Figure]:
-        """Return what identifies the machine, by name, for records: tilings of one are not those
-        of another."""
+        """Return the figures that identify the machine, by name, for records of tilings."""
         plain: dict[str, Figure] = {}
         for name in PLAIN:
             plain.update(flat(name, getattr(self, name)))
@@ -316,7 +313,7 @@ class TileMachine(Placement, ABC):
 
 
 class Wrapped(TileMachine):
-    """Another machine, of which subclasses change some answers."""
+    """A wrapper of another machine; subclasses change some answers."""
 
     def __init__(self, other: TileMachine) -> None:
         self.other = other
@@ -327,7 +324,7 @@ class Wrapped(TileMachine):
 
     @property
     def machine(self) -> Machine:
-        """The other machine's memories, engines and queues."""
+        """The memories, engines and queues of the wrapped machine."""
         return self.other.machine
 
     def job(self, sizes: TileSizes) -> Cost:
@@ -345,19 +342,19 @@ class Wrapped(TileMachine):
     def tile_bytes(
         self, tensor: str, sizes: TileSizes, covered: tuple[int, int], steps: int
     ) -> int:
-        """Return the bytes of a tile, compared with what is put there."""
+        """Return the checked bytes of a tile."""
         return self.other.tile_bytes(tensor, sizes, covered, steps)
 
     def kept_bytes(self, sizes: TileSizes, steps: int) -> int:
-        """Return the bytes of sums of a tile, compared with those that a tile keeps."""
+        """Return the checked bytes of partial sums of a tile."""
         return self.other.kept_bytes(sizes, steps)
 
     def refusal(self, layer: Layer) -> str:
-        """Return the other machine's reason."""
+        """Return the wrapped machine's reason."""
         return self.other.refusal(layer)
 
     def sums(self, sizes: TileSizes, steps: int) -> int:
-        """Return the bytes of sums of a tile."""
+        """Return the bytes of partial sums of a tile."""
         return self.other.sums(sizes, steps)
 
     def memory_of(self, tensor: str) -> str:
@@ -373,12 +370,12 @@ class Wrapped(TileMachine):
         return self.other.stream_of_jobs(layer)
 
     def figures(self) -> dict[str, Figure]:
-        """Return what identifies the other machine."""
+        """Return the figures of the wrapped machine."""
         return self.other.figures()
 
 
 class WithoutQueues(Wrapped):
-    """Another machine, whose driver waits for the end of each command."""
+    """A wrapped machine whose driver waits for the end of each command."""
 
     def __init__(self, other: TileMachine) -> None:
         super().__init__(other)
@@ -386,5 +383,5 @@ class WithoutQueues(Wrapped):
 
     @property
     def machine(self) -> Machine:
-        """The other machine's, without queues."""
+        """The wrapped machine's description, without queues."""
         return self._machine

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A layer cut into tiles: their number, requirements, and places in the scratchpad.
 
-A tile is a part of the result: some rows, columns and output channels. It is computed from the
-region of the data that its windows cover, halos included, in steps over parts of the input
-channels, whose partial sums are added in the accumulator. Tiles at the edges are smaller.
+A tile is a part of the result: some rows, columns and output channels. A tile is computed from the
+region of the data inside its windows, halos included, in steps over parts of the input channels;
+the accumulator adds the partial sums of the steps. Tiles at the edges are smaller.
 
 All coordinates are expressions of the tile's number along each axis, see `index_arithmetic`.
 """
@@ -50,7 +50,7 @@ SINGULAR = {
     OUTPUT_CHANNELS: "output_channel",
     INPUT_CHANNELS: "input_channel",
 }
-"""What one element along an axis is called."""
+"""Singular of each axis name."""
 
 BUFFERS = (1, 2, 4)
 """Valid values of `Tiling.buffers`."""
@@ -62,7 +62,7 @@ Position = Mapping[str, Number]
 
 
 class Axes(dict[str, T]):
-    """Values by axis; what is none is refused by its name."""
+    """Values by axis; unknown axes are refused by name."""
 
     def __missing__(self, axis: str) -> T:
         raise KeyError(f"there is no axis {axis}; axes are {', '.join(self)}")
@@ -70,16 +70,16 @@ class Axes(dict[str, T]):
 
 @dataclass(frozen=True)
 class Tiling:
-    """Tile sizes of a layer, and the order in which its tiles are computed.
+    """Tile sizes of a layer, and the order of its tiles.
 
     Attributes:
-        dataflow: which operand or result is stationary in the array.
+        dataflow: dataflow of the jobs.
         rows, columns, output_channels: size of a tile of the result.
         input_channels: number of input channels of one step.
         order: loops over tiles, outermost first: a permutation of `AXES`. A tile that does not
-            depend on the inner loops stays in the scratchpad while they run.
-        buffers: number of tiles of a tensor in the scratchpad at a time: 1; 2 to load the next
-            tile while one is computed; 4 to load more tiles ahead, which hides latencies.
+            depend on the inner loops stays in the scratchpad during these loops.
+        buffers: number of tiles of a tensor in the scratchpad at a time: 1; 2 to load the next tile
+            during a job; 4 to load more tiles ahead and hide latencies.
     """
 
     dataflow: Dataflow
@@ -93,7 +93,7 @@ class Tiling:
 
 @dataclass(frozen=True)
 class _Span:
-    """A range of an axis; `is_cut` unless it is the same range for all tiles."""
+    """A range of an axis; `is_cut` unless all tiles have the same range."""
 
     start: Number
     size: Number
@@ -104,12 +104,11 @@ class Tiles:
     """A layer cut into tiles.
 
     Args:
-        layer: sizes of the layer.
         tiling: tile sizes and loop order; a size larger than the layer means the whole axis.
-        columns: columns of the array, equal to the output channels of a block of weights.
-        bank_bytes: size of a bank; buffers are multiples of it, so that no two share a bank.
-        machine: says how many bytes tiles take and in which memory, whose size of a bank counts;
-            default: one memory, in which tiles have no gaps.
+        columns: columns of the array: the output channels of a block of weights.
+        bank_bytes: size of a bank; buffers are whole banks, so that no two buffers share a bank.
+        machine: bytes, memories and alignment of tiles; default: one memory, with tiles without
+            gaps.
     """
 
     def __init__(
@@ -178,8 +177,8 @@ class Tiles:
 
     @cached_property
     def buffers(self) -> dict[str, Buffer]:
-        """The buffers by tensor, in memories of the accelerator: data, weights, parameters, addend,
-        result."""
+        """The buffers of data, weights, parameters, addend and result in the accelerator, by
+        tensor."""
         layer, machine = self.layer, self._machine
         names = ["data"]
         names += [] if layer.is_pool else ["weights", "parameters"]
@@ -200,7 +199,7 @@ class Tiles:
 
     @cached_property
     def _sizes(self) -> dict[str, tuple[int, int]]:
-        """The extent of each axis and the size of a tile along it."""
+        """The extent of each axis and the tile size along the axis."""
         layer, tiling = self.layer, self.tiling
         return {
             ROWS: (layer.output_size[0], tiling.rows),
@@ -240,7 +239,8 @@ class Tiles:
         return self._largest(INPUT_CHANNELS)
 
     def _place(self, tensor: str, position: Position) -> Number:
-        """Return the byte offset of a tile in its buffer, whose slots are used in rotation."""
+        """Return the byte offset of a tile in its buffer; the slots of a buffer are used in
+        rotation."""
         buffer = self.buffers[tensor]
         if buffer.tiles == 1:
             return 0
@@ -256,7 +256,7 @@ class Tiles:
     # --- parts of axes --------------------------------------------------------------------------
 
     def _number(self, axis: str, position: Position) -> Number:
-        """Return the number of a tile along an axis, 0 if the axis is whole."""
+        """Return the number of a tile along an axis; 0 for an uncut axis."""
         size, tile = self._sizes[axis]
         return 0 if tile >= size else position[axis]
 
@@ -286,7 +286,7 @@ class Tiles:
         return _Span(start, size, outputs.is_cut)
 
     def _inputs(self, axis: str, position: Position) -> tuple[_Span, Number]:
-        """Return the rows or columns of the data that a tile's windows cover, and the padding."""
+        """Return the rows or columns of the data inside a tile's windows, and the padding."""
         number = self._number(axis, position)
         if not isinstance(number, int):
             return self._inputs_of(axis, position)
@@ -315,7 +315,7 @@ class Tiles:
         """Return the transfer of a tile of `data`, `weights` or `addend` into the scratchpad.
 
         Raises:
-            KeyError: the tensor is none of these.
+            KeyError: the tensor is another one.
         """
         if tensor not in LOADED:
             raise KeyError(f"there is no load of {tensor}; loads are those of {', '.join(LOADED)}")
@@ -414,9 +414,9 @@ def _merged(
 ) -> Transfer:
     """Return the transfer of a part of a dense 3-D array with as few rows as possible.
 
-    Whole rows of whole planes are one row. Whether an axis is whole must not depend on the tile,
-    as the generated code has one call for all of them: a tile of an axis that is cut is not, even
-    if its halo happens to reach to both ends.
+    Whole rows of whole planes are one row. The choice must not depend on the tile, as the generated
+    code has one call for all tiles: a tile of a cut axis is never whole, even if its halo happens
+    to reach both ends.
     """
     (planes, rows, elements), (_, height, width) = spans, extents
     plane_stride, row_stride = height * width, width

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tilings that are given to a compilation, and the layers that it cut.
+"""Given tilings and the cut layers of a compilation.
 
-A backend's TIR pass asks its planner how a layer is cut. Pass and planner are the same objects in
-every compilation, so what one compilation was given cannot be stored in them. The lowering stage
-puts it into a context variable (`contextvars`, PEP 567) while it runs a backend's passes, and
-`TilePlanner.tiles_of` reads it there. Each thread has its own value: compilations at the same time
-with different tilings do not see each other's.
+A backend's TIR pass asks its planner for the tiling of a layer. Pass and planner are the same
+objects in every compilation, so the tilings of one compilation cannot be stored in them. The
+lowering stage puts the tilings into a context variable (`contextvars`, PEP 567) while a backend's
+passes run, and `TilePlanner.tiles_of` reads the variable. Each thread has its own value: concurrent
+compilations with different tilings do not see each other's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class PlannedLayers:
     """The layers that a planner cut in one compilation.
 
     Attributes:
-        tilings: tilings that are given to the compilation; other layers get the default.
-        layers: the layers that were cut, in the order of the backend's passes, once per prim func.
+        tilings: given tilings; other layers get the default.
+        layers: the cut layers, in the order of the backend's passes, once per prim func.
     """
 
     tilings: Mapping[Layer, Tiling] = field(default_factory=dict)
@@ -42,7 +42,7 @@ _current: ContextVar[Mapping[object, PlannedLayers]] = ContextVar("umakit_planne
 
 @contextmanager
 def planning(planned: Mapping[object, PlannedLayers]) -> Iterator[None]:
-    """Set the tilings that planners use in passes that run in this block.
+    """Set the tilings of planners for passes in this block.
 
     The lowering stage does this; passes only ask `TilePlanner.tiles_of`.
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that the limit of scratch may have. Imports nothing of TVM."""
+"""Range of the scratch limit. Imports nothing of TVM."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ few hundred bytes could not have one row of sums."""
 
 
 def check_scratch_limit(percent: int) -> None:
-    """Refuse a limit that is no percentage.
+    """Refuse a scratch limit out of range.
 
     Raises:
-        MemoryPlanError: it is not from 0 to `LARGEST_SCRATCH_LIMIT`.
+        MemoryPlanError: the limit is not from 0 to `LARGEST_SCRATCH_LIMIT`.
     """
     if not 0 <= percent <= LARGEST_SCRATCH_LIMIT:
         raise MemoryPlanError(

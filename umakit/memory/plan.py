@@ -14,7 +14,6 @@ class PoolPlan:
     """A memory pool and its tensors.
 
     Attributes:
-        pool: the memory.
         offsets: byte offset by tensor name.
         size: bytes used, a multiple of the pool's alignment.
     """
@@ -26,11 +25,11 @@ class PoolPlan:
 
 @dataclass(frozen=True)
 class GenericLayer:
-    """A layer whose kernel is that for any CPU because of the limit.
+    """A layer that uses its generic kernel because of the scratch limit.
 
     Attributes:
-        name: its name.
-        scratch_bytes: scratch that its kernel for the CPU would have taken; None if unknown.
+        name: name of the layer.
+        scratch_bytes: scratch of the CPU-specific kernel; None if unknown.
     """
 
     name: str
@@ -39,14 +38,14 @@ class GenericLayer:
 
 @dataclass(frozen=True)
 class ScratchUse:
-    """What an export for a CPU takes of the memory that the limit allows.
+    """Use of the arena that the scratch limit allows, for an export for a specific CPU.
 
     Attributes:
         limit_percent: percent above the live-set bound, as in
             `umakit.memory.scratch_limit.largest_arena`.
-        generic_arena_bytes: arena of the export for any CPU.
-        limit_bytes: largest arena that is allowed.
-        generic_layers: layers whose kernels are those for any CPU because of the limit.
+        generic_arena_bytes: arena of the generic export, for any CPU.
+        limit_bytes: largest allowed arena.
+        generic_layers: layers with generic kernels because of the limit.
         keeps_layout: whether the network keeps its layout because of the limit.
     """
 
@@ -76,12 +75,11 @@ class MemoryPlan:
 
     Attributes:
         pools: the non-empty pools in order of preference.
-        live_set_bound: largest total size in bytes of the tensors alive at one step; a lower bound
-            of all plans in which no output reuses the memory of an input.
-        shared: input whose memory an output reuses, by output.
+        live_set_bound: largest total size in bytes of the tensors alive at one step, a lower bound
+            for plans without in-place outputs.
+        shared: input whose memory an in-place output reuses, by output.
         planner: name of the planner.
-        scratch: what it takes of the memory that the limit for a CPU allows; None for an export for
-            any CPU, which has no limit.
+        scratch: use of the scratch limit; None for a generic export, which has no limit.
     """
 
     pools: tuple[PoolPlan, ...]
@@ -92,12 +90,12 @@ class MemoryPlan:
 
     @property
     def supplied(self) -> tuple[PoolPlan, ...]:
-        """The pools that the caller of the library provides."""
+        """Return the pools that the caller of the library provides."""
         return tuple(pool for pool in self.pools if not pool.pool.by_offset)
 
     @property
     def arena_size(self) -> int:
-        """The total size in bytes of the pools that the caller provides."""
+        """Return the total size in bytes of the pools that the caller provides."""
         return sum(pool.size for pool in self.supplied)
 
     def pool_of(self, tensor: str) -> PoolPlan | None:

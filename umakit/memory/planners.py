@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planners that compute offsets from lifetimes, named as in TVM's USMP.
 
-All of them place one piece of memory after the other at its lowest free offset and differ in the
-order (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, for
-the greedy orders). `optimal` searches all orders that can matter.
+Most planners place one piece of memory after the other at its lowest free offset and differ in the
+order (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, for the
+greedy orders). `optimal` searches all orders that can matter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def place(order: Sequence[Lifetime]) -> Offsets:
     offsets: Offsets = {}
     placed: list[tuple[int, int, int, int]] = []
     for item in order:
-        # Runs for each pair of pieces in each order that is tried.
+        # Hot loop: runs for each pair of pieces in each order.
         begin, finish = item.first, item.last
         taken = sorted(
             (start, end) for first, last, start, end in placed if first <= finish and begin <= last
@@ -77,7 +77,8 @@ def greedy_by_conflicts(lifetimes: Sequence[Lifetime]) -> Offsets:
 
 
 def hill_climb(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """Improve the order by random swaps that are kept if the arena does not grow; deterministic."""
+    """Improve the order by random swaps that do not enlarge the arena. The result is
+    deterministic."""
     generator = random.Random(0)
     order = _by_size(lifetimes)
     best = place(order)
@@ -100,7 +101,7 @@ def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
     """Place pieces in order of time, alternating between the bottom and the top of the arena.
 
     The arena has the size of the lower bound. A chain of layers then needs no more memory than its
-    two largest neighbouring tensors. Where neither end is free, the lowest free offset is used.
+    two largest neighbouring tensors. If neither end is free, a piece gets the lowest free offset.
     """
     capacity = live_set_bound(lifetimes)
     order = _by_time(lifetimes)
@@ -118,10 +119,11 @@ def from_both_ends(lifetimes: Sequence[Lifetime]) -> Offsets:
 
 
 def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
-    """Find the smallest arena by branch and bound, or the best one within the limit of the search.
+    """Find the smallest arena by branch and bound, within a limit on the nodes of the search.
 
-    It stops at once when a heuristic plan meets the lower bound, as for most networks. The search
-    is limited in nodes, not in time, so that equal networks give equal plans.
+    The search stops when a plan meets the lower bound, which heuristics achieve for most networks.
+    A limit
+    on nodes instead of time makes the plan of a network reproducible.
     """
     candidates = [
         greedy_by_size(lifetimes),
@@ -139,11 +141,13 @@ def optimal(lifetimes: Sequence[Lifetime]) -> Offsets:
 
 
 class _Search:
-    """Branch and bound over plans in which pieces are placed in order of their offsets.
+    """Branch and bound over plans that place pieces in order of their offsets.
 
     Any plan can be compacted, without growing, until each piece lies at 0 or directly above a piece
-    whose lifetime overlaps its own. So it is enough to place pieces in order of their offsets, each
-    directly above the pieces it overlaps in time.
+    with an
+    overlapping lifetime. So the search only needs to place pieces in order of their offsets, each
+    directly
+    above the pieces with overlapping lifetimes.
     """
 
     def __init__(self, lifetimes: Sequence[Lifetime], best: Offsets) -> None:
@@ -186,7 +190,8 @@ class _Search:
             self._extend({**offsets, item.name: offset}, offset, higher)
 
     def _hopeless(self, left: list[Lifetime], lowest: int, heights: dict[int, int]) -> bool:
-        """Whether the remaining pieces cannot improve on the best plan, because of some step."""
+        """Return whether some step prevents the remaining pieces from improving on the best
+        plan."""
         return any(
             max(heights[step], lowest if waiting else 0) + waiting >= self._best_size
             for step in self._steps

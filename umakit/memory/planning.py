@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A memory plan of a program: a pool and an offset for each tensor of the arena."""
+"""Placement of the arena's tensors: a pool and an offset for each tensor."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def plan_memory(
     """Place the tensors of a program.
 
     Args:
-        program: the program whose tensors are placed.
         pools: memories in order of preference; default: one pool of unlimited size that all
             targets can access.
         planner: a name of `umakit.memory.planners.PLANNERS`.
 
     Raises:
-        MemoryPlanError: there is no such planner; no pool is accessible to all users of a tensor;
-            a pool overflows (names the bytes and the tensors) or exceeds what C can address.
+        MemoryPlanError: the planner is unknown, no pool is accessible to all users of a tensor, or
+            a pool overflows (the message names bytes and tensors) or exceeds the address range of
+            C.
     """
     check_planner(planner)
     pools = tuple(pools) or memory_pools([])
@@ -67,10 +67,10 @@ def plan_memory(
 
 
 def check_planner(planner: str) -> None:
-    """Refuse a planner that does not exist.
+    """Refuse an unknown planner.
 
     Raises:
-        MemoryPlanError: there is no such planner; names the existing ones.
+        MemoryPlanError: the planner is unknown. The message lists the planners.
     """
     if planner not in PLANNERS:
         raise MemoryPlanError(
@@ -81,7 +81,7 @@ def check_planner(planner: str) -> None:
 def _users_of_pieces(
     program: Program, pieces: Sequence[Lifetime], shared: dict[str, str]
 ) -> list[tuple[Lifetime, frozenset[str]]]:
-    """Return the targets that access each piece of memory through any tensor that shares it."""
+    """Return each piece of memory with the targets that access any of its tensors."""
     users: dict[str, frozenset[str]] = {}
     for name, targets in tensor_users(program).items():
         owner = memory_owner(name, shared)
@@ -90,7 +90,7 @@ def _users_of_pieces(
 
 
 def _scratchpad(tensor: Tensor, pools: Sequence[MemoryPool]) -> list[MemoryPool]:
-    """Return the scratchpad that a tensor is assigned to; nothing if the plan may choose."""
+    """Return the scratchpad that a tensor is assigned to; empty if the planner may choose."""
     if not tensor.pool:
         return []
     found = [pool for pool in pools if pool.name == tensor.pool and pool.by_offset]
@@ -156,7 +156,7 @@ class Filled:
 
     @property
     def excess(self) -> int:
-        """The number of bytes by which the pool overflows."""
+        """Return the number of bytes by which the pool overflows."""
         return 0 if self.pool.size is None else max(0, self.size - self.pool.size)
 
 
@@ -183,14 +183,17 @@ def fill_pools(
 
 
 class _Assignment:
-    """A search for an assignment without overflow.
+    """Search for an assignment without overflow.
 
-    All pieces start in their first pool. While a pool overflows, a piece that is alive at its
-    fullest step moves to its next pool; at the end, pieces move back where there is room.
+    All pieces start in their first pool. While a pool overflows, a piece that is alive at the
+    fullest step
+    moves to its next pool. At the end, pieces move back to pools with enough room.
 
-    A set of pieces that is too much for a pool at one step loses one of them in every solution, so
-    trying each of them in turn finds a solution if there is one; the largest that fits into its
-    next pool is tried first, and the search is cut off after `MOST_TRIALS` assignments.
+    If the pieces alive at one step overflow a pool, every solution moves one of these pieces. So
+    trying
+    each piece in turn finds a solution if one exists. The search starts with the largest piece that
+    fits
+    into its next pool, and stops after `MOST_TRIALS` assignments.
     """
 
     def __init__(
@@ -241,13 +244,13 @@ class _Assignment:
         return None
 
     def _fits_next(self, piece: Lifetime, choice: Choice) -> bool:
-        """Whether a piece's next pool has room for it in addition to its present pieces."""
+        """Return whether a piece's next pool has room for the piece."""
         pool = self._candidates[piece.name][choice[piece.name] + 1]
         moved = {**choice, piece.name: choice[piece.name] + 1}
         return pool.size is None or live_set_bound(self._inside(pool, moved)) <= pool.size
 
     def _move_back(self, choice: Choice) -> None:
-        """Move pieces back to earlier pools where they fit, largest first."""
+        """Move pieces back to earlier pools with enough room, largest first."""
         for piece in sorted(self._pieces, key=lambda piece: (-piece.size, piece.name)):
             wanted = choice[piece.name]
             for earlier in range(wanted):
@@ -260,7 +263,7 @@ class _Assignment:
         for pool in self._pools:
             inside = self._inside(pool, choice)
             bound = live_set_bound(inside)
-            # What is too much at one step needs no plan to be seen.
+            # An overflow at one step is detected without a plan.
             too_much = pool.size is not None and bound > pool.size
             filled = Filled(pool, inside, {}, bound) if too_much else self._planned(pool, choice)
             if filled.excess:

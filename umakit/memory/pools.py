@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory pools: the memories for intermediate and scratch tensors.
 
-TVM's Unified Static Memory Planner (RFC 0009) called them workspace pools. A backend declares its
-pools in `accel.toml`; options of a compilation add pools of the board, or override sizes.
+TVM's Unified Static Memory Planner (RFC 0009) calls such memories workspace pools. A backend
+declares its pools in `accel.toml`; options of a compilation add pools of the board, or override
+sizes.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ class MemoryPool:
 
     Attributes:
         name: a C identifier.
-        size: bytes; None if it may be as large as the network needs.
-        alignment: alignment in bytes of the pool and of every tensor in it, a power of two.
-        reachable_by: targets (`cpu` or a backend's name) whose kernels can access it; None for all.
-        by_offset: whether it is a scratchpad that the CPU cannot access. Drivers get byte offsets
-            from its start instead of pointers; it holds the buffers that a TIR pass allocates
+        size: bytes; None for unlimited.
+        alignment: alignment in bytes of the pool and of every tensor, a power of two.
+        reachable_by: targets (`cpu` or a backend's name) whose kernels can access the pool; None
+            for all.
+        by_offset: whether the pool is a scratchpad without CPU access. Drivers get byte offsets
+            from its start instead of pointers. It holds the buffers that a TIR pass allocates
             (`umakit.tir.scratchpad_buffer`), and the caller of the library does not provide it.
-        place: file and line of its size in an `accel.toml`; empty if it is given otherwise.
+        place: file and line of the size in an `accel.toml`; empty for other sources.
     """
 
     name: str
@@ -68,11 +70,11 @@ class MemoryPool:
             raise MemoryPlanError(f"memory pool {self.name}: a size of {self.size} B")
 
     def serves(self, targets: Iterable[str]) -> bool:
-        """Whether kernels of all these targets can access the pool."""
+        """Return whether kernels of all given targets can access the pool."""
         return self.reachable_by is None or self.reachable_by.issuperset(targets)
 
     def rounded(self, size: int) -> int:
-        """Return the size of a tensor in the pool, rounded up to the alignment, in bytes."""
+        """Return a tensor size in bytes, rounded up to the pool's alignment."""
         return -(-size // self.alignment) * self.alignment
 
 
@@ -98,14 +100,14 @@ def memory_pools(
     """Return the pools of a build, in order of preference.
 
     Args:
-        backends: backends whose `accel.toml` may declare pools; pools with equal names are one
-            memory, but a scratchpad belongs to one backend, see `scratchpad_names`.
-        requested: pools of the board. A pool that a backend declared too gets this size and the
-            stricter alignment; the backend's `reachable_by` stays.
+        backends: backends whose `accel.toml` may declare pools. Pools with equal names are one
+            memory, except scratchpads, which belong to one backend (see `scratchpad_names`).
+        requested: pools of the board. A request overrides the size of a declared pool, the stricter
+            alignment wins, and the backend's `reachable_by` stays.
 
     Raises:
-        MemoryPlanError: two backends disagree about a pool, or a pool is requested twice or by a
-            name that several scratchpads have.
+        MemoryPlanError: two backends disagree about a pool, a pool is requested twice, or a
+            requested name is ambiguous between scratchpads.
     """
     pools: dict[str, MemoryPool] = {}
     others = scratchpad_names(backends)
@@ -144,7 +146,7 @@ def memory_pools(
 
 
 def _aligned(pool: MemoryPool, backends: Sequence[Backend]) -> MemoryPool:
-    """Return a pool whose tensors are at addresses that the accelerators can access."""
+    """Return a pool with an alignment that all accelerators with access support."""
     needed = [
         backend.configuration.dma.alignment
         for backend in backends
@@ -154,7 +156,7 @@ def _aligned(pool: MemoryPool, backends: Sequence[Backend]) -> MemoryPool:
 
 
 def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
-    """Return other names for scratchpads whose name several backends have given to one of theirs.
+    """Return unique names for scratchpads whose name several backends declare.
 
     Args:
         backends: backends of one build.
@@ -177,13 +179,13 @@ def scratchpad_names(backends: Sequence[Backend]) -> dict[tuple[str, str], str]:
 def requested_pools(
     requested: Iterable[MemoryPool], backends: Sequence[Backend], used: Sequence[Backend]
 ) -> list[MemoryPool]:
-    """Return the pools of the board with the names that they have in a build.
+    """Return the pools of the board under their names in a build.
 
     Args:
-        requested: pools as the user names them. `TARGET_NAME` is a scratchpad of an accelerator
-            that has its name in common with one of another accelerator, used or not.
-        backends: all backends that were given.
-        used: those that the build needs; what is requested for the others is left out.
+        requested: pools under the user's names. `TARGET_NAME` is an accelerator's scratchpad whose
+            name another accelerator shares, used or not.
+        backends: all given backends.
+        used: backends of the build; requests for other backends are dropped.
     """
     owners = {other: place for place, other in scratchpad_names(backends).items()}
     targets, others = {each.target_name for each in used}, scratchpad_names(used)
@@ -200,7 +202,7 @@ def requested_pools(
 def _check_requested(
     requested: Iterable[MemoryPool], others: Mapping[tuple[str, str], str]
 ) -> None:
-    """Refuse a request for a scratchpad by a name that several backends have given to theirs."""
+    """Refuse a request with a scratchpad name that several backends declare."""
     for pool in requested:
         names = [other for (_, name), other in others.items() if name == pool.name]
         if names:
@@ -227,7 +229,7 @@ def _declared_pools(backend: Backend) -> list[MemoryPool]:
 
 
 def _united(one: MemoryPool, other: MemoryPool) -> MemoryPool:
-    """Merge the declarations of one memory by two backends; a scratchpad belongs to one backend."""
+    """Merge the declarations of one memory by two backends. Refuse scratchpads."""
     if one is not other and (one.by_offset or other.by_offset):
         raise MemoryPlanError(
             f"memory pool {one.name} is a scratchpad of one backend and a memory of another one",

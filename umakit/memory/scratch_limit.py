@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limit of the arena of an export for a CPU, next to that of an export for any.
+"""Limit on the arena of an export for a specific CPU, relative to the generic export.
 
-Kernels for a CPU pad rows and pack operands in scratch, and may not write over their inputs as
-those for any CPU do. Where the arena would pass the limit, kernels take their form for any CPU.
+CPU-specific kernels pad rows and pack operands in scratch memory, and cannot work in place like
+generic kernels. If the arena would exceed the limit, some kernels take their generic form.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from umakit.program.program import KernelCall, Program, Role
 
 
 class Planned(Protocol):
-    """A network with its memory plan."""
+    """A network with a memory plan."""
 
     @property
     def program(self) -> Program:
-        """Its steps, kernels and tensors."""
+        """Return the steps, kernels and tensors."""
 
     @property
     def memory(self) -> MemoryPlan:
-        """The place of each tensor."""
+        """Return the memory plan."""
 
 
 PlannedT = TypeVar("PlannedT", bound=Planned)
 
 
 def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
-    """Return the largest arena in bytes that an export for a CPU may have.
+    """Return the largest allowed arena in bytes of an export for a specific CPU.
 
-    Copies in another layout are not scratch, so that only a limit of 0 forbids them.
+    Copies to another layout are not scratch, so only a limit of 0 forbids such copies.
 
     Args:
-        generic: memory plan of the export for any CPU.
-        percent: percent above its live-set bound, or above that of `program` without scratch if
-            this is larger, but at least `SMALL_SCRATCH`; 0 allows no more than its arena.
+        generic: memory plan of the generic export.
+        percent: percent above the larger live-set bound of `generic` and of `program` without
+            scratch, at least `SMALL_SCRATCH` bytes; 0 allows only the arena of `generic`.
         program: the network for the CPU.
     """
     if percent == 0:
@@ -59,17 +59,17 @@ def largest_arena(generic: MemoryPlan, percent: int, program: Program) -> int:
 def within_limit(
     generic: PlannedT, percent: int, plan: Callable[[frozenset[int], bool], PlannedT]
 ) -> tuple[PlannedT, ScratchUse]:
-    """Return a network for a CPU whose arena is within the limit.
+    """Return a network for a CPU with an arena within the limit.
 
-    First kernels of layers above the limit take their form for any CPU. If that is not enough, the
-    network also keeps its layout, which needs no copies in another one. What then remains is the
-    network for any CPU, which is within the limit.
+    First the layers above the limit take generic kernels. If this is not enough, the network also
+    keeps
+    its layout, which avoids layout copies. The last resort is the generic network.
 
     Args:
         generic: the network for any CPU.
         percent: the limit, as in `largest_arena`.
-        plan: returns the network for the CPU from rows of its offload report whose kernels are
-            those for any CPU, and whether it keeps its layout.
+        plan: plans the network for the CPU, given the rows of the offload report with generic
+            kernels and whether to keep the layout.
     """
     arena = generic.memory.arena_size
     for keeps_layout in (False, True):
@@ -100,16 +100,16 @@ def within_limit(
 def layers_above(
     program: Program, plan: MemoryPlan, most: int, generic_rows: frozenset[int] = frozenset()
 ) -> list[KernelCall]:
-    """Return the layers on the CPU whose kernels are to take their form for any CPU.
+    """Return the CPU layers that should take generic kernels.
 
-    These are the layers during which more bytes are alive than the limit. If there are none, the
-    arena is too large because of where tensors lie, and it is the layer with the most scratch.
+    These are the layers during which more bytes are alive than the limit. If there are none,
+    fragmentation enlarges the arena, and the function returns the layer with the most scratch.
 
     Args:
         program: the network for the CPU.
-        plan: its memory plan, whose arena is above the limit.
+        plan: memory plan above the limit.
         most: largest arena in bytes.
-        generic_rows: rows of the offload report whose kernels have this form.
+        generic_rows: rows of the offload report that already have generic kernels.
     """
     candidates = {
         step: call
@@ -131,9 +131,9 @@ def scratch_bytes(program: Program, call: KernelCall) -> int:
 
 
 def alive_bytes(program: Program, plan: MemoryPlan) -> list[int]:
-    """Return the bytes of the arena that are in use during each step.
+    """Return the live bytes of the arena at each step.
 
-    Memory that an output takes over from an input counts once.
+    Memory that an in-place output reuses counts once.
     """
     alive = {
         item.name: item for item in tensor_lifetimes(program) if not program.tensors[item.name].pool

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors in scratchpads: the names of these memories, and whether all tensors fit."""
+"""Tensors in scratchpads: unique scratchpad names, and a check whether all tensors fit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from umakit.program.program import Program
 
 
 def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -> Program:
-    """Return a program whose tensors lie in the scratchpads of their own accelerators.
+    """Rename the scratchpads of a program's tensors to their names in the build.
 
     Args:
-        program: the program, whose tensors name scratchpads as their backends do.
-        names: names of scratchpads in the build, by target and the backend's name.
+        program: the program, with scratchpad names of the backends.
+        names: scratchpad names in the build, by target and the backend's name.
     """
     tensors = dict(program.tensors)
     for call in program.calls if names else ():
@@ -29,10 +29,10 @@ def in_own_scratchpads(program: Program, names: Mapping[tuple[str, str], str]) -
 
 
 def scratchpads_hold(program: Program, pools: Sequence[MemoryPool], planner: str) -> bool:
-    """Whether a planner finds offsets for all tensors that lie in scratchpads.
+    """Return whether a planner finds offsets for all scratchpad tensors.
 
     Args:
-        program: the program, whose tensors name their scratchpad.
+        program: the program.
         pools: pools of the build.
         planner: a name of `umakit.memory.planners.PLANNERS`.
     """

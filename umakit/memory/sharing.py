@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs that reuse the memory of an input."""
+"""In-place outputs, which reuse the memory of an input."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from umakit.program.program import KernelCall, Program
 def shared_memory(
     program: Program, lifetimes: list[Lifetime], reachable: Callable[[frozenset[str]], bool]
 ) -> dict[str, str]:
-    """Return the input whose memory an output reuses, by output.
+    """Return the input whose memory an in-place output reuses, by output.
 
     Args:
-        program: the program, whose kernels name the inputs that may be overwritten.
-        lifetimes: lifetimes of all its tensors.
+        program: the program; kernels list the inputs that they may overwrite.
+        lifetimes: lifetimes of all tensors.
         reachable: function that tells whether all targets of a set can access some memory.
     """
     by_name = {item.name: item for item in lifetimes}
@@ -47,10 +47,7 @@ def shared_memory(
 
 
 def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Lifetime]:
-    """Return lifetimes of memory instead of tensors.
-
-    Tensors that reuse each other's memory have one lifetime, under the name of the first one.
-    """
+    """Merge the lifetimes of tensors that share memory, under the name of the first tensor."""
     merged: dict[str, Lifetime] = {}
     for item in lifetimes:
         owner = memory_owner(item.name, shared)
@@ -66,13 +63,14 @@ def merge_shared(lifetimes: list[Lifetime], shared: dict[str, str]) -> list[Life
 
 
 def memory_owner(name: str, shared: dict[str, str]) -> str:
-    """Return the tensor whose memory a tensor reuses, directly or indirectly."""
+    """Return the tensor that a tensor shares memory with, directly or indirectly."""
     while name in shared:
         name = shared[name]
     return name
 
 
 def taken_over(call: KernelCall, shared: dict[str, str]) -> int | None:
-    """Return the index of the input that the call's output overwrites, None if there is none."""
+    """Return the index of the input that the call's output overwrites; None without such an
+    input."""
     source = shared.get(call.outputs[0]) if len(call.outputs) == 1 else None
     return call.inputs.index(source) if source in call.inputs else None

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An independent check of memory plans that shares no code with the planners.
 
-It replays the program: each tensor claims its bytes when it is written, and whenever a step reads
-a tensor, all its bytes must still be its own. A plan that overlaps two live tensors fails however
-its lifetimes were computed. Bytes between two neighbouring borders of tensors always have one
-owner together, so that memory and time depend on the number of tensors and not on their sizes.
+The check replays the program: a write makes a tensor the owner of its bytes, and at every read the
+tensor must still own all its bytes. So a plan that overlaps two live tensors fails even if its
+lifetimes are wrong. The check tracks ranges between neighbouring tensor borders instead of bytes,
+so memory and time depend on the number of tensors, not on their sizes.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _span(name: str, plan: MemoryPlan) -> tuple[str, int] | None:
 
 
 class _Replay:
-    """The owner of each byte range between neighbouring tensor borders of a pool, step by step."""
+    """Owner of each range between neighbouring tensor borders of a pool, step by step."""
 
     def __init__(self, program: Program, plan: MemoryPlan, pool: PoolPlan) -> None:
         self._program = program
@@ -112,11 +112,11 @@ class _Replay:
             written = [n for n in (*call.outputs, *scratch) if n in self._offsets]
             for name in written:
                 self._owner[self._slice(name)] = self._numbers[name]
-            # After the writes everything must still be in place, but for what may be overwritten.
+            # After the writes, all inputs except those overwritten in place must be intact.
             given_up = {name for name in inputs if self._may_take_over(call, name)}
             for name in (*(n for n in inputs if n not in given_up), *written):
                 self._check(name, step, call)
-            # Nor may it overwrite tensors of an earlier step that may still be running.
+            # The writes must not touch tensors of earlier steps that may still be running.
             running = [(last, earlier) for last, earlier in running if last >= step]
             for _, earlier in running:
                 for name in earlier.arguments:
@@ -141,7 +141,8 @@ class _Replay:
             )
 
     def _may_take_over(self, call: KernelCall, source: str) -> bool:
-        """Whether the call's output occupies exactly an input that the kernel may overwrite."""
+        """Return whether the call's output occupies exactly an input that the kernel may
+        overwrite."""
         kernel = self._program.kernels.get(call.kernel)
         if kernel is None or len(call.outputs) != 1 or call.outputs[0] not in self._offsets:
             return False

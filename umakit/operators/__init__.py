@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators: one file for each, and what their files share.
+"""Operators: one file for each operator, and shared modules.
 
-To add an integer operator, add a file that calls `registry.register` once. It holds the operator's
-parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX Runtime, its
-CPU kernel, its conversion from TensorFlow Lite (`tflite.register_all`) and what a driver that
-computes it gets (`interface`), or a pattern. No list has to be edited: all modules of the folder
+To add an integer operator, add a file that calls `registry.register` once. The file holds the
+operator's parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX
+Runtime, the CPU kernel, the conversion from TensorFlow Lite (`tflite.register_all`) and the
+driver's arguments (`interface`), or a pattern. No list has to be edited: all modules of the folder
 are imported here.
 
     numeric/   multipliers in fixed point, float32 computed in integers
     tables/    lookup tables of functions
     kernels/   loops, windows and accumulators of CPU kernels
     offload/   base classes of the patterns of backends
-    islands    real arithmetic between dequantize and quantize, which integer operators replace
-    interface  pointers, sizes and parameters that drivers get
-    registry   registry of integer operators, which the stages query
+    islands    real arithmetic between dequantize and quantize, replaced by integer operators
+    interface  pointers, sizes and parameters for drivers
+    registry   registry of integer operators, for the stages
     tflite     registry of the conversions from TensorFlow Lite
 """
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.add` (left, right), of shapes that broadcast.
 
-The formulas are those of TensorFlow Lite Micro's `add_common.cc` and `sub_common.cc`.
+The formulas are from TensorFlow Lite Micro's `add_common.cc` and `sub_common.cc`.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ class ArgMax(Parameters):
 
 
 def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_api.Call:
-    """Return a call of an integer argmax or argmin; for data of other dtypes, the call itself.
+    """Return a call of an integer argmax or argmin; the unchanged call for data of other dtypes.
 
-    TVM's own operator returns -1 if all elements are the least integer of the dtype.
+    TVM's operator returns -1 if all elements are the least integer of the dtype.
     """
     data_shape, shape = (tvm_api.static_shape(item) for item in (call.args[0], call))
     integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
@@ -72,7 +72,7 @@ def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_
 
 
 def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_api.Call:
-    """Return a call with an int32 result in place of a cast of its result to int32."""
+    """Return a call with an int32 result instead of a cast of its result to int32."""
     call = network.definition(cast.args[0])
     is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
     if not isinstance(call, tvm_api.Call) or not is_one or tvm_api.dtype_of(cast) != "int32":

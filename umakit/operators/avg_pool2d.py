@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.avg_pool2d` (data): average pools as TensorFlow Lite Micro computes them."""
+"""`quantized.avg_pool2d` (data): average pools with TensorFlow Lite Micro's arithmetic."""
 
 from __future__ import annotations
 

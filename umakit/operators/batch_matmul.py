@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.batch_matmul` (left [..., M, K], right [..., K, N]), whose leading axes broadcast.
 
-The formulas are those of TensorFlow Lite Micro's `batch_matmul.cc` and ONNX Runtime's
-`QLinearMatMul`.
+The formulas are from TensorFlow Lite Micro's `batch_matmul.cc` and ONNX Runtime's `QLinearMatMul`.
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ class BatchMatmul(Parameters):
 
     Attributes:
         zero_points: zero points of the operands.
-        multiplier, shift: multiplier and shift of the accumulators. These have 64 bits for 16-bit
-            operands; the multiplier then has 15 bits in the arithmetic of TensorFlow Lite Micro.
-        adjoint: 1 for an operand whose last two axes are swapped, else 0.
+        multiplier, shift: multiplier and shift of the accumulators. Accumulators of 16-bit operands
+            have 64 bits, and multipliers then 15 bits in the arithmetic of TensorFlow Lite Micro.
+        adjoint: 1 for an operand with swapped last two axes, else 0.
     """
 
     operator: ClassVar[str] = "batch_matmul"
@@ -104,7 +103,7 @@ def _matrix(island: Island, expression: tvm_api.Expr) -> tuple[Quantized, int]:
 
 
 def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
-    """Return the call; None if the right operand is constant, which is a fully connected layer."""
+    """Return the call; None for a constant right operand, a fully connected layer."""
     definition = island.definition(island.call.args[1])
     if tvm_api.operator_name(definition) != "dequantize":
         return None
@@ -133,8 +132,8 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
 def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Return the kernel (left, right, output) of matrix products, whose leading axes broadcast.
 
-    If rows of the right matrix are contiguous, the elements of a tile of a row of the result are
-    accumulated together; if its columns are, they are accumulated one after the other.
+    If rows of the right matrix are contiguous, the elements of a tile of a result row are
+    accumulated together; if columns are contiguous, the elements are accumulated one by one.
 
     Args:
         parameters: parameters of the operator.
@@ -186,8 +185,8 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
 def _accumulators(count: int, wide: bool) -> tvm_api.Buffer:
     """Return a local array of accumulators, of 64 bits if `wide`, as in the references.
 
-    64-bit accumulators are signed, because they cannot overflow and TVM would assume that values
-    cast from unsigned ones are positive.
+    64-bit accumulators are signed: they cannot overflow, and TVM would assume that values cast from
+    unsigned accumulators are positive.
     """
     return tirx.decl_buffer([count], "int64", "sum", scope="local") if wide else accumulators(count)
 

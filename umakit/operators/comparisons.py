@@ -67,7 +67,7 @@ for _code, _function in {
 
 
 def logical(function: Callable[..., tvm_api.Expr]) -> Convert:
-    """A function of all inputs, whose shapes broadcast."""
+    """Return the conversion of a function of all inputs, whose shapes broadcast."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         return function(*(converter.value(number) for number in operator.inputs))

@@ -32,10 +32,10 @@ RELAX = "concat"
 
 @dataclass(frozen=True)
 class Concatenation(Parameters):
-    """Tensors one behind the other along an axis; networks have Relax's `concat` in its place.
+    """Tensors joined along an axis; networks have Relax's `concat` instead.
 
     Attributes:
-        axis: from 0.
+        axis: the axis, from 0.
     """
 
     operator: ClassVar[str] = "concatenation"
@@ -44,7 +44,7 @@ class Concatenation(Parameters):
 
     @classmethod
     def of(cls, call: tvm_api.Call) -> Concatenation:
-        """The parameters of a call of this operator or of Relax's."""
+        """The parameters of a call of this operator or of Relax's `concat`."""
         if tvm_api.operator_name(call) != RELAX:
             return super().of(call)
         shape, dtype = shape_of(call), tvm_api.dtype_of(call)
@@ -60,7 +60,6 @@ class Concatenation(Parameters):
 
 
 def _kernel(parameters: Concatenation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (operands, output)."""
     names = [f"operand_{number}" for number in range(len(shapes))]
     operands = buffers(names, shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -83,7 +82,7 @@ def _kernel(parameters: Concatenation, shapes: Shapes, dtypes: list[str]) -> tvm
 
 @dataclass(frozen=True, kw_only=True)
 class QConcatenation(Concatenation, Generated):
-    """Tensors one behind the other along an axis."""
+    """Tensors joined along an axis."""
 
     INTERFACE = Interface(names={"axis": ()}, relax=RELAX, clips=False)
     FOLLOWED = False
@@ -94,7 +93,7 @@ class QConcatenation(Concatenation, Generated):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Elements in front of the axis, and of each operand those of the axis and behind it."""
+        """The elements before the axis, and for each operand the elements from the axis on."""
         first = self.axis
         lengths = {f"length_{n}": math.prod(shape[first:]) for n, shape in enumerate(self.shapes)}
         return {"outer": math.prod(self.shapes[0][:first]), **lengths}
@@ -102,7 +101,7 @@ class QConcatenation(Concatenation, Generated):
 
 @dataclass(frozen=True)
 class _Parts(Match):
-    """The match of a concatenation, whose operands are the parts of a tuple."""
+    """The match of a concatenation; the operands are the fields of a tuple."""
 
     @property
     def operands(self) -> list[tvm_api.Expr]:
@@ -136,7 +135,7 @@ class qconcatenation(GeneratedPattern):
         return [tvm_api.is_tuple([tvm_api.wildcard() for _ in range(self.operands)])]
 
     def _alternatives(self, operator: tvm_api.DFPattern) -> Any:
-        """The concatenation of the number of tensors; others match too, to be refused by number."""
+        """The concatenation of the number of tensors; other numbers match too, to be refused."""
         return [operator, tvm_api.is_op(self.operator_name)(tvm_api.wildcard())]
 
     def _match(self, context: tvm_api.PatternCheckContext) -> Match:

@@ -41,7 +41,7 @@ RELAX = ("nn.conv1d", "nn.conv2d")
 
 @dataclass(frozen=True)
 class Conv2d(ConvolutionParameters):
-    """A convolution, which is depthwise if it has as many groups as input channels."""
+    """A convolution; depthwise if it has as many groups as input channels."""
 
     operator: ClassVar[str] = "conv2d"
 
@@ -91,7 +91,7 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class QConv2d(Conv2d, QConvolution):
-    """A convolution with bias, activation and change of scale that is not depthwise."""
+    """A convolution with bias, activation and requantization that is not depthwise."""
 
     def reference_kernel(self) -> tvm_api.PrimFunc:
         return conv2d_loops(self)
@@ -112,8 +112,8 @@ class qconv2d(ConvolutionPattern):
 
     Attributes:
         groups: numbers of channel groups.
-        input_channel_multiple: what the number of input channels is a multiple of.
-        output_channel_multiple: what the number of output channels is a multiple of.
+        input_channel_multiple: required divisor of the number of input channels.
+        output_channel_multiple: required divisor of the number of output channels.
     """
 
     KIND: ClassVar[type[QConv2d]] = QConv2d

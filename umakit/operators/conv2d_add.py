@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pattern of a convolution followed by the addition of another tensor to its result.
 
-Networks do not contain this operator: it replaces both operators of a composite, so that the
-operator strategy of convolutions is not used for it.
+Networks do not contain this operator: the operator replaces both operators of a composite, so that
+the operator strategy of convolutions does not apply.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class QConv2dAdd(QConv2d):
     `output_zero_point` and `clip` apply to the convolution's result, before the addition.
 
     Attributes:
-        addition: parameters of the addition. Its left operand is always the convolution's result
-            and its right one the addend, whatever the order in the model; its first zero point is
-            `output_zero_point`. Zero point and clip of the sum are `addition.output_zero_point`
+        addition: parameters of the addition. The left operand is always the convolution's result
+            and the right operand the addend, whatever the order in the model; the first zero point
+            is `output_zero_point`. Zero point and clip of the sum are `addition.output_zero_point`
             and `addition.clip`.
     """
 
@@ -64,7 +64,7 @@ class QConv2dAdd(QConv2d):
         return {name: shapes[name] for name in self.POINTERS}
 
     def described_parts(self) -> dict[str, str]:
-        """Parameters of the sum, and those of the convolution, whose result is in no tensor."""
+        """Parameters of the sum, and of the convolution, whose result is in no tensor."""
         added = self.addition
         factors = zip(
             ("convolution", "addend", "sum"), added.multipliers, added.shifts, strict=True
@@ -83,7 +83,7 @@ class QConv2dAdd(QConv2d):
         }
 
     def ending(self) -> dict[str, int]:
-        """The last arguments of the driver: those of the convolution's result, then the sum's."""
+        """The last arguments of the driver: of the convolution's result, then of the sum."""
         added = self.addition
         convolution, addend, total = zip(added.multipliers, added.shifts, strict=True)
         return {
@@ -112,7 +112,7 @@ class qconv2d_add(qconv2d):
 
     The convolution's result must have no other use. The other tensor may be the left or right
     operand of the addition and has the shape, layout and dtype of the result; if two convolutions
-    are added, the left one is matched if possible. The arguments are those of `qconv2d` and apply
+    are added, the left one is matched if possible. The arguments of `qconv2d` apply
     to the convolution, except that `requantize` applies to the sum. Register this pattern before
     `qconv2d`, which matches convolutions that are refused here.
     """
@@ -133,7 +133,7 @@ class qconv2d_add(qconv2d):
 
     def __call__(self, context: tvm_api.PatternCheckContext) -> bool | str:
         answer = super().__call__(context)
-        # The row of the addition is told what the convolution is refused for; that of the
+        # The row of the addition gets the reason for the convolution's refusal; that of the
         # convolution only if no other pattern says more.
         return OtherOperator(f"{self.name}: {answer}") if isinstance(answer, str) else answer
 
@@ -166,7 +166,7 @@ ADD = f"relax.{PREFIX}{Add.operator}"
 
 
 SIDES = ("left", "right")
-"""Under these names the predicate finds the addition; on which side the convolution is."""
+"""Names of the addition in the predicate, which tell the side of the convolution."""
 
 
 def _addition(parameters: Parameters, match: Match) -> Add:

@@ -108,8 +108,8 @@ def _loops(
 ) -> tvm_api.PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a transposed convolution.
 
-    The reference spreads each element over a window of 32-bit accumulators as large as the output;
-    here each output element collects its contributions in one accumulator.
+    The reference spreads each element over a window in an image of 32-bit accumulators; here each
+    output element collects its contributions in one accumulator.
 
     Args:
         parameters: parameters of the operator.
@@ -180,7 +180,7 @@ def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
 class _Axis:
     """Rows or columns: the elements of the data and window that contribute to an output element.
 
-    With p = output + padding, element i reaches it through k = p - i * stride in [0, extent).
+    With p = output + padding, element i contributes through k = p - i * stride in [0, extent).
     Terms are counted by j = p // stride - i, for which k = p % stride + j * stride.
     """
 
@@ -222,7 +222,7 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 class QConv2dTranspose(Conv2dTranspose, QConvolution):
     """A transposed convolution: each element of the data is spread over a window of the result.
 
-    `padding` is what is left out of the result on each side.
+    `padding` is the number of results left out on each side.
     """
 
     def reference_kernel(self) -> tvm_api.PrimFunc:
@@ -304,7 +304,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     numbers = [number for number in operator.inputs[1:] if number >= 0]
     dequantized = [converter.dequantized(number) for number in numbers]
     layouts, is_float = ("NHWC", "OHWI"), converter.tensor(operator.inputs[2]).dtype == "float32"
-    if is_float:  # TVM lowers it in these layouts alone
+    if is_float:  # the only layouts that TVM lowers
         layouts = "NCHW", "IOHW"
         for place, axes in enumerate(([3, 0, 1, 2], [0, 3, 1, 2])):
             dequantized[place] = converter.emit(relax.op.permute_dims(dequantized[place], axes))

@@ -62,7 +62,7 @@ class Dense(Parameters):
     """A fully connected layer.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
     """
 
     operator: ClassVar[str] = "dense"
@@ -166,7 +166,7 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class QDense(Dense, Weighted):
-    """A fully connected layer with bias, activation and change of scale."""
+    """A fully connected layer with bias, activation and requantization."""
 
     AXES: ClassVar[str] = DENSE
 
@@ -206,8 +206,8 @@ class qdense(WeightedPattern):
 
     Attributes:
         rows: largest number of rows of the data.
-        input_multiple: what the size of a row of data is a multiple of.
-        output_multiple: what the size of a row of the result is a multiple of.
+        input_multiple: required divisor of the number of inputs.
+        output_multiple: required divisor of the number of outputs.
         weight_layout: the driver gets the weights in it, for example `IO` or `O/8 I 8o`. Bias,
             multipliers and shifts are filled up to whole blocks of O as well.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.dilated_max_pool2d` (data): max pools of ONNX whose window has holes."""
+"""`quantized.dilated_max_pool2d` (data): max pools of ONNX with dilated windows."""
 
 from __future__ import annotations
 

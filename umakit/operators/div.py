@@ -40,7 +40,7 @@ LEAST_HEADROOM = 23
 """Bits that a difference of 8-bit integers can be shifted left at least."""
 
 SHIFTS = (8, 9, 12, 16, 20, LEAST_HEADROOM)
-"""Of factors of quotients that are drawn; `convert` takes no others of 8-bit operands."""
+"""Drawn shifts of quotient factors; `convert` accepts no others for 8-bit operands."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
         given, divisor = tirx.Var("given", "int32"), tirx.Var("divisor", "int32")
         zero, one_step = int32(0), int32(1)
         # The leading sign bits of a number are its leading zeros less one; of a negative number
-        # those of its complement.
+        # the leading zeros of its complement.
         folded = tirx.Select(value < zero, int32(-1) - value, value)
         right = int32(31 - parameters.shift) - header_call("leading_zeros", magnitude) + headroom
         scaled = tirx.Select(
@@ -119,7 +119,7 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
                 "divide_by_power_of_two", quotient, tirx.max(tirx.min(right, int32(32)), one_step)
             ),
         )
-        # In 64 bits: a headroom of 31 bits is that of 0 and of -1, and 2**31 is no int32.
+        # In 64 bits: only 0 and -1 have a headroom of 31 bits, and 2**31 is no int32.
         stores = [
             tirx.Select(divisor < zero, zero - given, given),
             tirx.max(tirx.max(divisor, zero - divisor), one_step),

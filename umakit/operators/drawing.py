@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How layers of an integer operator are drawn, to test what an accelerator computes of them.
+"""Random layers of an integer operator, to test an accelerator.
 
-An operator names its `Drawing` where it is registered: the settings of a layer with the values
-that are tried, and a function that makes the layer of settings. `uma check` chooses the settings.
+An operator registers its `Drawing`: the settings of a layer with the values to try, and a function
+from settings to a layer. `uma check` chooses the settings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Settings = Mapping[str, Setting]
 
 
 class NotDrawable(Exception):
-    """Settings of which there is no layer, such as a window larger than the padded image."""
+    """Settings without a layer, such as a window larger than the padded image."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Tensor:
     """An input of a drawn layer.
 
     Attributes:
-        shape, dtype: of the tensor.
-        zero_point: the integer that stands for 0.
+        shape, dtype: shape and dtype of the tensor.
+        zero_point: zero point of the tensor.
         layout: `NHWC` or `NCHW` of an image.
-        element: an integer that half of the elements are; None if any will do.
+        element: integer value of half of the elements; None for random elements.
     """
 
     shape: tuple[int, ...]
@@ -46,14 +46,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Input:
-    """An operand that is an input of the layer, by its number."""
+    """An operand that is an input of the layer, by number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Result:
-    """An operand that is the result of an earlier step of the layer, by its number."""
+    """An operand that is the result of an earlier step of the layer, by number."""
 
     number: int
 
@@ -63,8 +63,8 @@ class Step:
     """One Relax operator of a drawn layer.
 
     Attributes:
-        make: Relax expressions of the operands -> call.
-        operands: of the operator, in order; arrays are constants.
+        make: function from Relax expressions of the operands to a call.
+        operands: operands in order; arrays are constants.
     """
 
     make: Callable[[Sequence[tvm_api.Expr]], tvm_api.Expr]
@@ -73,13 +73,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A drawn layer: one Relax operator, or several that one pattern matches.
+    """A drawn layer: one Relax operator, or several operators of one pattern.
 
     Attributes:
-        inputs: tensors that the layer reads; the first is what an earlier layer can compute.
-        steps: in execution order; the last one's result is the layer's.
-        result: of the layer.
-        macs: multiply-accumulates or other operations on elements, as a measure of its time.
+        inputs: input tensors; an earlier layer can compute the first one.
+        steps: steps in execution order; the last result is the layer's.
+        result: result of the layer.
+        macs: multiply-accumulates or other operations on elements, as a measure of time.
     """
 
     inputs: tuple[Tensor, ...]
@@ -93,9 +93,9 @@ class Drawn:
         """Return the call of a step.
 
         Args:
-            step: its number.
+            step: number of the step.
             operands: Relax expressions of the inputs.
-            results: those of the earlier steps.
+            results: Relax expressions of the earlier steps' results.
         """
         given: list[tvm_api.Expr] = []
         for operand in self.steps[step].operands:
@@ -128,18 +128,17 @@ class Drawn:
 
 
 Build = Callable[[Settings, "Tensor | None", np.random.Generator], Drawn]
-"""(settings, what an earlier layer computes, random numbers) -> layer; raises `NotDrawable`.
-
-A given tensor replaces the settings of the first input; the layer has to be able to read it."""
+"""(settings, tensor from an earlier layer, random numbers) -> layer; raises `NotDrawable`. A given
+tensor replaces the settings of the first input, and the layer has to be able to read it."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a layer of an operator is drawn from.
+    """The source of drawn layers of an operator.
 
     Attributes:
-        settings: values by name, the simplest first; failures are reduced to it.
-        build: makes a layer.
+        settings: values by name, the simplest first; failures are reduced to the simplest.
+        build: function that makes a layer.
         sizes: settings that can become as large as the accelerator accepts.
     """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DYNAMIC_UPDATE_SLICE of TensorFlow Lite: part of a tensor is replaced, at a run-time position."""
+"""DYNAMIC_UPDATE_SLICE of TensorFlow Lite: replacement of a slice at a run-time position."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ relax = tvm_api.relax
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DYNAMIC_UPDATE_SLICE of (data, update, start int32 or int64[rank]).
 
-    As in dynamic_update_slice.cc, a start from which the update would exceed the data is clamped to
-    the nearest valid one.
+    As in dynamic_update_slice.cc, a start is clamped to the nearest valid start if the update would
+    exceed the data.
     """
     shape, extents, starts = (converter.shape(number) for number in operator.inputs)
     if len(extents) != len(shape) or any(n > size for n, size in zip(extents, shape, strict=True)):

@@ -22,7 +22,7 @@ relax = tvm_api.relax
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Return the table of ELU, which importers write as relu(x) + min(exp(x) - 1, 0)."""
+    """Return the table of ELU, written by importers as relu(x) + min(exp(x) - 1, 0)."""
     if tvm_api.operator_name(island.call) != "add":
         return None
     positive, negative = (island.definition(argument) for argument in island.call.args)
@@ -47,11 +47,11 @@ def _is_negative_part(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definitio
 
 
 def _table(source: Scale, result: Scale) -> Array:
-    """x where it is positive, exp(x) - 1 elsewhere, computed in float32 as `elu.cc` does.
+    """x if positive, else exp(x) - 1, computed in float32 like `elu.cc`.
 
     Args:
         source: scale of x, int8.
-        result: of the result, int8.
+        result: scale of the result, int8.
 
     Returns:
         int8[256], for x = -128, ..., 127.

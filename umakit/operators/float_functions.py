@@ -57,7 +57,7 @@ def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 
 
 def limited(low: float, high: float) -> Convert:
-    """Return the conversion of an operator that limits its input to a range."""
+    """Return the conversion of an operator that clips its input to a range."""
 
     def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         bounds = (tvm_api.float_value(bound) for bound in (low, high))
@@ -90,7 +90,7 @@ SOURCES = (*RESULTS, "bool")
 
 
 def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """CAST: C's conversion of each element, but defined for float32 values out of range too."""
+    """CAST: C's conversion of each element, also defined for float32 values out of range."""
     result = converter.tensor(operator.outputs[0]).dtype
     return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)
 
@@ -173,10 +173,10 @@ LARGEST = 127
 
 
 def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """1 / sqrt(x), of int8 a table.
+    """1 / sqrt(x); a table for int8.
 
-    Integers that stand for 0 have the largest result. Below them, where TensorFlow Lite Micro ends
-    the run with an error, it is the same.
+    The zero point has the largest result, and so have smaller integers, for which TensorFlow Lite
+    Micro ends the run with an error.
     """
     if converter.tensor(operator.inputs[0]).dtype == "float32":
         return tvm_api.relax.op.rsqrt(converter.value(operator.inputs[0]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any function of one integer tensor, as ONNX Runtime computes it in float32.
+"""Any function of one integer tensor, with ONNX Runtime's float32 arithmetic.
 
 The operators between a dequantize and a quantize of one tensor become a table (`lookup`), linear
 interpolation in a table (`interpolation`, for 16 bits), or a change of scale.
@@ -24,13 +24,13 @@ from umakit.operators.tables.straight_lines import interpolation_table
 from umakit.operators.tensors import Array
 
 HALF_AN_LSB = 0.51
-"""How far an exact result is from its integer, with room for float32's rounding."""
+"""Largest distance of an exact result from its integer, including float32's rounding."""
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Return the quantize of a constant or of a function of one tensor; None for anything else.
+    """Return the quantize of a constant or of a function of one tensor; None for other islands.
 
-    An exporter may leave constants as quantize(weights); they are folded.
+    Constants that an exporter left as quantize(weights) are folded.
     """
     result = island.result
     argument, scale = result.call.args[0], result.scale

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.global_avg_pool` (data [N, C, ...]): means of whole images.
 
-The arithmetic is that of ONNX Runtime's `MlasQLinearGlobalAveragePoolNchw`.
+The arithmetic is ONNX Runtime's `MlasQLinearGlobalAveragePoolNchw`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class GlobalAveragePool(Parameters):
     """The mean of each channel.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
         multiplier, shift: multiplier and shift of the accumulators.
     """
 
@@ -55,7 +55,7 @@ class GlobalAveragePool(Parameters):
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Return the call; None for means that are not over all positions of an image."""
+    """Return the call; None for means over other axes than all positions of an image."""
     result, source = island.result, island.operand()
     shape = tvm_api.static_shape(source.integers) or ()
     axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or range(len(shape)))

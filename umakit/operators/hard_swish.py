@@ -37,7 +37,7 @@ def _argument(call: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None
 
     Args:
         call: a Relax call.
-        definition: finds the expression that a variable is bound to.
+        definition: function from a variable to its bound expression.
     """
     sixth = with_scalar(call, "multiply", definition)
     if sixth is None or not math.isclose(sixth[1], 1 / 6, rel_tol=1e-6):
@@ -61,7 +61,7 @@ def _table(source: Scale, result: Scale) -> Array:
 
     Args:
         source: scale of x, int8.
-        result: of the result, int8.
+        result: scale of the result, int8.
 
     Returns:
         int8[256], for x = -128, ..., 127.

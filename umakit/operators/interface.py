@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver of an integer operator gets, from which the operator's pattern is generated.
+"""The driver's arguments for an integer operator, the source of the operator's generated pattern.
 
-An operator's file registers its `Interface`; `offload.generated` makes of it the pattern `qNAME`
-and the class of its parameters. Convolutions and others that need more have patterns of their own.
+An operator's file registers an `Interface`; `offload.generated` generates the pattern `qNAME` and
+the class of its parameters from the interface. Convolutions and other operators that need more have
+patterns of their own.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ Shape = tuple[int, ...]
 
 
 class Unsuitable(Exception):
-    """An operator whose sizes the driver's arguments cannot express; the message says why."""
+    """An operator with sizes that the driver's arguments cannot express; the message says why."""
 
 
 Sizes = Callable[[Any, Mapping[str, Shape]], dict[str, int]]
-"""(parameters, shapes of the operands by name) -> size arguments by name, in their order.
-
-Raises `Unsuitable`. The parameters are of the operator's own class, which `Any` stands for."""
+"""(parameters, operand shapes by name) -> ordered size arguments by name; raises `Unsuitable`.
+`Any` stands for the operator's own parameter class."""
 
 
 def elements(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
-    """The number of elements, of operators that compute each element alone."""
+    """The number of elements, for elementwise operators."""
     return {"elements": math.prod(parameters.output_shape)}
 
 
@@ -39,13 +39,13 @@ def rows(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
 
 
 def channels(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
-    """The number of images x channels of data [N, C, ...], and the elements of each."""
+    """The number of images x channels of data [N, C, ...], and the number of elements of each."""
     first, second, *rest = shapes["data"]
     return {"rows": first * second, "length": math.prod(rest)}
 
 
 def along_axes(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
-    """Data [outer, length, inner], of operators along `axis` or adjacent `axes`."""
+    """The sizes [outer, length, inner] of data, for operators along `axis` or adjacent `axes`."""
     shape = shapes["data"]
     given = getattr(parameters, "axes", None) or (parameters.axis,)
     axes = [axis for axis in given if shape[axis] > 1] or list(given[:1])
@@ -62,9 +62,9 @@ def along_axes(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
 
 
 def matrices(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
-    """Numbers of left and right matrices, rows and columns of the result, and terms of a sum.
+    """The numbers of left and right matrices, rows and columns of the result, and terms of a sum.
 
-    One matrix is the operand of all products.
+    A single matrix is the operand of all products.
     """
     left, right = shapes["left"], shapes["right"]
     counts = [math.prod(shape[:-2]) for shape in (left, right)]
@@ -96,10 +96,10 @@ def image(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
 
 
 def four(shape: Sequence[int], fill: int = 1) -> tuple[int, ...]:
-    """A shape or numbers for each axis with four axes, filled in front.
+    """A shape, or numbers for each axis, extended in front to four axes.
 
     Raises:
-        Unsuitable: there are more.
+        Unsuitable: there are more than four axes.
     """
     if len(shape) > FOUR:
         raise Unsuitable(f"{len(shape)} axes: the driver is told four")
@@ -110,10 +110,11 @@ FOUR = 4
 
 
 def named_axes(**names: str) -> Sizes:
-    """Return sizes that are the extents of axes.
+    """Return size arguments that are the extents of axes.
 
     Args:
-        names: for each operand names of its axes, separated by blanks; equal ones are equal.
+        names: for each operand the names of its axes, separated by blanks; equal names mean equal
+            extents.
     """
 
     def sizes(parameters: Any, shapes: Mapping[str, Shape]) -> dict[str, int]:
@@ -137,30 +138,29 @@ NAMES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True)
 class Interface:
-    """Pointers, sizes and parameters that a driver gets, in this order.
+    """Pointers, sizes and parameters for a driver, in this order.
 
     Attributes:
-        operands: dtypes of the operands by name; empty for the dtype of the data, `BIAS` for that
-            of its biases.
-        results: pointers to further results, by name the operands that have their shape and dtype.
-        axes: number of axes of the operands whose sizes the driver is told.
+        operands: dtypes of the operands by name; empty for the dtype of the data, `BIAS` for the
+            dtype of the data's biases.
+        results: pointers to further results: by name, the operand of the same shape and dtype.
+        axes: number of axes of the operands with size arguments.
         sizes: the size arguments.
-        names: names in C of the elements of a field of the parameters, where they are not those of
-            the field; empty ones leave an element out, none the field. Further fields have their
-            own names; two numbers of an operator of two operands are `left_` and `right_`.
-        values: texts that a field may have; the driver gets the position of the field's.
+        names: names in C of the elements of a parameter field, if other than the field's name. An
+            empty name leaves out an element, an empty list the field. Other fields have their own
+            names; two numbers of an operator of two operands are `left_` and `right_`.
+        values: possible texts of a field; the argument is the position of the field's text.
         wide: names in C of arguments that are int64.
-        dtypes: dtypes of data and result that the pattern takes unless it is told others.
-        rounding: what the pattern takes unless it is told otherwise; None where nothing is rounded
-            or the operator has one rounding only.
-        checks: which of `data` and `result` have the dtype that the pattern takes.
-        result: dtype of the result where it is not the data's.
-        broadcasts: whether shapes of two operands may differ unless the pattern is told otherwise;
-            None for operators of which they need not be equal.
-        relax: name of the Relax operator that networks have in its place; empty for the operator
-            itself.
-        clips: whether the driver is told zero point, least and largest integer and rounding of the
-            result.
+        dtypes: default dtypes of data and result of the pattern.
+        rounding: default rounding of the pattern; None if nothing is rounded or the operator has
+            only one rounding.
+        checks: `data` and `result`, if checked against the dtypes of the pattern.
+        result: dtype of the result, if other than the data's.
+        broadcasts: default of whether the shapes of two operands may differ; None for operators
+            whose shapes need not be equal.
+        relax: name of the Relax operator that networks have instead; empty for the operator itself.
+        clips: whether zero point, least and largest integer and rounding of the result are
+            arguments.
     """
 
     operands: Mapping[str, str] = field(default_factory=lambda: {"data": ""})
@@ -179,7 +179,7 @@ class Interface:
     clips: bool = True
 
     def arguments(self, name: str, value: Any) -> dict[str, int]:
-        """The arguments that a field of the parameters is."""
+        """The arguments for a field of the parameters."""
         if name in self.values:
             return {name: self.values[name].index(value)}
         several = isinstance(value, tuple)
@@ -195,7 +195,7 @@ BIAS = "bias"
 """Dtype of biases: int32, int64 for data of int16."""
 
 TFLM = Arithmetic.TFLM.value
-"""Rounding of patterns whose operators have several, as those of convolutions have it."""
+"""Rounding of convolutions, for patterns whose operators support several roundings."""
 
 PAIR: Mapping[str, str] = {"left": "", "right": ""}
 """Operands of sums, products and comparisons."""

@@ -27,8 +27,8 @@ class Interpolation(Parameters):
     """A function of each 16-bit element by linear interpolation between tabulated values.
 
     A correction is added to the interpolated value of each integer, so that the function is exact.
-    The table has 2**(16 - step_bits) + 1 values. Behind them are the corrections of all integers
-    from the least on, packed from the lowest bits of each element on.
+    The table has 2**(16 - step_bits) + 1 values. Behind the values are the corrections of all
+    integers from the least on, packed from the lowest bits of each element on.
 
     Attributes:
         step_bits: adjacent tabulated values belong to integers that are 2**step_bits apart.
@@ -78,7 +78,6 @@ def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm
 
 
 def _values(step_bits: int) -> int:
-    """Return the number of values of a table."""
     return (1 << (16 - step_bits)) + 1
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Islands: real arithmetic between dequantize and quantize, from which integer operators derive.
+"""Islands: real arithmetic between dequantize and quantize, the source of integer operators.
 
 Importers write a quantized operator as `quantize(operator(dequantize(x), ...))`. An operator's file
-says with a `Recognition` in which islands it is recognized; its derivation gets an `Island` and
-returns the call of the integer operator, None where the island is another operator's, or raises
-`NoIntegerForm` with the reason why there is no integer form.
+has a `Recognition` of its islands. Its derivation gets an `Island` and returns the call of the
+integer operator, None for another operator's island, or raises `NoIntegerForm` with the reason.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ ACTIVATIONS = ("nn.relu", "nn.relu6", "clip")
 
 @dataclass(frozen=True)
 class Result:
-    """The value that a quantize rounds, before the activation in front of the quantize.
+    """The value before a quantize, and before an activation in front of the quantize.
 
     Attributes:
         call: the operator's call.
         scale: scale of the integers.
         clip: least and largest integer after the activation.
-        activation: whether there was one.
+        activation: whether there is an activation.
         shape: shape of the result.
-        span: span of the operator; it names the quantize's node as that of the result.
+        span: span of the operator; names the quantize's node as the node of the result.
     """
 
     call: tvm_api.Call
@@ -73,19 +72,19 @@ class Result:
 
 @dataclass(frozen=True)
 class Network:
-    """The network around an island, as far as a derivation needs it.
+    """The network around an island, for derivations.
 
     Attributes:
-        builder: Relax's block builder, where further calls are emitted.
-        definition: finds what variables are bound to.
-        arithmetic: runtime whose rounding is reproduced, `TFLM` or `ORT`.
+        builder: Relax's block builder, for further calls.
+        definition: function from variables to their bound expressions.
+        arithmetic: runtime of the reproduced rounding, `TFLM` or `ORT`.
         within_nodes: whether an island must come from a single node of the user's model. In
-            TensorFlow Lite, explicit dequantize and quantize operators surround operators that
-            compute in floating point.
+            TensorFlow Lite, operators between explicit dequantize and quantize operators compute in
+            floating point.
         means_reals: whether the model defines its results in real arithmetic, so that biases may
             be real numbers.
-        rounded_biases: names of layers whose real biases became integers; derivations append.
-        weights: of layers, by name of the node that yields the layer's result; derivations add.
+        rounded_biases: names of layers with real biases rounded to integers; derivations append.
+        weights: weights of layers, by name of the node of the layer's result; derivations add.
     """
 
     builder: tvm_api.BlockBuilder
@@ -106,7 +105,7 @@ class Network:
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
     def check_node(self, call: tvm_api.Expr, span: tvm_api.Span | None) -> None:
-        """Refuse a call of a node other than the island's, if an island must be a single node.
+        """Refuse a call of another node than the island's, if an island must be a single node.
 
         Raises:
             FloatInTheModel: the call belongs to another node.
@@ -118,7 +117,7 @@ class Network:
         """Return the least and largest value of an activation; None for other operators.
 
         Raises:
-            NoIntegerForm: bounds that are not constants.
+            NoIntegerForm: the bounds are not constants.
         """
         operator = tvm_api.operator_name(value)
         if operator == "nn.relu":
@@ -136,11 +135,11 @@ class Network:
 
 @dataclass(frozen=True)
 class Island:
-    """A quantize and the expression that it rounds: the input of a derivation.
+    """A quantize and its operand: the input of a derivation.
 
     Attributes:
         result: the quantized value.
-        network: around it.
+        network: network around the island.
     """
 
     result: Result
@@ -153,13 +152,14 @@ class Island:
 
     @property
     def arithmetic(self) -> Arithmetic:
-        """Runtime whose rounding is reproduced, `TFLM` or `ORT`."""
+        """Runtime of the reproduced rounding, `TFLM` or `ORT`."""
         return self.network.arithmetic
 
     def with_result(
         self, *, call: tvm_api.Call | None = None, shape: tuple[int, ...] | None = None
     ) -> Island:
-        """Return the same island with another call, whose node names it, or shape of its result."""
+        """Return the island with another call, whose node names it, or another shape of its
+        result."""
         result = self.result
         span = result.span if call is None else tvm_api.span_with_result(call.span, result.span)
         call = result.call if call is None else call
@@ -167,13 +167,13 @@ class Island:
         return replace(self, result=replace(result, call=call, shape=shape, span=span))
 
     def arithmetic_of(self, *sources: Quantized) -> Arithmetic:
-        """Return how products of operands are rounded to the result; see `arithmetic_of`."""
+        """Return the rounding of products of operands to the result; see `arithmetic_of`."""
         if self.arithmetic is Arithmetic.TFLM:
             return self.arithmetic
         return arithmetic_of(*(source.scale for source in sources), self.result.scale)
 
     def definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
-        """Return the expression that a variable is bound to; other expressions unchanged."""
+        """Return the bound expression of a variable; other expressions unchanged."""
         return self.network.definition(expression)
 
     def emit(self, call: tvm_api.Call) -> tvm_api.Var:
@@ -184,7 +184,7 @@ class Island:
         """Return an operand of the operator as integers.
 
         Raises:
-            NoIntegerForm: it is not a dequantized integer tensor.
+            NoIntegerForm: the operand is not a dequantized integer tensor.
         """
         return self.dequantized(self.call.args[position])
 
@@ -193,10 +193,10 @@ class Island:
         return [self.dequantized(argument) for argument in self.call.args]
 
     def dequantized(self, expression: tvm_api.Expr) -> Quantized:
-        """Return the integers from which an expression of real numbers was dequantized.
+        """Return the integers behind a dequantized expression.
 
         Raises:
-            NoIntegerForm: it is not a dequantized integer tensor.
+            NoIntegerForm: the expression is not a dequantized integer tensor.
         """
         call = self.definition(expression)
         if tvm_api.operator_name(call) != "dequantize":
@@ -224,7 +224,7 @@ class Island:
         return dequantized_weights(expression, self.definition, symmetric=symmetric)
 
     def bias(self, expression: tvm_api.Expr) -> Weights | Array:
-        """Return the integers of a dequantized bias, or the real numbers of a constant one."""
+        """Return the integers of a dequantized bias, or the real numbers of a constant bias."""
         array = tvm_api.constant_array(self.definition(expression))
         if self.network.means_reals and array is not None and array.dtype == np.float32:
             return array
@@ -235,12 +235,12 @@ class Island:
 
 
 def arithmetic_of(*scales: Scale) -> Arithmetic:
-    """Return how ONNX Runtime rounds products; the last scale is that of the result."""
+    """Return ONNX Runtime's rounding of products; the last scale is the result's."""
     return Arithmetic.EVEN if any(scale.bits > 8 for scale in scales) else Arithmetic.ORT
 
 
 def check_tflm(arithmetic: Arithmetic) -> None:
-    """Refuse an arithmetic other than TensorFlow Lite Micro's.
+    """Refuse another arithmetic than TensorFlow Lite Micro's.
 
     Raises:
         NoIntegerForm: the arithmetic is another one.

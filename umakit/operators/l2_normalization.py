@@ -49,7 +49,7 @@ class L2Normalization(Parameters):
     """Rows along the last axis, divided by their Euclidean norm.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
     """
 
     operator: ClassVar[str] = "l2_normalization"
@@ -83,7 +83,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

@@ -47,10 +47,10 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class LeakyRelu(Parameters):
-    """x if it is positive, else slope * x.
+    """x for positive x, else slope * x.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
         multipliers, shifts: multipliers and shifts of positive and of negative elements.
         negated: 1 if the slope is negative, else 0.
     """
@@ -120,7 +120,6 @@ def _of_16_bits(island: Island, source: Quantized) -> tvm_api.Call:
 
 
 def _kernel(parameters: LeakyRelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

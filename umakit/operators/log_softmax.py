@@ -67,8 +67,8 @@ class LogSoftmax(Parameters):
     """The logarithm of softmax over the last axis, with scale 1/16 and zero point 127.
 
     Attributes:
-        least: smallest difference to the largest element that takes part in the sum.
-        multiplier, shift: from logarithms in fixed point to integers of the data's scale.
+        least: smallest difference to the largest element that counts in the sum.
+        multiplier, shift: factor from logarithms in fixed point to integers of the data's scale.
     """
 
     operator: ClassVar[str] = "log_softmax"
@@ -93,10 +93,10 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax, list[Array]]:
-    """Return the parameters and the tables for data of a scale.
+    """Return the parameters and the tables for a scale of the data.
 
     Raises:
-        ModelError: the scale is outside of what the fixed point holds.
+        ModelError: the fixed point does not hold the scale.
     """
     multiplier, shift = quantize_multiplier(min(scale * 2.0**FRACTION, 2.0**31 - 1.0))
     if shift < 1:
@@ -158,7 +158,7 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_ap
         )  # fmt: skip
 
     body = loop("row", math.prod(outer), row)
-    # The tables have a value for each distance from the largest element, which none is above.
+    # The table has a value for each distance from the largest element.
     return kernel([data, exponentials, differences, output], body, inside=True)
 
 
@@ -218,7 +218,6 @@ def _leading_zeros(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
 
 
 def _shifted(value: tvm_api.PrimExpr, bits: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-    """A value shifted left, limited to 32 bits."""
     return header_call("saturate", int64(value) << int64(bits))
 
 

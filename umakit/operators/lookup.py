@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.lookup` (data of 8 bits, table[256] of the result's dtype): any function of elements.
 
-In ONNX networks, any operators between a dequantize and a quantize of one tensor are such a
-function; see `tables.functions`.
+In ONNX networks, operators between a dequantize and a quantize of one tensor form such a function;
+see `tables.functions`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lookup(Parameters):
     The values of the table are already clipped.
 
     Attributes:
-        function: name of the function, for example `logistic`; empty if it has none.
+        function: name of the function, for example `logistic`; empty without a name.
     """
 
     operator: ClassVar[str] = "lookup"
@@ -59,16 +59,16 @@ def tflm_activation(
     table_of: Callable[[Scale, Scale], Array],
     of_16_bits: Callable[[Island, Quantized], tvm_api.Expr] | None = None,
 ) -> tvm_api.Expr:
-    """Return a call for an activation function as TensorFlow Lite Micro computes it.
+    """Return a call for an activation function with TensorFlow Lite Micro's arithmetic.
 
-    A function of 8 bits is a table; the table for uint8 is that for int8 plus 128.
+    A function of 8 bits is a table; the table for uint8 is the table for int8 plus 128.
 
     Args:
         name: name of the function.
         island: the function with its quantize.
         source: the only operand.
         table_of: (scale of the operand, scale of the result), both of int8 -> int8[256]; raises
-            ValueError for scales that the kernel does not support.
+            ValueError for unsupported scales.
         of_16_bits: (island, operand) -> call, for int16.
 
     Raises:

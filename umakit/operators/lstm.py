@@ -6,13 +6,13 @@ lstm  (data [B, T, I], input weights int8[4 * H, I], bias [4 * H], recurrent wei
       hidden state [B, H], cell state int16[B, H])
       -> (outputs [B, T, H], hidden state [B, H], cell state int16[B, H])
 
-Gates come in the order input, forget, output, cell; the first four multipliers are those of
-products of the data, the others those of the hidden state. If `time_major`, data and outputs are
-[T, B, I] and [T, B, H]. Data, outputs and hidden state are int8 with int32 biases, or int16 with
-int64 biases.
+Gates come in the order input, forget, output, cell; the first four multipliers are for products of
+the data, the others for products of the hidden state. If `time_major`, data and outputs are [T, B,
+I] and [T, B, H]. Data, outputs and hidden state are int8 with int32 biases, or int16 with int64
+biases.
 
 The source is `lstm_eval.h` of TensorFlow Lite Micro. Gates have 12 fractional bits before their
-activation function and 15 after it.
+activation function and 15 after.
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ NAMES = (
 def _kernel(parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Return the kernel (operands, outputs, hidden state, cell state)."""
     layer = _Kernel(parameters, shapes, dtypes)
-    # Gates and cell have 16 bits, so that arguments of their functions are inside of the table.
+    # Gates and cell have 16 bits: arguments of their functions are inside the table.
     return kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
 
 
 class _Kernel:
-    """Builder of the kernel: buffers and statements of all steps."""
+    """Builder of the kernel's buffers and statements."""
 
     def __init__(self, parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> None:
         self._parameters = parameters
@@ -119,7 +119,6 @@ class _Kernel:
         self._gates = tirx.decl_buffer([GATES], "int32", "gates", scope="local")
 
     def body(self) -> tvm_api.Stmt:
-        """All steps of all sequences."""
         _, hidden, cell = self.results
 
         def start(b: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
@@ -153,7 +152,6 @@ class _Kernel:
         )
 
     def _unit(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """One hidden unit."""
         data, hidden = self.inputs["data"], self.results[1]
         return sequence(
             *self._products(
@@ -172,7 +170,7 @@ class _Kernel:
     def _products(
         self, kind: str, j: tvm_api.PrimExpr, length: int, element: Element
     ) -> list[tvm_api.Stmt]:
-        """Return statements that add up the products of a row with each gate's weights."""
+        """Return statements that add up the products of a row and each gate's weights."""
         weights, bias = self.inputs[f"{kind}_weights"], self.inputs[f"{kind}_bias"]
 
         def row(gate: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
@@ -236,7 +234,6 @@ class _Kernel:
 
 
 def _limited(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-    """An int32 expression limited to 16 bits."""
     return add_and_clamp(value, 0, int(CELL_LIMITS.min), int(CELL_LIMITS.max))
 
 
@@ -256,7 +253,7 @@ def _sizes(parameters: Lstm, shapes: Mapping[str, Shape]) -> dict[str, int]:
 
 
 DTYPES = ("", "int8", BIAS, "int8", BIAS, "int32", "int8", "uint16", "", "int16")
-"""Of the operands; empty for that of the data."""
+"""Dtypes of the operands; empty for the dtype of the data."""
 
 register(
     IntegerOperator(

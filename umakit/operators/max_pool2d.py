@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.max_pool2d` (data): max pools, also of integers that are not quantized afterwards."""
+"""`quantized.max_pool2d` (data): max pools, also of integers without a quantize afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from umakit.operators.tflite import (
 
 @dataclass(frozen=True)
 class MaxPool2d(Pool2d):
-    """The largest of each window."""
+    """The largest element of each window."""
 
     operator: ClassVar[str] = "max_pool2d"
 
@@ -85,7 +85,7 @@ def _of_integers(call: tvm_api.Call, network: Network) -> tvm_api.Expr:
 
 @dataclass(frozen=True, kw_only=True)
 class QMaxPool2d(MaxPool2d, QPool2d):
-    """The largest of each window."""
+    """The largest element of each window."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.mean` (data): the mean over some axes.
 
-The formulas are those of TensorFlow Lite Micro's `reduce_common.cc` and `reference/reduce.h`.
+The formulas are from TensorFlow Lite Micro's `reduce_common.cc` and `reference/reduce.h`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class Mean(Parameters):
 
     Attributes:
         axes: reduced axes, ascending.
-        input_zero_point: the integer that stands for 0 in the data.
-        multiplier, shift: multiplier and shift of the sum; the number of its terms is in them.
+        input_zero_point: zero point of the data.
+        multiplier, shift: multiplier and shift of the sum, including the division by the number of
+            terms.
     """
 
     operator: ClassVar[str] = "mean"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.mean_pool2d` (data, multipliers int32[n], shifts int8[n]): average pools of ONNX.
 
-There is one multiplier for each number of elements of a window. ONNX Runtime computes averages in
+There is one multiplier per number of elements of a window. ONNX Runtime computes averages in
 float32; here the exact mean is rounded once, so results close to a tie may differ by one LSB.
 """
 
@@ -40,10 +40,10 @@ from umakit.operators.tensors import Quantized
 
 @dataclass(frozen=True)
 class MeanPool2d(Pool2d):
-    """The mean of each window, with another scale than the data's.
+    """The mean of each window, at another scale than the data's.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
         counts_padding: whether the sum is divided by the size of the whole window instead of the
             number of its elements inside the image.
     """

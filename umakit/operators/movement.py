@@ -48,7 +48,7 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr:
 
 
 def _operands(island: Island) -> list[Quantized]:
-    """Return the tensors that are moved: the first operand, or the elements of a tuple."""
+    """Return the moved tensors: the first operand, or the fields of a tuple."""
     first = island.call.args[0]
     items = first.fields if isinstance(first, tvm_api.RelaxTuple) else [first]
     return [island.dequantized(item) for item in items]
@@ -95,7 +95,7 @@ REFLECT = 0
 
 
 def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Borders that mirror the elements next to them, by constant widths."""
+    """Borders that mirror adjacent elements, of constant widths."""
     mode = converter.options(operator, "MirrorPadOptions").Mode()
     shape, widths = converter.shape(operator.inputs[0]), converter.integers(operator, 1)
     kept = 1 if mode == REFLECT else 0
@@ -213,7 +213,7 @@ def _blocks(
     """Return block sizes, and borders before and after, of the axes between batch and depth.
 
     Raises:
-        ModelError: they do not fit the input or are invalid.
+        ModelError: blocks or borders do not fit the input or are invalid.
     """
     space = len(converter.shape(operator.inputs[0])) - 2
     block, borders = (converter.integers(operator, position) for position in (1, 2))
@@ -239,7 +239,7 @@ def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
         raise ModelError(f"its batch dimensions are {options.BatchDims()}")
     if batch == 0:
         return relax.op.take(data, indices, axis)
-    # The axis stands behind the batch dimensions, then the others between them get their place.
+    # The axis is behind the batch dimensions; then the other axes between get their place.
     others = list(range(batch, axis))
     order = [*range(batch), axis, *others, *range(axis + 1, rank)]
     moved = converter.emit(relax.op.permute_dims(data, order))

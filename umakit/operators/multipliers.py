@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Multipliers of operators, derived from scales and refused where integers cannot express them."""
+"""Multipliers of operators, derived from scales; refused if integers cannot express them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fixed_points(factors: Sequence[float]) -> FixedPoint:
 
 
 def multiplier_of(factor: float, at_most: int, arithmetic: Arithmetic) -> tuple[int, int]:
-    """Multiplier and shift of values whose magnitude does not exceed `at_most`.
+    """Multiplier and shift for values of magnitudes up to `at_most`.
 
     Raises:
         NoIntegerForm: the arithmetic does not support the factor.
@@ -48,10 +48,10 @@ def multiplier_of(factor: float, at_most: int, arithmetic: Arithmetic) -> tuple[
 
 
 def exact_multipliers(factors: Sequence[float] | Array, at_most: int) -> FixedPoint:
-    """Multipliers for `Arithmetic.EVEN`, of as many bits as products of 62 bits leave room for.
+    """Multipliers for `Arithmetic.EVEN`, with as many bits as fit into products of 62 bits.
 
     Args:
-        factors: factors by which values are multiplied.
+        factors: factors of the values.
         at_most: upper limit of the magnitude of the values.
 
     Raises:
@@ -79,7 +79,7 @@ def reduced_multipliers(scaled: FixedPoint) -> FixedPoint:
 
 
 def check_headroom(magnitude: int, shift: int, arithmetic: Arithmetic) -> None:
-    """Refuse left shifts that overflow the 32 bits in which the reference computes them.
+    """Refuse left shifts that overflow the reference's 32 bits.
 
     Raises:
         NoIntegerForm: the largest value does not fit in 32 bits after the shift.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.multiply` (left, right), of shapes that broadcast.
 
-The formulas are those of TensorFlow Lite Micro's `mul_common.cc`.
+The formulas are from TensorFlow Lite Micro's `mul_common.cc`.
 """
 
 from __future__ import annotations

@@ -30,11 +30,11 @@ relax, tirx = tvm_api.relax, tvm_api.tirx
 
 @dataclass(frozen=True)
 class Pad(Parameters):
-    """Data with elements of one value around; networks have Relax's `nn.pad` in its place.
+    """Data padded with one value; networks have Relax's `nn.pad` instead.
 
     Attributes:
-        before, after: number of elements before and behind those of each axis.
-        pad_value: the integer that they have.
+        before, after: number of padded elements before and after the data on each axis.
+        pad_value: integer value of the padding.
     """
 
     operator: ClassVar[str] = "pad"
@@ -45,10 +45,10 @@ class Pad(Parameters):
 
     @classmethod
     def of(cls, call: tvm_api.Call) -> Pad:
-        """The parameters of a call of this operator or of Relax's.
+        """The parameters of a call of this operator or of Relax's `nn.pad`.
 
         Raises:
-            NotReadable: it pads with others than one integer.
+            NotReadable: the padding is not one integer.
         """
         if tvm_api.operator_name(call) != RELAX:
             return super().of(call)
@@ -73,7 +73,6 @@ RELAX = "nn.pad"
 
 
 def _kernel(parameters: Pad, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     (shape,), result = shapes, parameters.output_shape
     data, output = buffer("data", shape, dtypes[0]), buffer("output", result, dtypes[0])
 

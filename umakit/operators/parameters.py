@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of integer operators: attributes of Relax operators of our own, `relax.quantized.*`.
 
-Each takes and yields integers and says as attributes all there is to know about it, so that CPU
-kernels, a backend's patterns (`is_op("relax.quantized.conv2d")`), its predicates and its operator
-strategies read the same thing. Data is NHWC unless `layout` says NCHW; weights are then
-[O, I/groups, KH, KW]. Weights are int16 where a zero point was taken off that needs more bits.
-Multipliers (int32) and shifts (int8) have one element or one for each output channel; see
+Operands and results are integers, and attributes describe the operator completely, so that CPU
+kernels, a backend's patterns (`is_op("relax.quantized.conv2d")`), predicates and operator
+strategies read the same attributes. Data is NHWC unless `layout` is NCHW; weights are then [O,
+I/groups, KH, KW]. Weights are int16 if the difference to a zero point needs more than 8 bits.
+Multipliers (int32) and shifts (int8) have one element, or one per output channel; see
 `numeric.fixed_point`.
 """
 
@@ -43,14 +43,14 @@ class CommonFields(TypedDict):
 
 @dataclass(frozen=True)
 class Parameters:
-    """What is common to all: how results become integers.
+    """Parameters common to all operators: the rounding of results to integers.
 
     Attributes:
         output_shape: shape of the result.
         output_dtype: dtype of the result, `int8` or `uint8`.
-        output_zero_point: the integer that stands for 0 in the result.
+        output_zero_point: zero point of the result.
         clip: least and largest result; the range of the dtype, or less for a fused activation.
-        rounding: how products become integers, a value of `Arithmetic` or of `OwnRounding`.
+        rounding: rounding of products to integers, a value of `Arithmetic` or of `OwnRounding`.
     """
 
     operator: ClassVar[str] = ""
@@ -63,7 +63,7 @@ class Parameters:
 
     @property
     def arithmetic(self) -> Rounding:
-        """How products are rounded."""
+        """The rounding of products."""
         return rounding_named(self.rounding)
 
     @classmethod
@@ -90,7 +90,7 @@ class Parameters:
     def clipped(
         self: P, operands: Sequence[tvm_api.Expr], clip: Pair
     ) -> tuple[P, list[tvm_api.Expr]]:
-        """The operator and its operands with other bounds of the result.
+        """The operator and its operands with another clip of the result.
 
         Args:
             operands: Relax expressions.
@@ -100,7 +100,7 @@ class Parameters:
 
 
 class WindowFields(TypedDict):
-    """The fields that `WindowParameters` adds."""
+    """The fields of `WindowParameters` beyond the fields of `Parameters`."""
 
     strides: Pair
     padding: tuple[int, int, int, int]
@@ -109,11 +109,11 @@ class WindowFields(TypedDict):
 
 @dataclass(frozen=True)
 class WindowParameters(Parameters):
-    """What convolutions and pools have in common.
+    """Parameters common to convolutions and pools.
 
     Attributes:
         strides: rows, columns.
-        padding: top, left, bottom, right; padded places stand for 0.
+        padding: top, left, bottom, right; padded places have the real value 0.
         layout: layout of data and result, `NHWC` or `NCHW`.
     """
 
@@ -124,11 +124,11 @@ class WindowParameters(Parameters):
 
 @dataclass(frozen=True)
 class CommonScaleParameters(Parameters):
-    """What sums and differences have in common: both operands are brought to one scale first.
+    """Parameters common to sums and differences, which first convert both operands to one scale.
 
     Attributes:
         zero_points: zero points of the operands.
-        left_shift: by which operands are shifted first, for precision.
+        left_shift: left shift of the operands before rescaling, for precision.
         multipliers, shifts: multipliers and shifts of left operand, right operand and result.
     """
 
@@ -140,12 +140,12 @@ class CommonScaleParameters(Parameters):
 
 @dataclass(frozen=True)
 class ConvolutionParameters(WindowParameters):
-    """What convolutions of either direction have in common.
+    """Parameters common to convolutions and transposed convolutions.
 
     Attributes:
         dilation: rows, columns.
         groups: number of channel groups.
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
     """
 
     dilation: Pair
@@ -155,7 +155,7 @@ class ConvolutionParameters(WindowParameters):
 
 @dataclass(frozen=True)
 class Pool2d(WindowParameters):
-    """A pool whose input and output have the same scale and zero point; padding is left out.
+    """A pool with the same scale and zero point for data and result; padding is left out.
 
     Attributes:
         window: rows, columns.
@@ -165,7 +165,7 @@ class Pool2d(WindowParameters):
 
 
 def _plain(value: Any) -> Any:
-    """An attribute, of which TVM has no type, as Python's own int, str or tuple."""
+    """An attribute, untyped in TVM, as Python's int, str or tuple."""
     if isinstance(value, str):
         return str(value)
     if hasattr(value, "__len__"):
@@ -174,6 +174,6 @@ def _plain(value: Any) -> Any:
 
 
 def register_relax_operators(kinds: Sequence[type[Parameters]]) -> None:
-    """Make Relax operators of kinds of parameters."""
+    """Make Relax operators for parameter classes."""
     for kind in kinds:
         tvm_api.register_operator(f"{PREFIX}{kind.operator}", str(kind.__doc__), kind.result_type)

@@ -42,11 +42,12 @@ tirx = tvm_api.tirx
 
 @dataclass(frozen=True)
 class Prelu(Parameters):
-    """x if it is positive, else slope * x, with a tensor of slopes.
+    """x for positive x, else slope * x, with a tensor of slopes.
 
     Attributes:
         zero_points: zero points of data and slopes.
-        multipliers, shifts: for positive elements, and for products of negative ones with slopes.
+        multipliers, shifts: multipliers and shifts of positive elements, and of products of
+            negative elements and slopes.
     """
 
     operator: ClassVar[str] = "prelu"
@@ -85,7 +86,7 @@ def _call(
     """A `quantized.prelu` call.
 
     Raises:
-        NoIntegerForm: scales that integers cannot express.
+        NoIntegerForm: integers cannot express the scales.
     """
     if slopes.scale.dtype != ("int8" if source.scale.dtype == "int16" else source.scale.dtype):
         raise NoIntegerForm(f"its slopes are {slopes.scale.dtype}")

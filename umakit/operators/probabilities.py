@@ -58,7 +58,7 @@ class Probabilities(Parameters):
     The quotient is rounded to nearest, ties to even.
 
     Attributes:
-        axis: from 0.
+        axis: the axis, from 0.
         numerator, exponent: numerator / 2**exponent is the reciprocal of the result's scale.
     """
 
@@ -70,10 +70,10 @@ class Probabilities(Parameters):
 
 
 def _derive(island: Island) -> tvm_api.Expr:
-    """A call.
+    """Return the call.
 
-    `QLinearSoftmax` takes the reciprocal of the result's scale without its fraction; softmax in
-    float32, which ONNX Runtime uses for other types, does not.
+    `QLinearSoftmax` truncates the reciprocal of the result's scale to an integer; ONNX Runtime's
+    float32 softmax for other types does not.
     """
     result, source = island.result, island.operand()
     axis = int(result.call.attrs.axis) % len(result.shape)
@@ -97,7 +97,8 @@ def _derive(island: Island) -> tvm_api.Expr:
 def _exponentials(scale: Scale) -> Array:
     """exp(-d * scale) for d = 0, ..., 255 in fixed point, int32[256].
 
-    For 16 bits int32[512]: exp(-256 * d * scale), then exp(-d * scale), whose products they are.
+    For 16 bits int32[512]: exp(-256 * d * scale), then exp(-d * scale); an exponential is a product
+    of two.
     """
     distances = np.arange(256.0)
     if scale.bits > 8:
@@ -109,7 +110,7 @@ def _exponentials(scale: Scale) -> Array:
 def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Return the kernel (data, table, output) of a softmax over an axis.
 
-    Each element takes a division of 64 bits. Sums and products stay below 2**62.
+    Each element takes a 64-bit division. Sums and products stay below 2**62.
 
     Args:
         parameters: parameters of the operator.
@@ -157,14 +158,14 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
         )
 
     extents = [("outer", math.prod(before)), ("inner", math.prod(after))]
-    # The table has a value for each distance from the largest element, which none is above.
+    # The table has a value for each distance from the largest element.
     return kernel([data, table, output], loops(extents, row), inside=True)
 
 
 def _exponential(
     table: tvm_api.Buffer, size: int, distance: tvm_api.PrimExpr
 ) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
-    """Statements and exp(-distance), int64, from a table of a size."""
+    """Statements, and exp(-distance) as int64, from a table of a size."""
     if size == 256:
         return bound("exponential", int64(table[distance]))
     coarse = int64(table[distance >> int32(8)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.quantize` (data float32, scale float32[1]): of what the model computes in float."""
+"""`quantized.quantize` (data float32, scale float32[1]): quantization of float results."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _kernel(parameters: Quantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.
         rest, half = quotient - whole, tvm_api.float_value(0.5)
         up, down, zero = (tvm_api.float_value(float(step)) for step in (1, -1, 0))
         step = tirx.Select(rest >= half, up, tirx.Select(rest <= -half, down, zero))
-        # Clipped before the conversion, which C leaves undefined for large numbers.
+        # Clipped before the conversion, which is undefined in C for large numbers.
         low, high = (tvm_api.float_value(b - parameters.output_zero_point) for b in parameters.clip)
         rounded = tirx.max(tirx.min(whole + step, high), low)
         place = unflatten(i, parameters.output_shape)
@@ -114,17 +114,18 @@ register(
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """QUANTIZE, of integers a change of scale; the islands decide how reals are rounded."""
+    """QUANTIZE; a change of scale for integers; islands decide the rounding of real numbers."""
     if converter.tensor(operator.outputs[0]).dtype == "int32":
         return _with_32_bits(converter, operator)
     return converter.island(operator, lambda data: data)
 
 
 def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """A change of scale to int32, which has no zero point.
+    """A change of scale to int32 without zero point.
 
     Raises:
-        ModelError: it has one, or no scale; or the ratio of the scales is too large.
+        ModelError: the result has a zero point or no scale, or the ratio of the scales is too
+            large.
     """
     source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
     if result.zero_point:

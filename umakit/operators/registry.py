@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of integer operators.
 
-A file of `operators/` registers one `IntegerOperator`: all that the stages ask about it.
-Nothing else names the file: recognition, lowering, patterns and reports ask the functions here.
+A file of `operators/` registers one `IntegerOperator` with the answers to all questions of the
+stages. No other file names the operator: recognition, lowering, patterns and reports ask the
+functions here.
 """
 
 from __future__ import annotations
@@ -25,13 +26,12 @@ PARAMETERS = "umakit.parameters"
 
 Shapes = list[tuple[int, ...]]
 Derivation = Callable[[Island], tvm_api.Expr | None]
-"""Returns a Relax expression, None where the island is another operator's, or raises
+"""Returns a Relax expression, None if another operator handles the island, or raises
 `NoIntegerForm`."""
 
 Kernel = Callable[[Any, tvm_api.Call], tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]]
-"""(parameters, call) -> prim func, and the Relax expressions that it is called with.
-
-The parameters are of the operator's own class, which `Any` stands for."""
+"""(parameters, call) -> prim func and its Relax arguments. `Any` stands for the operator's own
+parameter class."""
 
 Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]
 """(block builder, call) -> call_tir."""
@@ -45,9 +45,10 @@ replaced."""
 
 
 class Order(IntEnum):
-    """Order in which the recognitions of one Relax operator are tried.
+    """Order of the recognitions of one Relax operator.
 
-    `SPECIAL` ones return None for islands that are not theirs; at most one is `GENERAL`.
+    `SPECIAL` recognitions return None for islands of other operators; at most one recognition is
+    `GENERAL`.
     """
 
     SPECIAL = 0
@@ -56,14 +57,14 @@ class Order(IntEnum):
 
 @dataclass(frozen=True)
 class Recognition:
-    """The islands in which an integer operator is recognized.
+    """The islands of an integer operator.
 
     Attributes:
-        relax: names of the Relax operators whose result is quantized, without activation, for
-            example `nn.conv2d`; or `QUANTIZE`, or `FLOATS`.
-        derive: returns the call, or None if the island belongs to another operator.
+        relax: names of the Relax operators before the quantize, without activation, for example
+            `nn.conv2d`; or `QUANTIZE`, or `FLOATS`.
+        derive: function that returns the call, or None for an island of another operator.
         arithmetics: arithmetics for which `derive` is called.
-        order: among recognitions of the same operator.
+        order: order among recognitions of the same operator.
     """
 
     relax: tuple[str, ...]
@@ -74,12 +75,12 @@ class Recognition:
 
 @dataclass(frozen=True)
 class IntegerCall:
-    """A Relax operator that is applied to integers and is replaced by an integer operator.
+    """A Relax operator on integers, replaced by an integer operator.
 
     Attributes:
         relax: name of the Relax operator, for example `argmax`.
-        replace: (call, network) -> expression; the call itself if it is not replaced.
-        without_quantize: whether networks without a quantize have it too.
+        replace: (call, network) -> expression; the unchanged call for no replacement.
+        without_quantize: whether networks without a quantize have such calls too.
     """
 
     relax: str
@@ -89,24 +90,25 @@ class IntegerCall:
 
 @dataclass(frozen=True)
 class IntegerOperator:
-    """An integer operator, with all that the stages need to know about it.
+    """An integer operator, with its facts for all stages.
 
     Attributes:
-        name: name without `relax.quantized.`, for example `conv2d`; for an operator that is
-            computed by another one, for example by a table, a name for messages.
-        parameters: the attributes of `relax.quantized.NAME`; None where another one computes it.
-        kernel: on the CPU.
-        recognitions: islands in which it is recognized, with the derivation of its parameters.
-        integer_calls: Relax operators on integers that it replaces.
-        takes_clip: whether a clip of its result becomes part of its parameters.
+        name: name without `relax.quantized.`, for example `conv2d`; for an operator computed by
+            another operator, such as a table, a name for messages.
+        parameters: the attributes of `relax.quantized.NAME`; None for an operator computed by
+            another operator.
+        kernel: kernel on the CPU.
+        recognitions: islands of the operator, with the derivation of its parameters.
+        integer_calls: replaced Relax operators on integers.
+        takes_clip: whether a clip of the result becomes part of the parameters.
         macs: (call, shape of the result) -> number of multiply-accumulates; None for none.
         kind: call -> name of the operator's special case for readers, for example
             `depthwise_conv2d`; None if all calls have the operator's name.
-        patterns: classes that `umakit.patterns` offers to backends.
-        composites: parameters of those patterns.
-        interface: what drivers get, from which `offload.generated` makes pattern and parameters of
-            an operator without `patterns`; None if backends cannot offload it.
-        drawing: how `uma check` makes layers of it; None if it cannot.
+        patterns: classes in `umakit.patterns` for backends.
+        composites: parameters of the patterns.
+        interface: driver's arguments, the source of generated pattern and parameters for an
+            operator without `patterns`; None if backends cannot offload the operator.
+        drawing: source of layers for `uma check`; None without one.
     """
 
     name: str
@@ -158,8 +160,8 @@ def operator_of(call: tvm_api.Call) -> IntegerOperator | None:
 def name_for_readers(call: tvm_api.Call) -> str:
     """Return the name of a call's operator in reports and comments.
 
-    It is the name in Relax, or for a special case of an integer operator the name of that:
-    `quantized.depthwise_conv2d` for a `quantized.conv2d` whose groups have one channel each.
+    The name is Relax's, or the name of a special case of an integer operator:
+    `quantized.depthwise_conv2d` for a `quantized.conv2d` with groups of one channel.
     """
     operator = operator_of(call)
     if operator is None or operator.kind is None:
@@ -170,7 +172,7 @@ def name_for_readers(call: tvm_api.Call) -> str:
 def parameters_class(name: str) -> Any:
     """Return the class of the parameters of an operator, by its name such as `conv2d`.
 
-    The type is `Any` because only the caller knows which class the name stands for.
+    The type is `Any` because only the caller knows the class.
     """
     return _OPERATORS[name].parameters
 
@@ -187,12 +189,12 @@ def recognitions(relax: str, arithmetic: Arithmetic) -> list[Recognition]:
 
 
 def integer_calls(relax: str) -> list[IntegerCall]:
-    """Return the replacements of a Relax operator that is applied to integers."""
+    """Return the replacements of a Relax operator on integers."""
     return [item for item in _integer_calls() if item.relax == relax]
 
 
 def roots_without_quantize() -> set[str]:
-    """Return the Relax operators on integers that are replaced in networks without a quantize."""
+    """Return the Relax operators on integers with replacements in networks without a quantize."""
     return {item.relax for item in _integer_calls() if item.without_quantize}
 
 
@@ -202,7 +204,7 @@ def _integer_calls() -> Iterator[IntegerCall]:
 
 
 def legalizations() -> dict[str, Rule]:
-    """Return the rules for `LegalizeOps` by operator, which make the CPU kernels."""
+    """Return the rules for `LegalizeOps` by operator, for the CPU kernels."""
     return {
         f"relax.{PREFIX}{operator.name}": _rule(operator.parameters, operator.kernel)
         for operator in operators()
@@ -211,10 +213,10 @@ def legalizations() -> dict[str, Rule]:
 
 
 def legalizations_with(kernels: Mapping[str, Kernel]) -> dict[str, Rule]:
-    """Return the rules for `LegalizeOps` of operators with other kernels than their own.
+    """Return the rules for `LegalizeOps` of operators with kernels other than their own.
 
     Args:
-        kernels: kernels by the names of operators that have parameters.
+        kernels: kernels by the names of operators with parameters.
     """
     return {f"relax.{PREFIX}{name}": _rule(parameters_class(name), kernel)
             for name, kernel in kernels.items()}  # fmt: skip

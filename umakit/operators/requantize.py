@@ -26,10 +26,10 @@ from umakit.operators.tensors import Quantized
 
 @dataclass(frozen=True)
 class Requantize(Parameters):
-    """The same numbers with another scale and zero point, perhaps clipped.
+    """The same numbers with another scale and zero point, possibly clipped.
 
     Attributes:
-        input_zero_point: the integer that stands for 0 in the data.
+        input_zero_point: zero point of the data.
         multiplier, shift: multiplier and shift of the ratio of the scales.
     """
 
@@ -41,10 +41,10 @@ class Requantize(Parameters):
 
 
 def change_of_scale(result: Result, source: Quantized, arithmetic: Arithmetic) -> Requantize:
-    """Parameters of a change of scale, perhaps with an activation.
+    """Return the parameters of a requantization, possibly with an activation.
 
     Raises:
-        NoIntegerForm: scales that integers cannot express.
+        NoIntegerForm: integers cannot express the scales.
     """
     factor = float(source.scale.scale) / float(result.scale.scale)
     multiplier, shift = multiplier_of(factor, source.scale.magnitude, arithmetic)
@@ -64,7 +64,6 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Requantize, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output)."""
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(parameters.multiplier), int32(parameters.shift))

@@ -49,7 +49,7 @@ class ResizeBilinear(Parameters):
     """Another height and width; results lie between four neighbours, in multiples of 1/1024.
 
     Attributes:
-        align_corners, half_pixel_centers: 0 or 1, as TensorFlow has them.
+        align_corners, half_pixel_centers: 0 or 1, the options of TensorFlow.
     """
 
     operator: ClassVar[str] = "resize_bilinear"
@@ -82,7 +82,7 @@ def _scale_of_axis(size: int, result: int, *, align: bool) -> int:
 
     Args:
         size: size of the operand's axis.
-        result: of the result's.
+        result: size of the result's axis.
         align: whether corners are aligned.
     """
     if align and result > 1:
@@ -95,9 +95,9 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
 
     Args:
         size: size of the operand's axis.
-        result: of the result's.
+        result: size of the result's axis.
         align: whether corners are aligned.
-        half_pixel: whether positions are those of the centers of pixels.
+        half_pixel: whether positions are the centers of pixels.
     """
     scale = _scale_of_axis(size, result, align=align)
     last = (result - 1) * scale + (scale // 2 - (1 << RESIZE_BITS - 1) if half_pixel else 0)
@@ -105,7 +105,7 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
 
 
 def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output); the arithmetic is that of `ResizeBilinearInteger`.
+    """Return the kernel (data, output), with the arithmetic of `ResizeBilinearInteger`.
 
     Args:
         parameters: parameters of the operator.
@@ -146,8 +146,8 @@ def _neighbours(
 
     Args:
         parameters: parameters of the operator.
-        place: in the result.
-        sizes: of the operand's and the result's axis.
+        place: place in the result.
+        sizes: sizes of the operand's and the result's axis.
         name: name of the axis.
     """
     size, result = sizes

@@ -37,10 +37,10 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _places(size: int, result: int, mode: str, method: str) -> Array:
-    """Which elements of an axis a nearest-neighbour resize takes, int64[result].
+    """Return the elements of an axis taken by a nearest-neighbour resize, int64[result].
 
     Raises:
-        NoIntegerForm: a mode, or a ratio of sizes, whose rounding is not known to be exact.
+        NoIntegerForm: the rounding of the mode, or of the ratio of sizes, is not known to be exact.
     """
     if mode not in ("half_pixel", "asymmetric") or result % size:
         raise NoIntegerForm("a resize is not by a whole number, or in an uncommon mode")
@@ -90,11 +90,11 @@ def nearest(place: int, size: int, result: int, align: bool, half_pixel: bool) -
     """`GetNearestNeighbor` of `resize_nearest_neighbor.h`, in its float32.
 
     Args:
-        place: in the result.
+        place: place in the result.
         size: size of the operand.
-        result: its size.
+        result: size of the result.
         align: whether corners are aligned.
-        half_pixel: whether a pixel's position is that of its center.
+        half_pixel: whether a pixel's position is its center.
     """
     aligned = align and result > 1
     scale = np.float32(size - 1 if aligned else size) / np.float32(

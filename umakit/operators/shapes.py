@@ -17,7 +17,7 @@ relax = tvm_api.relax
 
 
 def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """RESHAPE, SQUEEZE and EXPAND_DIMS: the result's shape says it all."""
+    """RESHAPE, SQUEEZE and EXPAND_DIMS, converted by the shape of the result."""
     shape, data = converter.shape(operator.outputs[0]), converter.value(operator.inputs[0])
     if math.prod(shape) != math.prod(tvm_api.static_shape(data) or ()):
         raise ModelError(f"its result of shape {list(shape)} has another number of elements")
@@ -33,7 +33,7 @@ def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
 
 
 def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """SHAPE, which is a constant."""
+    """SHAPE, a constant."""
     return relax.const(np.array(converter.shape(operator.inputs[0]), np.int32))
 
 
@@ -84,7 +84,8 @@ register_all(("BROADCAST_ARGS",), broadcast_args, "int32", "int64", same_dtype=T
 
 
 def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Elements of the second input where the first is true, else of the third; they broadcast."""
+    """Elements of the second input where the first is true, else of the third, with
+    broadcasting."""
     condition, *choices = operator.inputs
     dtypes = [converter.tensor(number).dtype for number in operator.inputs]
     if len(choices) != 2 or dtypes[0] != "bool" or dtypes[1] != dtypes[2]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.sigmoid_lookup` (data of 16 bits, table uint16[256]): logistic function and tanh.
 
-The arithmetic is that of TensorFlow Lite Micro's `integer_ops/logistic.h` and
-`integer_ops/tanh.h`, in `kernels/internal`.
+The arithmetic is from TensorFlow Lite Micro's `integer_ops/logistic.h` and `integer_ops/tanh.h`, in
+`kernels/internal`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class SigmoidLookup(Parameters):
 
     Attributes:
         function: `logistic` or `tanh`.
-        multiplier, shift: `(x * multiplier + rounding) >> shift` counts the table's steps, with
+        multiplier, shift: `(x * multiplier + rounding) >> shift` is the position in the table, with
             9 fractional bits for `logistic` and 8 for `tanh`.
     """
 
@@ -110,8 +110,8 @@ def between(
     """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
 
     Args:
-        steps: receives the statements that bind intermediate values.
-        table: of `sigmoid_table`.
+        steps: list for the statements that bind intermediate values.
+        table: table of `sigmoid_table`.
         value: int32 expression of 16 bits.
         argument: multiplier and shift, see `SigmoidLookup`.
         tanh: whether to compute tanh(x).

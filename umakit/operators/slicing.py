@@ -34,7 +34,7 @@ def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 
 
 def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """SLICE with constant first elements and sizes; -1 is all that is left."""
+    """SLICE with constant first elements and sizes; -1 is the rest of an axis."""
     shape = converter.shape(operator.inputs[0])
     begins, sizes = (converter.integers(operator, position) for position in (1, 2))
     if len(begins) != len(shape) or len(sizes) != len(shape):
@@ -49,23 +49,23 @@ def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
 def _sliced(
     converter: TfliteConverter, operator: TfliteOperator, places: list[range]
 ) -> tvm_api.Expr:
-    """Elements at some places of each axis, in the result's shape."""
+    """Elements at given places of each axis, in the result's shape."""
     number = operator.inputs[0]
     value = take_ranges(converter, number, places)
     return relax.op.reshape(value, converter.shape(operator.outputs[0]))
 
 
 def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> tvm_api.Expr:
-    """A slice of a tensor; not bound yet, so that each result of a SPLIT ends where it is bound.
+    """Return a slice of a tensor, without a variable: each result of a SPLIT is bound later.
 
     Raises:
-        ModelError: it is empty, or leaves the tensor.
+        ModelError: the slice is empty, or leaves the tensor.
     """
     shape = converter.shape(number)
     for extent, place in zip(shape, places, strict=True):
         if not place or min(place) < 0 or max(place) >= extent:
             raise ModelError(f"it takes {place} of an axis of {extent}")
-    # Before element 0 is no end that a positive number can say.
+    # No positive number can state an end before element 0.
     ends = [
         place[-1] + (1 if place.step > 0 else -1 - (extent if place[-1] == 0 else 0))
         for extent, place in zip(shape, places, strict=True)
@@ -82,7 +82,7 @@ def split(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.
 
 
 def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
-    """SPLIT_V of (data, sizes, axis); the sizes are those of the results."""
+    """SPLIT_V of (data, sizes, axis); the sizes follow from the results."""
     return _split(converter, operator, 0, converter.integers(operator, 2))
 
 
@@ -106,7 +106,7 @@ def _split(
 
 
 def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
-    """UNPACK of all places along an axis, which is dropped."""
+    """UNPACK of all places along an axis; the axis is dropped."""
     options = converter.options(operator, "UnpackOptions")
     shape = converter.shape(operator.inputs[0])
     axis = options.Axis() + (len(shape) if options.Axis() < 0 else 0)

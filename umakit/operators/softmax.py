@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.softmax` (data [rows, n], table int32[256]): softmax of 8 bits over the last axis.
 
-Exponentials come from a table, the reciprocal by Newton's method. The arithmetic is that of
-gemmlowp's fixed-point functions (`GetReciprocal`, `one_over_one_plus_x_for_x_in_0_1`) as
-TensorFlow Lite's integer softmax uses them; scales are those of `softmax_common.cc`.
+Exponentials come from a table, the reciprocal from Newton's method. The arithmetic is from
+gemmlowp's fixed-point functions (`GetReciprocal`, `one_over_one_plus_x_for_x_in_0_1`) in TensorFlow
+Lite's integer softmax; scales are from `softmax_common.cc`.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class Softmax(Parameters):
     """Softmax over the last axis, with a table of exponentials (`tables.exponentials`).
 
     Attributes:
-        multiplier, shift: for differences to the largest element of a row, which they bring to 26
-            fractional bits; the table has the exponentials of the products.
-        diff_min: least difference whose exponential is not 0.
+        multiplier, shift: factor of differences to the largest element of a row; products have 26
+            fractional bits, and the table has their exponentials.
+        diff_min: least difference with an exponential other than 0.
     """
 
     operator: ClassVar[str] = "softmax"
@@ -134,7 +134,7 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
 
         def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
             product = header_call("high_product", reciprocal, exponential(i))
-            # A shift above 31, where the sum of exponentials is 512 or more and 8 bits are stored,
+            # A shift above 31, for a sum of exponentials of 512 or more and stored 8 bits,
             # makes 0 of 32 bits; the reference ends the program there.
             inside = header_call("divide_by_power_of_two", product, tirx.min(shift, int32(31)))
             statements, probability = bound(
@@ -161,7 +161,7 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
         )  # fmt: skip
 
     body = loop("row", math.prod(outer), row)
-    # The table has a value for each distance from the largest element, which none is above.
+    # The table has a value for each distance from the largest element.
     return kernel([data, table, output], body, inside=True)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quantized.softmax_lookup` (data, exponentials int16[513], reciprocals int16[513]): of 16 bits.
 
-The arithmetic is that of TensorFlow Lite Micro's `softmax.h` (`SoftmaxInt16`) and `common.h`
-(`LUTLookup`), both in `kernels/internal`, and of `softmax_common.cc`.
+The arithmetic is from TensorFlow Lite Micro's `softmax.h` (`SoftmaxInt16`) and `common.h`
+(`LUTLookup`), both in `kernels/internal`, and from `softmax_common.cc`.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class SoftmaxLookup(Parameters):
     """Softmax of 16 bits over the last axis, between the values of two tables.
 
     Attributes:
-        multiplier, shift: for differences to the largest element of a row, so that 65535 stands
-            for 10.
+        multiplier, shift: factor of differences to the largest element of a row; 65535 represents
+            10.
     """
 
     operator: ClassVar[str] = "softmax_lookup"
@@ -92,7 +92,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     """Return the kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
 
-    Exponentials are computed twice, so that no memory is needed for them.
+    Exponentials are computed twice, to save their memory.
 
     Args:
         parameters: parameters of the operator.
@@ -118,7 +118,7 @@ class _Softmax:
         )
 
     def row(self, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """All results of a row."""
+        """Return the statements for all results of a row."""
         zero, length = int32(0), self._length
         largest, total, zeros = self._largest, self._total, self._zeros
         steps = Statements()
@@ -132,7 +132,7 @@ class _Softmax:
             set_to(total, zero, zero),
             loop("i", length, lambda i: self._add(row, i)),
             set_to(zeros, zero, int32(1)),
-            # The sum is positive: its bits are counted down from bit 30.
+            # The sum is positive: leading zeros are counted from bit 30 on.
             loop("bit", 31, lambda bit: set_to(
                 zeros, zero, zeros[zero] + int32(total[zero] < (int32(1) << bit))
             )),
@@ -146,7 +146,7 @@ class _Softmax:
     def _exponential(
         self, steps: Statements, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr
     ) -> tvm_api.PrimExpr:
-        """exp of an element's difference to the largest, with 15 fractional bits."""
+        """exp of an element's difference to the largest element, with 15 fractional bits."""
         parameters = self._parameters
         difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
         factor = (int32(parameters.multiplier), int32(parameters.shift))
@@ -160,7 +160,7 @@ class _Softmax:
         return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
 
     def _reciprocal(self, steps: Statements) -> tvm_api.PrimExpr:
-        """1 / sum, once the sum without leading zeros is a number between 1 and 2."""
+        """1 / sum, for the sum without leading zeros as a number between 1 and 2."""
         shift = int64(self._zeros[int32(0)] - int32(1))
         aligned = int64(self._total[int32(0)]) << shift
         shortened = ((aligned + int64(1 << 13)) >> int64(14)).astype("int32")
@@ -170,7 +170,6 @@ class _Softmax:
     def _store(
         self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr, reciprocal: tvm_api.PrimExpr
     ) -> tvm_api.Stmt:
-        """Store exp / sum."""
         steps = Statements()
         value = self._exponential(steps, row, i)
         right = int32(31) - self._zeros[int32(0)]
@@ -184,10 +183,10 @@ class _Softmax:
 def _between(
     steps: Statements, table: tvm_api.Buffer, argument: tvm_api.PrimExpr
 ) -> tvm_api.PrimExpr:
-    """`LUTLookup`: the function of an argument that is limited to 16 bits.
+    """`LUTLookup`: the function of an argument, limited to 16 bits.
 
     Args:
-        steps: get the intermediate values.
+        steps: list for the statements that bind intermediate values.
         table: int16[513].
         argument: int32.
     """

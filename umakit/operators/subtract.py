@@ -43,7 +43,7 @@ class Subtract(Add):
 
 @dataclass(frozen=True, kw_only=True)
 class QSubtract(Subtract, QAdd):
-    """A difference: as `QAdd`, but what the right operand became is subtracted."""
+    """A difference: like `QAdd`, but the rescaled right operand is subtracted."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,8 @@ svdf_state  (data [B, I], weights int8[F, I], bias int32[F], state [B, F * M])
             -> the state with the oldest of M places of each filter left out and a new one behind
 svdf        (state [B, F * M], weights [U, R * M], bias int32[U]) -> [B, U], with F = U * R
 
-The source is TensorFlow Lite Micro's `svdf_common.cc`. The fused activation of integers is that of
-the result's range, as there.
+The source is TensorFlow Lite Micro's `svdf_common.cc`. The fused activation of integers is the
+result's range, as in the source.
 """
 
 from __future__ import annotations
@@ -63,15 +63,17 @@ NO_ACTIVATION, RELU = 0, 1
 """Values of the schema's enumeration `ActivationFunctionType`."""
 
 BIAS_TOLERANCE = 1e-5
-"""Largest difference of the bias' scale to that of the products, by the reference."""
+"""Largest difference between the scale of the bias and the scale of the products, from the
+reference."""
 
 
 @dataclass(frozen=True)
 class SvdfState(Parameters):
-    """The state after an inference, with the products of the data and each filter's weights added.
+    """The state after an inference, with the sums of products of the data and each filter's
+    weights.
 
     Attributes:
-        multiplier, shift: of the conversion of sums of products to the state's scale.
+        multiplier, shift: factor from sums of products to the state's scale.
     """
 
     operator: ClassVar[str] = "svdf_state"
@@ -85,7 +87,7 @@ class Svdf(Parameters):
     """Sums, for each unit, of the products of a state with weights over time.
 
     Attributes:
-        multiplier, shift: of the conversion of sums of products to the result's scale.
+        multiplier, shift: factor from sums of products to the result's scale.
     """
 
     operator: ClassVar[str] = "svdf"
@@ -120,7 +122,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_ap
 
 
 def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _Sizes:
-    """Return the sizes of the layer, after checking that all tensors have them.
+    """Return the sizes of the layer, checked against all tensors.
 
     Raises:
         ModelError: the shapes of two tensors do not fit each other.
@@ -144,10 +146,10 @@ def _sizes(converter: TfliteConverter, operator: TfliteOperator, rank: int) -> _
 
 
 def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtype: str) -> Array:
-    """Return the bias; zeros if it is omitted.
+    """Return the bias; zeros without a bias.
 
     Raises:
-        ModelError: it has another size or dtype.
+        ModelError: the bias has another size or dtype.
     """
     if operator.inputs[3] < 0:
         return np.zeros(units, dtype)
@@ -195,7 +197,7 @@ def _integers(
         raise ModelError("its weights have a zero point")
     result = scale_of(converter, operator.outputs[0])
     _check_bias(converter, operator, state, times)
-    # In float32, as the reference computes them.
+    # In float32, like the reference.
     with as_refusals():
         first = quantize_multiplier(float(data.scale * features.scale / state.scale))
         second = quantize_multiplier(float(state.scale * times.scale / result.scale))
@@ -231,7 +233,7 @@ def _integers(
 def _check_bias(
     converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
 ) -> None:
-    """Refuse a bias whose scale is not the one that the kernel assumes."""
+    """Refuse a bias with another scale than the kernel assumes."""
     if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
         return
     bias = scale_of(converter, operator.inputs[3])
@@ -262,7 +264,7 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
         )  # fmt: skip
         limited = tirx.min(tirx.max(value, int32(low)), int32(high))
         if parameters.output_zero_point:
-            # The reference limits before it adds the zero point: the sum wraps around.
+            # The reference limits before adding the zero point: the sum wraps around.
             statements, limited = bound("limited", limited)
             lifted = limited + int32(parameters.output_zero_point - low)
             limited = (lifted & int32(span)) + int32(low)
@@ -306,7 +308,7 @@ def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.Prim
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """Return the multiply-accumulates: each weight is used once per sequence."""
+    """Return the multiply-accumulates; each weight is used once per sequence."""
     weights = tvm_api.static_shape(call.args[1]) or (0, 0)
     batch = (tvm_api.static_shape(call.args[0]) or (0,))[0]
     return batch * weights[0] * weights[1]

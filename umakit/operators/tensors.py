@@ -21,11 +21,11 @@ Definition = Callable[[tvm_api.Expr], tvm_api.Expr]
 
 @dataclass(frozen=True)
 class Scale:
-    """Scale and zero point of a tensor that has one of each.
+    """The single scale and zero point of a tensor.
 
     Attributes:
         scale: float32, positive and finite.
-        zero_point: within the dtype.
+        zero_point: integer within the dtype.
         dtype: `int8`, `uint8`, `int16` or `uint16`.
     """
 
@@ -73,13 +73,13 @@ class Quantized:
 
 @dataclass(frozen=True)
 class Weights:
-    """A constant integer tensor whose scale may differ from element to element.
+    """A constant integer tensor with a scale per element.
 
     Attributes:
-        integers: the values, less their zero points.
+        integers: values minus zero points.
         scales: float32, of the same shape.
-        model_scales: as the model has them, one or one by output channel; None if it has none.
-        model_zero_points: likewise.
+        model_scales: scales of the model, one or one per output channel; None without scales.
+        model_zero_points: zero points of the model, like `model_scales`.
     """
 
     integers: Array
@@ -122,7 +122,7 @@ def scale_of(call: tvm_api.Expr, dtype: str, allowed: Sequence[str] = INTEGERS) 
         allowed: supported dtypes.
 
     Raises:
-        NoIntegerForm: the dtype is not allowed, or there is not one constant positive scale.
+        NoIntegerForm: the dtype is not allowed, or the scale is not one positive constant.
     """
     scale, zero_point = (tvm_api.constant_array(argument) for argument in call.args[1:3])
     if scale is None or zero_point is None:
@@ -144,13 +144,13 @@ def dequantized_weights(
     symmetric: bool = False,
     what: str = "the weights",
 ) -> Weights:
-    """Return a constant, dequantized tensor, with reshapes and transpositions applied.
+    """Return a constant dequantized tensor after its reshapes and transposes.
 
     Args:
         expression: the dequantized tensor.
-        definition: finds the expression that a variable is bound to.
+        definition: function from variables to their bound expressions.
         symmetric: whether zero points must be 0, as TensorFlow Lite assumes.
-        what: the tensor's part in its layer, for messages.
+        what: role of the tensor in its layer, for messages.
 
     Raises:
         NoIntegerForm: the expression is not such a tensor, or its scales are invalid.
@@ -206,7 +206,7 @@ def _without_zero_point(integers: Array, zero_point: Array) -> Array:
 
 
 def _signed(integers: Array) -> Array:
-    """Return 8 or 16-bit integers as int8 if they fit, else as int16; others unchanged."""
+    """Return 8- or 16-bit integers as int8 if they fit, else as int16; other integers unchanged."""
     if integers.dtype not in (np.uint8, np.int16):
         return integers
     fit = integers.size == 0 or (integers.min() >= -128 and integers.max() <= 127)
@@ -214,9 +214,9 @@ def _signed(integers: Array) -> Array:
 
 
 def _constant(expression: tvm_api.Expr, definition: Definition) -> Array | None:
-    """Return the values of a constant, with reshapes and transpositions applied.
+    """Return the values of a constant after its reshapes and transposes; None for others.
 
-    Casts are skipped, because importers cast a 64-bit bias, which keeps its dtype here.
+    Casts are skipped, because importers cast a 64-bit bias, but the bias keeps its dtype here.
     """
     value = definition(expression)
     array = tvm_api.constant_array(value)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registry of the operators of TensorFlow Lite files that can be imported.
+"""Registry of the importable operators of TensorFlow Lite files.
 
-An operator's file registers how it is converted to Relax, and with which dtypes and scales. The
-import asks here; nothing else lists operators. Files get what they ask for through the protocol
-`TfliteConverter`, so that nothing here knows the import or the package that reads flatbuffers.
+An operator's file registers the conversion to Relax, with supported dtypes and scales. The import
+asks this registry; there is no other list of operators. Files read the model through the protocol
+`TfliteConverter`, so that no file depends on the import or on the package for flatbuffers.
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 
 QUANTIZED = ("int8", "uint8", "int16")
-"""Dtypes whose tensors have scales.
-
-TensorFlow Lite Micro has no kernels of uint8 any more. Those of TensorFlow Lite's reference
-(`depthwiseconv_uint8.h`, `conv.h`, `softmax.h`, ...) do what today's do for int8, but that
-weights have zero points. Operators whose arithmetic differed between releases do not take it.
-"""
+"""Dtypes whose tensors have scales. TensorFlow Lite Micro has no uint8 kernels any more. The uint8
+kernels of TensorFlow Lite's reference (`depthwiseconv_uint8.h`, `conv.h`, `softmax.h`, ...) equal
+today's int8 kernels, except for zero points of weights. Operators whose arithmetic differed between
+releases do not support uint8."""
 
 WHOLE = ("int32", "int64")
 """Integers that stand for themselves."""
@@ -47,13 +45,13 @@ class TfliteTensor:
     """A tensor of the graph.
 
     Attributes:
-        name: unique in the graph; the file's own name where it is.
-        shape: static.
-        dtype: NumPy's name, or `type <number>` for what has no C type.
-        constant: whether the file holds its values.
-        dynamic: axes that the file says may have another size.
-        scales: float32 of quantization; empty when there is none.
-        zero_points: int64, as many.
+        name: unique name in the graph; the name in the file if it is unique.
+        shape: static shape.
+        dtype: NumPy's name, or `type <number>` for types without a C type.
+        constant: whether the file has the values.
+        dynamic: axes of variable size in the file.
+        scales: float32 scales of quantization; empty without quantization.
+        zero_points: int64 zero points, one per scale.
         variable: whether the tensor keeps its values from one inference to the next.
     """
 
@@ -73,9 +71,9 @@ class TfliteOperator:
 
     Attributes:
         code: `CONV_2D`, ...
-        inputs: tensor numbers; -1 for an optional input that is omitted.
+        inputs: tensor numbers; -1 for an omitted optional input.
         outputs: tensor numbers.
-        table: the flatbuffer's own object.
+        table: object of the flatbuffer.
     """
 
     code: str
@@ -85,10 +83,10 @@ class TfliteOperator:
 
 
 class TfliteConverter(Protocol):
-    """Interface with which a conversion reads its operator and builds Relax expressions."""
+    """Interface of conversions for reading an operator and building Relax expressions."""
 
     def value(self, number: int) -> tvm_api.Expr:
-        """The Relax expression of a tensor, which may be a constant."""
+        """The Relax expression of a tensor, possibly a constant."""
 
     def tensor(self, number: int) -> TfliteTensor:
         """The description of a tensor in the file."""
@@ -97,7 +95,7 @@ class TfliteConverter(Protocol):
         """The shape of a tensor."""
 
     def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
-        """The values of an input; raises ModelError if it is omitted or no constant."""
+        """The values of an input; raises ModelError for omitted and non-constant inputs."""
 
     def integers(self, operator: TfliteOperator, position: int) -> list[int]:
         """The values of a constant input of integers, in one row; raises ModelError."""
@@ -106,7 +104,7 @@ class TfliteConverter(Protocol):
         """The operator's options, for example of the kind `Conv2DOptions`; raises ModelError."""
 
     def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
-        """A variable that is bound to an expression."""
+        """A variable bound to an expression."""
 
     def dequantized(self, number: int) -> tvm_api.Var:
         """The real numbers of a tensor, bound to a variable."""
@@ -117,7 +115,7 @@ class TfliteConverter(Protocol):
         """Real numbers as the operator's result, after a fused activation of the schema."""
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
-        """Least and largest integer of the result that a fused activation lets through."""
+        """Least and largest integer of the result after a fused activation."""
 
     def island(
         self, operator: TfliteOperator, function: Callable[[tvm_api.Expr], tvm_api.Expr]
@@ -147,17 +145,17 @@ class TfliteConversion:
 
     Attributes:
         code: `CONV_2D`, ...
-        convert: to Relax.
+        convert: conversion to Relax.
         dtypes: supported dtypes of data and first result.
         data: position of the input that is the data.
         same_dtype: whether all inputs must have the dtype of the data.
-        same_scale: whether the kernel ignores scales, so that inputs and results must have the
-            same one.
-        weights: whether input 1 is weights, which have 8 bits for 16-bit data.
+        same_scale: whether the kernel ignores scales, so that inputs and results must have the same
+            scale.
+        weights: whether input 1 is weights, with 8 bits for 16-bit data.
         scaled: whether tensors of 8 and 16 bits must have a scale.
-        asymmetric: pairs of dtypes for which int16 may have a zero point.
-        operand_dtypes: further dtypes that the other inputs may have.
-        states: positions of the inputs that are variable tensors, which the operator updates.
+        asymmetric: pairs of dtypes in which int16 may have a zero point.
+        operand_dtypes: further dtypes of the other inputs.
+        states: positions of variable input tensors that the operator updates.
     """
 
     code: str
@@ -204,7 +202,7 @@ _CONVERSIONS: dict[str, TfliteConversion] = {}
 
 
 def register(*conversions: TfliteConversion) -> None:
-    """Register conversions; the file of an operator does so when it is imported."""
+    """Register conversions; called at the import of an operator's file."""
     for conversion in conversions:
         assert conversion.code not in _CONVERSIONS, conversion.code
         _CONVERSIONS[conversion.code] = conversion
@@ -213,7 +211,7 @@ def register(*conversions: TfliteConversion) -> None:
 def register_all(
     codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **facts: Unpack[Facts]
 ) -> None:
-    """Register operators that are converted by one function; see `TfliteConversion`."""
+    """Register operators with a common conversion function; see `TfliteConversion`."""
     register(*(TfliteConversion(code, convert, dtypes, **facts) for code in codes))
 
 
@@ -222,19 +220,19 @@ CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
 
 
 def imported(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
-    """Convert an operator by TVM's own converter, for those that equal TensorFlow Lite's."""
+    """Convert an operator by TVM's converter, for converters that agree with TensorFlow Lite."""
     return converter.imported(operator)
 
 
 def check_steps(options: Any, *names: str) -> None:
-    """Refuse strides, dilations and windows that are not positive: they divide by zero.
+    """Refuse strides, dilations and windows that are not positive, to avoid divisions by zero.
 
     Args:
-        options: of an operator.
+        options: options of an operator.
         names: names of the options, for example `StrideH`.
 
     Raises:
-        ModelError: one is below 1 or absurdly large.
+        ModelError: an option is below 1 or absurdly large.
     """
     for name in names:
         step = getattr(options, name)()
@@ -243,7 +241,7 @@ def check_steps(options: Any, *names: str) -> None:
 
 
 def one_axis(axes: list[int], rank: int) -> int:
-    """Return the only axis in an input, counted from the front.
+    """Return the only axis of an input, counted from the front.
 
     Raises:
         ModelError: there are several axes, or the axis does not exist.
@@ -265,7 +263,7 @@ def check_wide_bias(
     position: int,
     options: Any = None,
 ) -> None:
-    """Refuse biases of 16-bit data whose dtype is not that of the kernel's accumulators.
+    """Refuse biases of 16-bit data with another dtype than the kernel's accumulators.
 
     Accumulators have 64 bits, or the dtype of the bias if the kernel supports both, as in
     TensorFlow Lite Micro's conv.cc, fully_connected.cc, depthwise_conv.cc and transpose_conv.cc.
@@ -273,9 +271,9 @@ def check_wide_bias(
     Args:
         converter: converter of the operator.
         operator: a linear operator.
-        data: its data.
+        data: tensor number of the data.
         position: position of the bias among the inputs.
-        options: with `QuantizedBiasType`, where the kernel has a choice.
+        options: options with `QuantizedBiasType`, if the kernel has a choice.
 
     Raises:
         ModelError: the bias has another dtype.

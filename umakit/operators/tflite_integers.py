@@ -46,12 +46,12 @@ def scale_of(converter: TfliteConverter, number: int) -> Scale:
 def result_fields(
     converter: TfliteConverter, operator: TfliteOperator, activation: int = 0
 ) -> CommonFields:
-    """Return the fields that all `Parameters` have, for an operator's result.
+    """Return the fields of all `Parameters`, for an operator's result.
 
     Args:
         converter: converter of the operator.
-        operator: with a quantized result.
-        activation: that is fused, a number of the schema.
+        operator: operator with a quantized result.
+        activation: fused activation, a number of the schema.
     """
     scale = scale_of(converter, operator.outputs[0])
     return {
@@ -71,7 +71,7 @@ def lookup(
     Args:
         converter: converter of the operator.
         operator: the operator.
-        table: 256 results for -128, ..., 127; limited to the dtype here.
+        table: 256 results for -128, ..., 127, not limited to the dtype yet.
         function: name of the function.
     """
     fields = result_fields(converter, operator)
@@ -81,11 +81,11 @@ def lookup(
 
 
 def bias_without_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
-    """Return a bias from which the products of weights with the zero point are subtracted.
+    """Return a bias minus the products of weights and zero point.
 
     Args:
-        bias: int32[n], which wraps around, or int64[n].
-        weights: of n rows.
+        bias: int32[n], with wrap-around, or int64[n].
+        weights: weights of n rows.
         zero_point: zero point of the data or state.
     """
     totals: Array = bias.astype(np.int64) - zero_point * weights.astype(np.int64).sum(axis=1)

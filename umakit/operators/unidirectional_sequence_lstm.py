@@ -93,7 +93,7 @@ class _Layer:
 def _check_shapes(
     converter: TfliteConverter, operator: TfliteOperator, *, time_major: bool
 ) -> None:
-    """Refuse tensors whose sizes do not fit each other."""
+    """Refuse tensors of inconsistent sizes."""
     data, result = converter.shape(operator.inputs[0]), converter.shape(operator.outputs[0])
     hidden, cell = (converter.shape(operator.inputs[place]) for place in (HIDDEN, CELL))
     if len(data) != 3 or len(hidden) != 2 or 0 in data or 0 in hidden:
@@ -113,7 +113,7 @@ def _of_gates(
     """Return the constants of all gates, concatenated along axis 0.
 
     Raises:
-        ModelError: one is not a constant, or has another dtype.
+        ModelError: a tensor is not a constant, or has another dtype.
     """
     arrays = [np.asarray(converter.constant(operator, place)) for place in places]
     if any(array.dtype != np.dtype(dtype) for array in arrays):
@@ -199,7 +199,7 @@ def _integers(
 
 
 def _gate_factor(converter: TfliteConverter, number: int, scale: np.float32) -> float:
-    """Return the factor from products with weights to a gate; scales are multiplied in float32.
+    """Return the factor from products of weights to a gate; scales are multiplied in float32.
 
     Raises:
         ModelError: the weights have a zero point or several scales.
@@ -224,7 +224,7 @@ def _cell_argument(scale: float) -> Pair:
 
 
 def _quantized_clip(clip: float, scale: float) -> Pair:
-    """Return the least and largest cell state for a clip limit; a limit of 0 means none."""
+    """Return the least and largest cell state for a clip limit; 0 for no limit."""
     if not clip > 0:
         return int(CELL_LIMITS.min), int(CELL_LIMITS.max)
     limit = int(min(clip / scale, CELL_LIMITS.max))

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which accelerator gets a layer that several could take.
+"""The choice between accelerators that could take the same layer.
 
-Without costs it is the first one in the order of priority. With costs it is the one with the fewest
-cycles for the operators that are in question. Accelerators may fuse different operators, so a
-question is a set of operators that no accelerator's layer crosses; an operator of it that an
-accelerator leaves to the CPU costs as many cycles as it has multiply-accumulates, or elements of
-its result if these are more. A cost that is not known never wins over one that is.
+Without costs, the first accelerator in the order of priority gets the layer. With costs, the
+accelerator with the fewest cycles for the operators in question gets them. Accelerators may fuse
+different operators, so a question is a set of operators that no accelerator's layer crosses. An
+operator of the question that an accelerator leaves to the CPU costs as many cycles as it has
+multiply-accumulates, or elements of its result if these are more. An unknown cost never wins over a
+known cost.
 
-The CPU is a candidate too if its description has costs: it keeps a layer that takes fewer cycles on
-it, by prediction, than on every accelerator that could take it. Where the clocks of all candidates
-are known, times are compared; else the clocks count as equal.
+The CPU is a candidate too if its description has costs: the CPU keeps a layer with fewer predicted
+cycles on the CPU than on every accelerator that could take the layer. If the clocks of all
+candidates are known, times are compared; else the clocks count as equal.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ Key = tuple[str, int]
 """An operator: its name in the user's model, and the number of operators before it of that name."""
 
 Source = Literal["measured", "predicted", "unknown", ""]
-"""Where cycles come from; empty where nobody asked for them."""
+"""Origin of a cycle count; empty if cycles were not requested."""
 
 NOT_COMPARED: Source = ""
 
 CPU = "cpu"
-"""What is called like an accelerator and is none."""
+"""Name of the CPU in place of an accelerator."""
 
 
 @dataclass(frozen=True)
 class TakenLayer:
-    """A layer that an accelerator takes where it has the first choice.
+    """A layer that an accelerator takes if it has the first choice.
 
     Attributes:
         target: the accelerator, or `CPU`.
-        operators: what the layer computes.
-        cycles: of the target's clock for one inference; None if they are not known.
-        source: where the cycles come from.
+        operators: operators of the layer.
+        cycles: cycles of the target's clock for one inference; None if unknown.
+        source: source of the cycles.
     """
 
     target: str
@@ -49,12 +50,12 @@ class TakenLayer:
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """What the choice between accelerators is made from.
+    """The data for the choice between accelerators.
 
     Attributes:
-        layers: the layers that each accelerator takes where it has the first choice.
-        on_cpu: cycles that an operator is taken to cost on the CPU.
-        clocks: in MHz by target, of those whose clock is known.
+        layers: the layers that each accelerator takes if it has the first choice.
+        on_cpu: assumed cycles of an operator on the CPU.
+        clocks: known clocks in MHz, by target.
     """
 
     layers: tuple[TakenLayer, ...] = ()
@@ -68,10 +69,10 @@ class Candidate:
 
     Attributes:
         target: the accelerator.
-        cycles: for all operators of the question, without those that stay on the CPU; None if they
-            are not known or nobody asked for them.
-        source: where the cycles come from.
-        left_to_cpu: names of the operators of the question that it would not take.
+        cycles: cycles of the question's operators on the accelerator; None if unknown or not
+            compared.
+        source: source of the cycles.
+        left_to_cpu: names of the question's operators that the accelerator would not take.
     """
 
     target: str
@@ -80,7 +81,7 @@ class Candidate:
     left_to_cpu: tuple[str, ...] = ()
 
     def text(self, *, with_source: bool) -> str:
-        """Return its name, its cycles, and where they come from if that is wanted."""
+        """Return the name, the cycles, and, with `with_source`, the source of the cycles."""
         if self.source == NOT_COMPARED:
             return self.target
         figure = self.source if self.cycles is None else f"{self.cycles:,}"
@@ -89,7 +90,7 @@ class Candidate:
         return f"{self.target} {figure}{left}"
 
     def as_json(self) -> dict[str, Any]:
-        """Return `where`, and if cycles were compared `cycles`, `source` and `left_to_cpu`."""
+        """Return `where`, and for compared cycles `cycles`, `source` and `left_to_cpu`."""
         if self.source == NOT_COMPARED:
             return {"where": self.target}
         figures = {"cycles": self.cycles, "source": self.source}
@@ -98,12 +99,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decision:
-    """How an operator that several accelerators could take was decided.
+    """The decision on an operator that several accelerators could take.
 
     Attributes:
-        candidates: accelerators that could take it, in order of priority.
+        candidates: accelerators that could take the operator, in order of priority.
         decided: the rule that decided, as a clause.
-        target: the accelerator that the rule chose.
+        target: the chosen accelerator.
     """
 
     candidates: tuple[Candidate, ...]
@@ -126,7 +127,7 @@ BY_ORDER = "by order"
 
 
 def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
-    """Return how rows that several accelerators could take are decided without costs.
+    """Return the decisions without costs, by row that several accelerators could take.
 
     Args:
         taken: rows of the offload report that each accelerator would take alone, in order.
@@ -143,11 +144,11 @@ def by_order(taken: Mapping[str, Iterable[int]]) -> dict[int, Decision]:
 
 
 def by_cycles(costs: LayerCosts, order: Sequence[str]) -> dict[Key, Decision]:
-    """Return the decision about each operator that several accelerators, or the CPU, could take.
+    """Return the decision on each operator that several accelerators, or the CPU, could take.
 
     Args:
-        costs: what is known of the layers.
-        order: accelerators in order of priority, for layers that cost the same; the CPU is last.
+        costs: known costs of the layers.
+        order: accelerators in order of priority, for layers of equal cost; the CPU is last.
     """
     decisions: dict[Key, Decision] = {}
     for question in _questions(costs.layers):
@@ -171,11 +172,11 @@ def by_cycles(costs: LayerCosts, order: Sequence[str]) -> dict[Key, Decision]:
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a candidate would cost.
+    """The cost of a candidate.
 
     Attributes:
         candidate: the accelerator, or the CPU.
-        left: cycles of the CPU for what it would not take.
+        left: CPU cycles of the operators that the candidate would not take.
     """
 
     candidate: Candidate
@@ -183,15 +184,15 @@ class _Answer:
 
     @property
     def cost(self) -> int | None:
-        """Its cycles and those of what it leaves to the CPU, clocks taken as equal."""
+        """The candidate's cycles plus the CPU cycles of left operators; clocks count as equal."""
         cycles = self.candidate.cycles
         return None if cycles is None else cycles + self.left
 
     def time(self, clocks: Mapping[str, float]) -> float | None:
-        """Return its microseconds and those of what it leaves to the CPU.
+        """Return the candidate's time plus the CPU time of left operators, in microseconds.
 
         Args:
-            clocks: in MHz by target.
+            clocks: clocks in MHz by target.
         """
         cycles = self.candidate.cycles
         if cycles is None:
@@ -202,11 +203,11 @@ class _Answer:
 def _compared(
     answers: Sequence[_Answer], clocks: Mapping[str, float]
 ) -> tuple[list[float | None], str]:
-    """Return the costs that are compared, those that are not None, and the rule as a clause.
+    """Return the compared costs, None for costs that are not compared, and the rule as a clause.
 
     Args:
-        answers: of accelerators, and of the CPU behind them if it could take the layer too.
-        clocks: in MHz by target.
+        answers: answers of accelerators, followed by the CPU's if the CPU could take the layer.
+        clocks: clocks in MHz by target.
     """
     costs, targets = [each.cost for each in answers], [each.candidate.target for each in answers]
     if targets[-1] != CPU:
@@ -214,7 +215,7 @@ def _compared(
     *accelerators, own = costs
     if own is None:
         return list(costs), f"{_said(accelerators)}; unknown for the CPU"
-    if None in accelerators:  # the CPU has to be better than every one of them
+    if None in accelerators:  # the CPU has to be better than every accelerator
         return [*accelerators, None], f"{_said(accelerators)}; not compared with the CPU"
     if not all(target in clocks for target in targets):
         return list(costs), f"{_said(costs)}, clocks taken as equal"
@@ -225,7 +226,7 @@ def _compared(
 
 
 def _said(costs: Sequence[int | None]) -> str:
-    """Return the rule that decided between accelerators with some costs."""
+    """Return the rule of the decision between accelerators, as a clause."""
     known = [cost for cost in costs if cost is not None]
     if not known:
         return "by order, no cycles are known"
@@ -239,7 +240,7 @@ def _said(costs: Sequence[int | None]) -> str:
 def _answer(
     target: str, question: Sequence[TakenLayer], operators: Sequence[Key], costs: LayerCosts
 ) -> _Answer:
-    """Return an accelerator, or the CPU, as a candidate, and the cost of what it leaves."""
+    """Return an accelerator, or the CPU, as a candidate, with the cost of left operators."""
     own = [each for each in question if each.target == target]
     taken = {key for each in own for key in each.operators}
     left = [key for key in operators if key not in taken]

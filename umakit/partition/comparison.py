@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network on several accelerators in several ways, and what each costs as a whole."""
+"""Comparison of a network's total cost in several assignments to accelerators."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ class Whole:
     """The cost of a network on accelerators.
 
     Attributes:
-        name: how layers were given to accelerators, such as `order strawberry, chocolate`.
-        cycles: sum of the known cycles of layers on accelerators, of the first one's clock where
-            all clocks are known and the CPU is a candidate, else clocks count as equal.
-        measured, predicted, unknown: numbers of layers by where their cycles come from.
-        transposed: elements that transposes move which the model has not; 1 cycle each.
-        on_cpu: cycles that operators are taken to cost on the CPU which an accelerator could take:
-            as predicted if the CPU has costs, else multiply-accumulates, or elements of the result
-            if these are more.
-        uncounted: operators without known cycles of those that have none in any way.
-        failed: why it could not be compiled; empty if it could.
-        is_each_layer: whether each layer went to the accelerator with the fewest cycles for it.
+        name: assignment of layers to accelerators, such as `order strawberry, chocolate`.
+        cycles: sum of the known cycles of layers on accelerators, in cycles of the first
+            accelerator if all clocks are known and the CPU is a candidate; else clocks count as
+            equal.
+        measured, predicted, unknown: numbers of layers by source of their cycles.
+        transposed: elements moved by added transposes; 1 cycle each.
+        on_cpu: assumed CPU cycles of operators that an accelerator could take: the prediction if
+            the CPU has costs, else multiply-accumulates, or elements of the result if these are
+            more.
+        uncounted: operators without known cycles in this way, among the operators without cycles in
+            some way.
+        failed: reason of a failed compilation; empty otherwise.
+        is_each_layer: whether each layer went to the accelerator with its fewest cycles.
     """
 
     name: str
@@ -40,7 +42,7 @@ class Whole:
 
     @property
     def cost(self) -> int:
-        """Known cycles on accelerators, and what is counted for transposes and the CPU."""
+        """Known cycles on accelerators, with the cycles counted for transposes and the CPU."""
         return self.cycles + self.transposed + self.on_cpu
 
     @property
@@ -50,14 +52,14 @@ class Whole:
 
     @property
     def title(self) -> str:
-        """Its name, and whether each layer went to the accelerator with the fewest cycles."""
+        """The name, and whether each layer went to the accelerator with its fewest cycles."""
         if not self.is_each_layer or self.name == EACH_LAYER:
             return self.name
         return f"{self.name} ({EACH_LAYER})"
 
     @property
     def sources(self) -> str:
-        """Where the cycles of its layers come from, such as `3 measured, 1 unknown`."""
+        """The sources of the cycles of all layers, such as `3 measured, 1 unknown`."""
         counts = {
             "measured": self.measured,
             "predicted": self.predicted,
@@ -82,11 +84,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The ways that were compared.
+    """The compared ways.
 
     Attributes:
-        ways: the order that the user gave first.
-        taken: index of the one that was taken.
+        ways: all ways, the user's order first.
+        taken: index of the way taken.
     """
 
     ways: tuple[Whole, ...]
@@ -94,12 +96,12 @@ class Comparison:
 
     @property
     def best(self) -> Whole:
-        """The way that was taken."""
+        """The way taken."""
         return self.ways[self.taken]
 
     @property
     def saved(self) -> int | None:
-        """Cycles that it saves against the order that the user gave; None if not comparable."""
+        """Cycles saved against the user's order; None if not comparable."""
         given, best = self.ways[0], self.best
         if given.failed or given.uncounted != best.uncounted:
             return None

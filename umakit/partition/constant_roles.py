@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roles of constants: what each one is for the operator that reads it, such as its weights.
+"""Roles of constants for the operators that read them, such as weights.
 
-Fusion loses which operator of a kernel reads a constant. It does not change constants, so their
-bytes identify them.
+Fusion loses the operator of a kernel that reads a constant. Fusion does not change constants, so
+their bytes identify them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 
 UNKNOWN = "constant"
-"""Role of a constant that no operator of the network reads as it is."""
+"""Role of a constant that no operator of the network reads directly."""
 
 WEIGHTED = ("nn.conv", "matmul")
 """Starts of the names of operators whose second operand is called weights."""
@@ -49,7 +49,7 @@ class ConstantRoles:
     """Roles of the constants of a network before fusion.
 
     Attributes:
-        roles: by row of the offload report and digest of the constant's bytes.
+        roles: roles by row of the offload report and digest of the constant's bytes.
     """
 
     roles: Mapping[Key, str] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class ConstantRoles:
         """Return the role of a constant, an identifier such as `weights`, or `UNKNOWN`.
 
         Args:
-            rows: rows of the offload report that the constant's reader computes.
-            array: its values.
+            rows: rows of the offload report of the constant's reader.
+            array: values of the constant.
         """
         digest = _digest(array)
         found = (self.roles.get((row, digest)) for row in rows)

@@ -13,7 +13,7 @@ TRANSPOSED_CONVOLUTIONS = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
 
 def multiply_accumulates(operator: str, call: tvm_api.Call, result: tvm_api.Expr) -> int:
-    """Return the MACs of an operator; 0 if it has none or its shape is symbolic.
+    """Return the MACs of an operator; 0 for operators without MACs and for symbolic shapes.
 
     Args:
         operator: for example `nn.conv2d`.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Matching: operators that patterns of backends cover become composite functions.
+"""Matching: operators in patterns of backends become composite functions.
 
-TVM's `FuseOpsByPattern` does it with the patterns and predicates of the backends. What predicates
-say about operators that they refuse is kept for the offload report.
+TVM's `FuseOpsByPattern` matches the patterns and predicates of the backends. The reasons of
+predicates for refusals are kept for the offload report.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from umakit.registration.registered import Pattern
 
 @dataclass
 class Refusals:
-    """Reasons why operators were refused, by row of the report, and an error of a predicate.
+    """Reasons of refused operators by row of the report, and an error of a predicate.
 
-    `on_match` is called with each match that a predicate accepts.
-    `accepted` has the rounding of the accelerator's own by accepted row, or an empty text.
-    `assigned` has by row the only accelerator that may take it; others may be taken by any.
+    `on_match` is called with each accepted match. `accepted` has the accelerator's own rounding by
+    accepted row, or an empty text. `assigned` has the only accelerator for a row; any accelerator
+    may take other rows.
     """
 
     reasons: dict[int, list[str]] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Refusals:
         return False
 
     def take_layouts_off(self, elsewhere: Mapping[int, Sequence[str]]) -> None:
-        """Replace a layout as the reason by what an accelerator says of the layout that it reads.
+        """Replace a layout as a reason by the accelerator's reasons in its own layout.
 
         Args:
             elsewhere: reasons by row.
@@ -57,7 +57,8 @@ class Refusals:
                 self.reasons[row] = [*others, *found]
 
     def given_to_other(self, target: str, context: tvm_api.PatternCheckContext) -> str:
-        """Return the accelerator that an operator of a match is assigned to; else an empty text."""
+        """Return the accelerator assigned to an operator of a match, if it is another one; else
+        empty."""
         if not self.assigned:
             return ""
         found = (self.assigned.get(row, target) for row in sorted(_matched_operators(context)))
@@ -101,7 +102,7 @@ def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: Refusals) -> tvm
 def _check(
     backend: Backend, pattern: Pattern, refusals: Refusals
 ) -> Callable[[tvm_api.PatternCheckContext], bool]:
-    """Return TVM's check function of a pattern: values used outside, then the predicate."""
+    """Return TVM's check function of a pattern: outside uses of values, then the predicate."""
 
     def check(context: tvm_api.PatternCheckContext) -> bool:
         if refusals.error is not None:
@@ -130,7 +131,6 @@ def _check(
 
 
 def _no_reason(pattern: Pattern) -> str:
-    """Return what a predicate that gives no reason is said to have refused for."""
     code = getattr(pattern.predicate, "__code__", None)
     place = f" ({short_path(code.co_filename)}:{code.co_firstlineno})" if code is not None else ""
     what = f"{pattern.name}: refused without a reason"
@@ -159,7 +159,8 @@ def offloaded_rows(module: tvm_api.IRModule, provenance: Provenance) -> dict[int
 
 
 def reason_of(number: int, operator: str, refusals: dict[str, Refusals]) -> str:
-    """Return why an operator stayed on the CPU, with the backend's name if there are several."""
+    """Return the reason why an operator stayed on the CPU; names the backend if there are
+    several."""
     answers = []
     for backend, refused in refusals.items():
         if number in refused.reasons:
@@ -186,8 +187,8 @@ def check_own_patterns(backend: Backend) -> None:
     """Refuse patterns that match no call of a quantized operator.
 
     Raises:
-        BackendError: one has another number of operands than the operator, or one wildcard for
-            several constants.
+        BackendError: a pattern differs from the operator in the number of operands, or has one
+            wildcard for several constants.
     """
     for pattern in backend.patterns:
         for alternative in pattern.alternatives:

@@ -39,13 +39,13 @@ class Partitioned:
     """A partitioned network.
 
     Attributes:
-        module: a Relax module whose accelerator functions carry `Codegen`.
+        module: a Relax module; accelerator functions have the attribute `Codegen`.
         report: the offload report.
-        provenance: maps calls of the module to rows of the report; None if unknown.
-        roles: what constants are for their operators.
-        keys: operators by row of the report, as `umakit.partition.choice` names them; None for
-            transposes that the model has not.
-        transposed: elements that transposes move which the model has not.
+        provenance: mapping of calls to rows of the report; None if unknown.
+        roles: roles of constants for their operators.
+        keys: operators by row of the report, as in `umakit.partition.choice`; None for added
+            transposes.
+        transposed: elements moved by added transposes.
     """
 
     module: tvm_api.IRModule
@@ -57,7 +57,7 @@ class Partitioned:
 
     @property
     def notices(self) -> list[str]:
-        """What was decided for the user, one sentence each."""
+        """Decisions made for the user, one sentence each."""
         comparison = self.report.comparison
         unused = [str(each) for each in self.report.unused]
         return [*([] if comparison is None else [str(comparison)]), *unused]
@@ -71,15 +71,15 @@ def partition(
     costs: LayerCosts | None = None,
     cpu: Cpu | None = None,
 ) -> Partitioned:
-    """Partition a Relax module onto backends; earlier backends have precedence.
+    """Partition a Relax module for backends; earlier backends have precedence.
 
     Args:
         module: a Relax module with a function `main`.
         backends: backends in order of priority.
-        keep_layout: whether no region gets another layout, as `layouts.choose` describes.
-        costs: cycles of layers; each layer that several backends, or the CPU, could take goes to
-            the one with the fewest. None for the first one in order.
-        cpu: the CPU that computes what no accelerator takes; None for any.
+        keep_layout: whether all regions keep their layout, see `layouts.choose`.
+        costs: cycles of layers; a layer that several backends, or the CPU, could take goes to the
+            target with the fewest cycles. None for the first backend in order.
+        cpu: the CPU of all other operators; None for any.
 
     Raises:
         BackendError: a predicate raised an exception or returned neither bool nor str.
@@ -96,7 +96,7 @@ def partition(
         found = _partitioned(fitted, backends, keys, decisions)
         if found.report.offloaded_macs >= fitted.macs:
             return found
-        fitted = Fitted(module)  # a predicate answers otherwise than it did before
+        fitted = Fitted(module)  # a predicate changed its answer
     return _partitioned(fitted, backends, keys, decisions)
 
 
@@ -118,13 +118,13 @@ def _partitioned(
     keys: Sequence[Key],
     given: Mapping[int, Decision],
 ) -> Partitioned:
-    """Partition a network with its layouts.
+    """Partition a network after the choice of layouts.
 
     Args:
         fitted: the network.
         backends: backends in order of priority.
-        keys: operators by row of the network before layouts were changed.
-        given: decisions by row of that network.
+        keys: operators by row of the network before the change of layouts.
+        given: decisions by row of the network before the change of layouts.
     """
     module, operators = _number_operators(fitted.module)
     origins = fitted.origins or {row: row for row in range(len(operators))}
@@ -159,7 +159,7 @@ def _partitioned(
 def _unused(
     placements: Sequence[OperatorPlacement], where: dict[int, str], refusals: dict[str, Refusals]
 ) -> Iterator[UnusedBackend]:
-    """Yield the accelerators on which nothing runs, with the reasons of operators."""
+    """Yield the accelerators without operators, with the reasons of operators."""
     for name, refused in refusals.items():
         if name in where.values():
             continue
@@ -172,7 +172,7 @@ def _unused(
 
 
 def _decided(placement: OperatorPlacement, decision: Decision | None) -> OperatorPlacement:
-    """Return a row with its decision, which is the reason why it stays on a CPU that won."""
+    """Return a row with its decision; the decision is the reason for the CPU if the CPU won."""
     kept = decision is not None and decision.target == CPU == placement.where
     reason = str(decision) if kept else placement.reason
     return replace(placement, decision=decision, reason=reason)
@@ -181,7 +181,7 @@ def _decided(placement: OperatorPlacement, decision: Decision | None) -> Operato
 def _decided_by_order(
     module: tvm_api.IRModule, backends: Sequence[Backend], provenance: Provenance
 ) -> dict[int, Decision]:
-    """Return by row how operators that several backends would take alone are decided."""
+    """Return the decisions by row on operators that several backends would take alone."""
     if len(backends) < 2:
         return {}
     taken = {
@@ -244,7 +244,7 @@ def run_passes(module: tvm_api.IRModule, backend: Backend, phase: PassPhase) -> 
 def _number_operators(
     module: tvm_api.IRModule,
 ) -> tuple[tvm_api.IRModule, list[OperatorPlacement]]:
-    """List the operators of `main`, and attach to each call its row in the list."""
+    """List the operators of `main`, and attach its row to each call."""
     operators: list[OperatorPlacement] = []
 
     @tvm_api.mutator
@@ -297,18 +297,17 @@ def _final_placements(
             yield replace(operator, reason=reason_of(row, operator.operator, refusals))
 
 
-# Names of operators that a backend's Relax pass wrote anew, such as with other constants.
+# Names of operators that a backend's Relax pass rewrote, such as with other constants.
 #
-# A call that a pass builds has no source span, and often another variable. It keeps the name of
-# the
+# A call that a pass builds has no source span, and often another variable. It keeps the name of the
 # operator that it replaces, so that layers, constants and `uma diff` have the names of the model.
 
 
 @dataclass(frozen=True)
 class _Operator:
-    """A call of `main`: name of its variable, its name, what it computes and yields, and its span.
+    """A call of `main`: variable, name, kind and type, and span.
 
-    `span` is None if it has no name of a node.
+    `span` is None without a name of a node.
     """
 
     variable: str
@@ -318,10 +317,10 @@ class _Operator:
 
 
 def with_kept_names(before: tvm_api.IRModule, after: tvm_api.IRModule) -> tvm_api.IRModule:
-    """Return the module that a pass made, with the names of the module that it was given.
+    """Return a pass's result with the names of the pass's input.
 
-    A call without a name gets that of the call that had its variable; else those of one operator
-    and type get the names that are left of it in their order, if there are as many.
+    A call without a name gets the name of the old call with the same variable. Other calls of one
+    operator and type get the remaining names in order, if the numbers agree.
     """
     if before.same_as(after) or "main" not in {v.name_hint for v, _ in _functions(after)}:
         return after
@@ -353,7 +352,7 @@ def _functions(module: tvm_api.IRModule) -> list[tuple[Any, Any]]:
 
 
 def _operators(module: tvm_api.IRModule) -> dict[Any, _Operator]:
-    """Return the calls of `main` by the variable that they are bound to."""
+    """Return the calls of `main` by their variable."""
     found: dict[Any, _Operator] = {}
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
@@ -393,7 +392,7 @@ NAMES = {
     "layout": "layout",
     "kernel_layout": "weights_layout",
 }
-"""Names for readers, those of integer operators, by name in Relax."""
+"""Names of attributes for readers, as in integer operators, by Relax name."""
 
 
 def window_attributes(call: tvm_api.Call) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mapping of fused calls to the operators of the user's network.
 
-Fusion in Relax gives groups that are structurally equal one function, so the function cannot say
-which of two equal layers it is; and a call's source span is gone once the call is inside it. What
-cannot be lost is the data flow: this module records for every call of the unfused network its
-operator and operands, and finds the same computations again inside the fused network.
+Fusion in Relax gives structurally equal groups one function, so the function cannot tell equal
+layers apart, and calls inside the function lose their source span. The data flow cannot be lost:
+this module records operator and operands of every call of the unfused network, and finds the same
+computations again inside the fused network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Provenance:
 
     Args:
         main: a Relax function before fusion.
-        rows_for: (number of the call in `main`, binding) -> rows of the report of the call.
+        rows_for: (number of the call in `main`, binding) -> the call's rows of the report.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class _Replay:
 
 @dataclass(frozen=True)
 class _Known:
-    """A call of the unfused network: keys, exact one first, rows and result."""
+    """A call of the unfused network: keys (the exact key first), rows and result."""
 
     keys: tuple[Key, ...]
     rows: Rows
@@ -140,9 +140,9 @@ class _Known:
 
 
 def _keys(call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Key, ...]:
-    """Return keys of a call's operator and operands: exact, and whatever its constants are.
+    """Return the keys of a call's operator and operands: exact, and independent of constants.
 
-    A pass of a backend may have changed constants; the operator is the same one then.
+    A pass of a backend may change constants; the operator is still the same.
     """
     attributes = tvm_api.tvm_ffi.structural_hash(call.attrs) if call.attrs is not None else 0
     operands = [_value(a, values) for a in call.args]

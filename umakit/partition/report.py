@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The offload report: every operator, its target, and the reason if it stays on the CPU."""
+"""The offload report: every operator, its target, and the reason for an operator on the CPU."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ class OperatorPlacement:
     """One operator of the network.
 
     Attributes:
-        operator: its name in Relax, for example `nn.conv2d`; `quantized.depthwise_conv2d` for a
-            `quantized.conv2d` whose groups have one channel each.
-        name: the node in the user's model that it came from.
-        where: `cpu`, or the target name of the backend that runs it.
-        reason: why it stayed on the CPU; empty when it was offloaded.
-        macs: multiply-accumulates of the operator, 0 for those that have none.
-        shape: shape of its first output.
-        dtype: dtype of its first output.
-        last: the node whose result it computes, if that is a later one than `name`, such as the
-            QuantizeLinear behind a Conv; empty for the same node.
+        operator: name in Relax, for example `nn.conv2d`; `quantized.depthwise_conv2d` for a
+            `quantized.conv2d` with groups of one channel.
+        name: the operator's node in the user's model.
+        where: `cpu`, or the target name of the backend.
+        reason: reason for the CPU; empty for an offloaded operator.
+        macs: multiply-accumulates of the operator; 0 for operators without them.
+        shape: shape of the first output.
+        dtype: dtype of the first output.
+        last: the node of the result if later than `name`, such as the QuantizeLinear after a Conv;
+            empty for the same node.
         attributes: strides, padding and so on of a convolution or pool of Relax, by name.
-        rounding: rounding of the accelerator's own that replaces the model's, `float32` or
-            `own:FUNCTION`; empty where it rounds as the model's format defines.
-        axes: the model's axes in the order in which the result has them, such as (0, 2, 3, 1) for
-            a result of an NCHW model in NHWC; empty if it is the model's.
-        changes_layout: whether it is a transpose that the model has not, between two layouts.
-        transposes: row whose first result this transpose reads; -1 for the model's first input, -2
-            for its second, and so on; None for other operators, and if there is no such row.
-        decision: how it was decided if several accelerators could take it; None for others.
+        rounding: the accelerator's own rounding, `float32` or `own:FUNCTION`; empty for the
+            rounding of the model's format.
+        axes: the model's axes in the order of the result, such as (0, 2, 3, 1) for an NHWC result
+            of an NCHW model; empty for the model's order.
+        changes_layout: whether the operator is an added transpose between two layouts.
+        transposes: row whose first result an added transpose reads; -1 for the model's first input,
+            -2 for the second, and so on; None for other operators, and if there is no such row.
+        decision: the decision if several accelerators could take the operator; else None.
     """
 
     operator: str
@@ -59,12 +59,15 @@ class OperatorPlacement:
 
     @property
     def yields(self) -> str:
-        """The node of the user's model whose result the operator computes."""
+        """The node of the user's model with the operator's result."""
         return self.last or self.name
 
     def as_json(self) -> dict[str, Any]:
-        """Return the stable keys of `uma partition --json`: operator, name, where, reason; and
-        where they say something rounding, axes, changes_layout and transposes."""
+        """Return the stable keys of `uma partition --json`.
+
+        The keys are operator, name, where, reason and, if not empty, rounding, axes, changes_layout
+        and transposes.
+        """
         return {
             "operator": self.operator,
             "name": self.name,
@@ -79,7 +82,7 @@ class OperatorPlacement:
 
 @dataclass(frozen=True)
 class UnusedBackend:
-    """An accelerator on which no operator of a network runs.
+    """An accelerator without operators of a network.
 
     Attributes:
         backend: target name of the accelerator.
@@ -105,10 +108,10 @@ class UnusedBackend:
 
 
 def check_offload(unused: Sequence[UnusedBackend], has_backends: bool) -> None:
-    """Refuse a network with no operator on one of the accelerators that it is compiled for.
+    """Refuse a network without operators on one of its accelerators.
 
     Raises:
-        OffloadError: nothing runs on one of them, or there is none.
+        OffloadError: nothing runs on an accelerator, or there is no accelerator.
     """
     if not has_backends:
         raise OffloadError(
@@ -126,12 +129,12 @@ MOST_REASONS = 2
 def unused_backend(
     backend: str, placements: Sequence[OperatorPlacement], reasons: Sequence[str]
 ) -> UnusedBackend:
-    """Return an accelerator on which nothing runs, with the reasons that most of the network has.
+    """Return an accelerator without operators, with the most frequent reasons.
 
     Args:
-        backend: its target name.
+        backend: target name of the accelerator.
         placements: the operators of the network.
-        reasons: why each does not run there.
+        reasons: reason of each operator.
     """
     every = list(zip(placements, reasons, strict=True))
     working = [
@@ -160,10 +163,9 @@ class OffloadReport:
     """Placements of all operators of a network, in execution order.
 
     Attributes:
-        placements: one for each operator.
-        comparison: the ways to give layers to accelerators that were compared; None if the order
-            of the accelerators decided.
-        unused: accelerators on which nothing runs.
+        comparison: compared assignments of layers to accelerators; None if the order of the
+            accelerators decided.
+        unused: accelerators without operators.
     """
 
     placements: tuple[OperatorPlacement, ...]
@@ -177,12 +179,12 @@ class OffloadReport:
 
     @property
     def offloaded_macs(self) -> int:
-        """The number of multiply-accumulates that run on an accelerator."""
+        """The number of multiply-accumulates on accelerators."""
         return sum(p.macs for p in self.placements if p.where != CPU)
 
     @property
     def offloaded(self) -> tuple[OperatorPlacement, ...]:
-        """The operators that run on an accelerator."""
+        """The operators on accelerators."""
         return tuple(p for p in self.placements if p.where != CPU)
 
     def names(self, rows: Iterable[int]) -> tuple[str, ...]:
@@ -192,8 +194,8 @@ class OffloadReport:
     def label(self, rows: Iterable[int]) -> str:
         """Return the names of the operators in some rows as one text, such as `conv1 + relu1`.
 
-        Operators that only convert numbers are left out where others do the work. Transposes that
-        the model has not are named as what they read, such as `conv1 transposed`.
+        Operators that only convert numbers are left out next to other operators. Added transposes
+        are named after their operands, such as `conv1 transposed`.
         """
         numbers = list(rows)
         if numbers and all(self.placements[row].changes_layout for row in numbers):
@@ -202,9 +204,9 @@ class OffloadReport:
         return " + ".join(self.names(working or numbers))
 
     def main_name(self, rows: Iterable[int]) -> str:
-        """Return the name in some rows of the operator with most multiply-accumulates.
+        """Return the name of the operator with most multiply-accumulates in some rows.
 
-        Without multiply-accumulates it is the `label`.
+        Without multiply-accumulates the result is `label`.
         """
         numbers = list(rows)
         main = max((self.placements[row] for row in numbers), key=lambda p: p.macs, default=None)
@@ -215,8 +217,8 @@ class OffloadReport:
         return [placement.as_json() for placement in self.placements]
 
     def with_decisions_as_json(self) -> list[dict[str, Any]]:
-        """Return the list of `as_json`, with `candidates` and `decided` in rows of operators that
-        several accelerators could take."""
+        """Return the list of `as_json`, with `candidates` and `decided` for operators that several
+        accelerators could take."""
         return [
             {**row.as_json(), **({} if row.decision is None else row.decision.as_json())}
             for row in self.placements

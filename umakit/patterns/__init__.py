@@ -6,23 +6,23 @@
     self._register_pattern(*patterns.qconv2d(strides=(1, 2), kernels=(1, 3), channel_multiple=8))
     self._register_tir_pass(PassPhase.TIR_PHASE_0, patterns.driver_calls(qconv2d="my_npu_qconv2d"))
 
-Bias, activation and the change of scale are part of the operators; what remains of that kind behind
-one is taken in. Arguments of a pattern are constraints, but for those that say what the driver
-gets; `help(qconv2d)` describes them. A constraint that fails is told to the user in the offload
-table with its values; None stands for anything. Sizes are `3` or `(3, 3)` for one, a
-list like `[1, (3, 5)]` for several.
+Bias, activation and requantize are part of the operators; patterns also match separate ones behind
+an operator. Arguments of a pattern are constraints, except the arguments that choose the driver's
+parameters; `help(qconv2d)` describes both kinds. The offload table shows failed constraints with
+their values. None accepts anything. Sizes are `3` or `(3, 3)`, or a list like `[1, (3, 5)]` for
+several.
 
-The driver gets pointers, then 32-bit integers, in an order that `c_declaration` prints. A TIR pass
+The driver gets pointers, then 32-bit integers, in the order that `c_declaration` prints. A TIR pass
 that needs another order builds its call from `parameters_of(function)`: shapes, strides, padding,
-zero points, clip, and the layer's own weights, bias, multipliers and shifts, plain and as the
-driver gets them. Until there is a pass, the operator runs as plain loops over the same arrays,
-which is what the driver has to equal. `docs/patterns.md` has a whole backend as an example.
+zero points, clip, and the layer's own weights, bias, multipliers and shifts, plain and in the
+driver's form. Without a pass, the operator runs as plain loops over the same arrays; the driver's
+results must equal theirs. `docs/patterns.md` has a whole backend as an example.
 
-Patterns of other operators are TVM's own, made of `is_op` and `wildcard`; what takes a match or
-refuses it looks at shapes and dtypes by `static_shape` and `dtype_of`.
+Patterns of other operators are TVM's own, made of `is_op` and `wildcard`. Their predicates check
+shapes and dtypes by `static_shape` and `dtype_of`.
 
-`umakit/requantize.h` has the arithmetic of results for drivers, and is exported with one that
-includes it:
+`umakit/requantize.h` has the requantize arithmetic for drivers. An export contains the header if a
+driver includes it:
 
     scaled = umakit_requantize(rounding, accumulator, multipliers[s], shifts[s]);
     result[i] = (int8_t)umakit_add_and_clamp(scaled, output_zero_point, lowest, highest);

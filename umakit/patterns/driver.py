@@ -25,13 +25,12 @@ def parameters_of(source: object) -> Composite | None:
     """Return the parameters of an offloaded integer operator.
 
     Args:
-        source: the prim func that a TIR pass receives, or the attributes that an operator
-            strategy receives.
+        source: prim func of a TIR pass, or attributes of an operator strategy.
 
     Returns:
-        The class of `umakit.patterns` that belongs to the pattern, such as `QConv2d` to `qconv2d`;
-        of a prim func with the values of weights, bias, multipliers and shifts. None
-        for anything that did not come from a pattern of `umakit.patterns`.
+        The parameter class of the pattern, such as `QConv2d` for `qconv2d`. For a prim func, the
+        object also holds the values of weights, bias, multipliers and shifts. None for anything
+        that does not come from a pattern of `umakit.patterns`.
     """
     if not isinstance(source, tvm_api.PrimFunc):
         text = getattr(source, ATTRIBUTE, None)
@@ -47,7 +46,7 @@ def parameters_of(source: object) -> Composite | None:
 def driver_call(function: tvm_api.PrimFunc, name: str) -> tvm_api.PrimFunc:
     """Return the prim func of a composite with a driver call as its body.
 
-    The arguments are those of `c_declaration`. A status other than 0 stops the run.
+    The call has the arguments of `c_declaration`. A status other than 0 stops the run.
 
     Args:
         function: prim func that a TIR pass received.
@@ -76,7 +75,7 @@ def driver_calls(**drivers: str) -> tvm_api.Pass:
 
     Args:
         drivers: name of the C function by name of the pattern, for example
-            `qconv2d="my_npu_qconv2d"`. Other composites are not changed.
+            `qconv2d="my_npu_qconv2d"`. Other composites stay unchanged.
     """
 
     def replaced(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
@@ -99,7 +98,7 @@ def declared_names(pattern: OperatorPattern) -> tuple[list[str], list[str]]:
 
 
 def declared_pointers(pattern: OperatorPattern) -> dict[str, str]:
-    """Return the dtypes of the elements by name of the pointers of `c_declaration`.
+    """Return the element dtypes of the pointers of `c_declaration`, by name.
 
     Args:
         pattern: pattern that the backend registers.
@@ -122,7 +121,8 @@ def c_declaration(name: str, pattern: OperatorPattern, dtype: str | None = None)
         name: name of the C function.
         pattern: pattern that the backend registers, for example `patterns.qconv2d()`; its options
             `requantize` and `broadcast` add arguments.
-        dtype: dtype of data and result; default: the one that the pattern takes, int8 of several.
+        dtype: dtype of data and result; default: the pattern's only dtype, or int8 if the pattern
+            takes several.
 
     Raises:
         BackendError: the pattern is not one of `umakit.patterns`.

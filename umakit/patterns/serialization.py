@@ -16,7 +16,7 @@ _ONES, _ZEROS = (1, 1, 1, 1), (0, 0, 0)
 
 
 def example(kind: type[Composite], dtype: str, requantize: bool, broadcast: bool) -> Composite:
-    """Return the parameters of the smallest operator of a kind, as an example of their order."""
+    """Return the parameters of the smallest operator of a kind, which show the argument order."""
     if issubclass(kind, Generated):
         return kind.example(dtype, requantize, broadcast)
     common: dict[str, Any] = {
@@ -58,7 +58,7 @@ def as_text(layer: Composite) -> str:
 
 
 def from_text(text: str) -> Composite:
-    """Return the parameters of a text of `as_text`."""
+    """Return parameters from the text of `as_text`."""
     values: dict[str, Any] = {name: _tuples(value) for name, value in json.loads(text).items()}
     kind: type[Composite] = _kind(str(values.pop("kind")))
     for name, part in kind.PARTS.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a lowered network to its program."""
+"""Construction of a program from a lowered network."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def build_program(
 
     Args:
         model: the network's interface.
-        lowered: its kernels and the calls of them.
-        report: where each operator went.
-        reserved: names that the C interface uses for other things than tensors.
+        lowered: kernels and kernel calls of the network.
+        report: placement of each operator.
+        reserved: names that the C interface uses for anything but tensors.
 
     Raises:
         LoweringError: the network holds control flow, or a call that is not a kernel.
@@ -44,8 +44,6 @@ def build_program(
 
 
 class _Builder:
-    """Walks the bindings of the lowered `main` once."""
-
     def __init__(
         self, model: Model, lowered: Lowered, report: OffloadReport, reserved: Iterable[str]
     ) -> None:
@@ -68,7 +66,7 @@ class _Builder:
             name = self._declare(specification, Role.INPUT)
             self._values[parameter] = name
             inputs.append(name)
-        # Before all others, so that they keep the names that the user knows.
+        # Declared before other tensors, so that outputs keep the names of the model.
         outputs = [
             self._declare(specification, Role.OUTPUT) for specification in self._model.outputs
         ]
@@ -99,7 +97,6 @@ class _Builder:
         )
 
     def _layer_names(self) -> Iterable[str]:
-        """Yield the name of each layer."""
         for binding in tvm_api.bindings_of(self._lowered.main):
             value = binding.value
             if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) == "call_tir":
@@ -138,7 +135,7 @@ class _Builder:
         return self._value(value)
 
     def _value(self, expression: tvm_api.PrimExpr) -> Any:
-        """A tensor name, the array of a constant, or a list of them for a tuple."""
+        """Return a tensor name, the array of a constant, or a list of both for a tuple."""
         array = tvm_api.constant_array(expression)
         if array is not None:
             return array
@@ -151,13 +148,13 @@ class _Builder:
         raise LoweringError(f"a {type(expression).__name__} in `main` cannot become C")
 
     def _constant(self, array: npt.NDArray[Any], layer: str, label: str, part: str) -> str:
-        """The name of a constant; equal constants share that of the first layer.
+        """Return the name of a constant. Equal constants share the name of the first layer.
 
         Args:
-            array: its values.
-            layer: symbol of the layer that reads it.
-            label: name of this layer for users.
-            part: what it is for the layer, for example `weights`.
+            array: values of the constant.
+            layer: symbol of the layer that reads the constant.
+            label: name of the layer in messages and comments.
+            part: role of the constant, for example `weights`.
         """
         key = (str(array.dtype), tuple(array.shape), array.tobytes())
         if key not in self._constant_names:
@@ -170,12 +167,10 @@ class _Builder:
         return self._constant_names[key]
 
     def _result(self, specification: TensorSpecification, layer: str, part: str) -> str:
-        """Declare a tensor that a layer yields."""
         name = self._symbols.tensor(layer, part, self._taken)
         return self._declare(specification, Role.INTERMEDIATE, name=name)
 
     def _scratch(self, parameter: Parameter, layer: str, label: str, part: str) -> str:
-        """Declare a tensor that a layer works in."""
         kind = TensorSpecification(f"{label} scratch", (parameter.elements,), parameter.dtype)
         name = self._symbols.tensor(layer, part, self._taken)
         return self._declare(kind, Role.SCRATCH, parameter.pool, name)
@@ -254,7 +249,7 @@ class _Builder:
     def _role(
         self, rows: tuple[int, ...], value: npt.NDArray[Any], kernel: Kernel, call: tvm_api.Call
     ) -> str:
-        """Return what a constant is for, also of weights whose channels were filled up."""
+        """Return the role of a constant, including weights with channels padded."""
         role = self._lowered.roles.role(rows, value)
         result = tvm_api.static_type_shape(tvm_api.tuple_fields(call.ty_args[0])[0])
         if role != UNKNOWN or not kernel.has_vectors or value.ndim != 4 or not result:
@@ -262,7 +257,7 @@ class _Builder:
         return self._lowered.roles.role(rows, np.ascontiguousarray(value[..., : result[-1]]))
 
     def _note_quantization(self, tensor: str, dtype: str, rows: tuple[int, ...]) -> None:
-        """Note scale and zero point of a result: those of the last node that it comes from."""
+        """Record scale and zero point of a result, from the last node that it covers."""
         nodes = [self._report.placements[row].yields for row in rows]
         found = [self._model.quantizations.get(node) for node in nodes]
         if dtype in QUANTIZED and found and found[-1] is not None:
@@ -277,13 +272,14 @@ class _Builder:
         self._calls.append(KernelCall("", (source,), (name,), (), label, CPU, 0, symbol=layer))
 
     def _write_outputs(self, outputs: list[str], results: list[str | npt.NDArray[Any]]) -> None:
-        """Turn results into output tensors; copy where one tensor cannot play both parts."""
+        """Turn results into output tensors, with copies for constants, inputs and repeated
+        results."""
         rename: dict[str, str] = {}
         for name, result in zip(outputs, results, strict=True):
             if not isinstance(result, str):
                 self._copy(name, result)
             elif self._tensors[result].role is Role.INTERMEDIATE and result not in rename:
-                # Written by one kernel, in full: that kernel can write straight to the output.
+                # One kernel writes the whole result, so it can write directly to the output.
                 rename[result] = name
             else:
                 self._copy(name, rename.get(result, result))

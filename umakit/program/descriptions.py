@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each step of a program computes, in terms of the user's model, as data for readers."""
+"""Description of each step of a program in terms of the user's model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umakit.registration.backend import Backend
 SIDES = ("above", "left", "below", "right")
 HIDDEN = ("output_shape", "output_dtype", "addition")
 SIZES = ("strides", "dilation", "window")
-"""Attributes of rows and columns, which are written as 2 x 2."""
+"""Attributes with rows and columns, printed as 2 x 2."""
 
 LAYOUTS = {"NHWC": "rows, columns, channels", "NCHW": "channels, rows, columns"}
 
@@ -28,13 +28,13 @@ class TensorDescription:
     """A tensor that a step reads or writes.
 
     Attributes:
-        tensor: its name in the program.
-        label: its name in the user's model: for a result that of the step that computes it.
-        shape: in elements.
-        role: who supplies or keeps it.
-        quantization: scale and zero point as the model has them, if it has one of each.
-        place: of a tensor that is in a scratchpad and nowhere else, the kernel's parameter with its
-            offset there, counted back from the last one, which is -1; None for other tensors.
+        tensor: name in the program.
+        label: name in the user's model; for a result, the label of its step.
+        shape: shape in elements.
+        role: role in the library's interface.
+        quantization: per-tensor scale and zero point of the model, if any.
+        place: for a tensor that exists only in a scratchpad, index of the kernel parameter with its
+            offset, counted from the end (-1 is the last); None for other tensors.
     """
 
     tensor: str
@@ -48,21 +48,21 @@ class TensorDescription:
 
 @dataclass(frozen=True)
 class KernelDescription:
-    """What a step computes.
+    """Description of a step.
 
     Attributes:
-        number: of the step in the program.
+        number: number of the step in the program.
         label: names of the operators in the user's model.
-        operators: their names, as in the offload report.
+        operators: names of the operators in the offload report.
         target: `cpu` or a backend.
         macs: multiply-accumulates.
-        inputs: what it reads, in the order of the kernel's parameters; tensors that are in a
-            scratchpad and nowhere else stand where their parameters would.
-        outputs: what it writes, likewise.
-        parameters: of the operator, as text by name, for example `strides`: `2 x 2`.
-        tiling: how it is cut into tiles, one sentence each; empty if it is not.
+        inputs: operands in the order of the kernel's parameters, including tensors that exist only
+            in a scratchpad.
+        outputs: results, in the same form.
+        parameters: operator parameters as text by name, for example `strides`: `2 x 2`.
+        tiling: description of the tiling, one sentence each; empty without tiling.
         weights: scales and zero points of quantized weights, by name of the layer in the model.
-        inner: scale and zero point of results that it does not write, by name of the layer.
+        inner: scale and zero point of intermediate results inside the step, by name of the layer.
     """
 
     number: int
@@ -133,7 +133,7 @@ def _tensors(
 
 
 def _attributes(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return attributes of an integer operator as text, without shapes and dtypes of tensors."""
+    """Return attributes of an integer operator as text, without tensor shapes and dtypes."""
     found = {
         name.replace("_", " "): _text(name, value)
         for name, value in values.items()
@@ -158,7 +158,7 @@ def _own_parameters(kernel: Kernel) -> dict[str, str]:
 
 
 def _parameters(composite: Composite) -> dict[str, str]:
-    """Return the operator's own parameters as text; shapes and dtypes are those of the tensors."""
+    """Return the parameters of a composite as text, without tensor shapes and dtypes."""
     names = composite.attribute_names()
     found = _attributes({name: getattr(composite, name) for name in names})
     found |= composite.described_parts()
@@ -182,7 +182,7 @@ def _text(name: str, value: Any) -> str:
 def tiles_of(
     program: Program, composite: Composite | None, backend: Backend | None
 ) -> Tiles | None:
-    """Return the tiles of a layer that its backend's planner cut in this compilation."""
+    """Return the tiles of a layer from the backend's planner; None for layers without tiling."""
     if backend is None or backend.tiling is None or composite is None:
         return None
     planned = program.planned.get(backend.target_name)
@@ -190,12 +190,12 @@ def tiles_of(
         return None
     try:
         return backend.tiling.tiles_of(composite, planned.tilings)
-    except (TypeError, ValueError):  # a kind of layer that the backend does not cut
+    except (TypeError, ValueError):  # the backend does not tile this kind of layer
         return None
 
 
 def _tiling(tiles: Tiles) -> Iterable[str]:
-    """Yield sentences on sizes, order and place of tiles."""
+    """Yield sentences on size, order and location of the tiles."""
     tiling, layer = tiles.tiling, tiles.layer
     (rows, columns), channels = layer.output_size, layer.output_channels
     sizes = {"rows": (tiling.rows, rows), "columns": (tiling.columns, columns)}

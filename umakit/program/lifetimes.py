@@ -37,7 +37,7 @@ def tensor_users(program: Program) -> dict[str, frozenset[str]]:
 
 
 def running_tensors(program: Program, step: int) -> set[str]:
-    """Return the tensors of earlier steps that may still be running during a step."""
+    """Return the tensors of earlier steps that may still be running at a step."""
     return {
         name
         for earlier, call in enumerate(program.calls[:step])
@@ -48,7 +48,7 @@ def running_tensors(program: Program, step: int) -> set[str]:
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A piece of memory that is in use from its first to its last step, both inclusive."""
+    """Use of a piece of memory from a first to a last step, both inclusive."""
 
     name: str
     size: int
@@ -57,7 +57,7 @@ class Lifetime:
 
 
 def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """Return the largest total size alive at one step in bytes, a lower bound of all plans."""
+    """Return the largest number of bytes alive at one step, a lower bound of all plans."""
     changes: dict[int, int] = {}
     for item in lifetimes:
         changes[item.first] = changes.get(item.first, 0) + item.size

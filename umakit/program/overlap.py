@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overlap of steps on the CPU with steps on accelerators.
 
-A driver with a queue may return before the accelerator is done; the last driver call of its kernels
-waits for completion. Where steps on the CPU follow that do not depend on the layer, that call moves
-behind them, and the layer's tensors stay alive until then. Steps are reordered to create more such
-opportunities.
+A driver with a queue may return before the accelerator is done; the last driver call of a kernel
+waits for completion. If independent CPU steps follow, the waiting call moves behind these steps,
+and the layer's tensors stay alive until then. Reordering of steps creates more such opportunities.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ Overlap = Literal["free", "always", "never"]
 def overlap_with_cpu(
     program: Program, backends: Mapping[str, Backend], when: Overlap = "free"
 ) -> Program:
-    """Let steps on the CPU run while accelerators are working.
+    """Overlap CPU steps with accelerator steps.
 
     Args:
         program: a program whose kernels wait for their accelerator.
-        backends: by target, with the driver calls that they registered by `_register_completion`.
-        when: `free` if the least memory of the network does not grow, `always` or `never`.
+        backends: backends by target, with the driver calls of `_register_completion`.
+        when: `free` if the lower bound of the memory must not grow, `always` or `never`.
 
     Returns:
-        The same steps, possibly reordered; some have a `KernelCall.completion` and a kernel that
-        does not wait.
+        The same steps, possibly reordered. Overlapping steps have a `KernelCall.completion` and a
+        kernel that does not wait.
     """
     queued = {name for name, backend in backends.items() if backend.completion is not None}
     if when == "never" or not queued or all(call.target in queued for call in program.calls):
@@ -56,7 +55,7 @@ def _least_memory(program: Program) -> int:
 
 
 def _started_early(calls: Sequence[KernelCall], queued: Collection[str]) -> Iterable[KernelCall]:
-    """Start steps of accelerators with a queue early, followed by independent steps on the CPU."""
+    """Yield steps with accelerators with a queue early, each followed by independent CPU steps."""
     left = list(calls)
     made = {name for call in calls for name in call.outputs}
     while left:
@@ -72,7 +71,7 @@ def _started_early(calls: Sequence[KernelCall], queued: Collection[str]) -> Iter
 
 
 def _with_late_completions(program: Program) -> Program:
-    """Move completions behind the following steps that do not depend on them."""
+    """Move completions behind the following independent steps."""
     kernels = dict(program.kernels)
     calls = list(program.calls)
     for step, call in enumerate(calls):
@@ -94,7 +93,7 @@ def _with_late_completions(program: Program) -> Program:
 
 
 def _finish_of(kernel: Kernel) -> DriverCall | None:
-    """Return the driver call that waits for the accelerator, if the kernel ends with it."""
+    """Return the driver call that waits for the accelerator, if it ends the kernel."""
     last = kernel.body[-1]
     if isinstance(last, DriverCall) and last.kind is DriverCallKind.FINISH:
         return last
@@ -102,7 +101,7 @@ def _finish_of(kernel: Kernel) -> DriverCall | None:
 
 
 def _independent(program: Program, step: int) -> int:
-    """Return how many following steps on the CPU do not depend on a step and cannot fail."""
+    """Return the number of following CPU steps that are independent of a step and cannot fail."""
     outputs = set(program.calls[step].outputs)
     count = 0
     for call in program.calls[step + 1 :]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the CPU in parts that a caller's threads compute at the same time."""
+"""CPU kernels in parts for concurrent execution by the caller's threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from umakit.program.program import KernelCall, Program
 
 
 def in_parts(program: Program, most: int) -> Program:
-    """Return a program whose kernels are cut into parts where that is possible and worth it.
+    """Split the kernels of a program into parts where possible and worthwhile.
 
-    Scratch of such a kernel is there once for each part.
+    Each part has its own scratch.
 
     Args:
         program: the program.
-        most: the maximum number of parts of a kernel; 0 for the program as it is.
+        most: maximum number of parts of a kernel; 0 leaves the program unchanged.
     """
     if most == 0:
         return program
@@ -37,7 +37,7 @@ def in_parts(program: Program, most: int) -> Program:
 
 
 def _in_parts(kernel: Kernel, call: KernelCall, most: int) -> Kernel:
-    """Return the kernel of a call in parts, or as it is."""
+    """Return the kernel of a call split into parts, or unchanged."""
     if kernel.allocating_body is None or kernel.returns_status or kernel.calls_driver:
         return kernel
     shared = [each.variable for each in kernel.outputs]

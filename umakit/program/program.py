@@ -37,9 +37,9 @@ class Tensor:
 
     Attributes:
         name: a C identifier, unique in the program.
-        label: its name in the user's model; of a constant, what it is: `weights of conv1`.
-        pool: name of the scratchpad that it is assigned to; empty if the memory plan may choose.
-        next_state: label of the output that an input gets in the next inference; empty for none.
+        label: name in the user's model; for a constant, role and layer, such as `weights of conv1`.
+        pool: name of the assigned scratchpad; empty if the memory plan may choose.
+        next_state: for a state input, label of the output that holds its next value; else empty.
     """
 
     name: str
@@ -53,24 +53,23 @@ class Tensor:
 
     @property
     def elements(self) -> int:
-        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def size(self) -> int:
-        """The size in bytes."""
+        """Return the size in bytes."""
         return self.elements * tvm_api.element_bytes(self.dtype)
 
 
 @dataclass(frozen=True)
 class Resident:
-    """A tensor of the model that a step reads or leaves in a scratchpad, without a copy.
+    """A tensor that a step reads or leaves in a scratchpad, without a copy to shared memory.
 
     Attributes:
-        tensor: as it would be in shared memory.
-        place: name of the scratch tensor that holds it.
-        index: among the inputs of the layer, or its outputs, with the tensors in scratchpads.
-        is_result: whether the step computes it.
+        tensor: the tensor, described as in shared memory.
+        place: name of the scratch tensor that holds the data.
+        index: index among the layer's inputs or outputs, counting scratchpad tensors.
+        is_result: whether the step computes the tensor.
     """
 
     tensor: Tensor
@@ -81,11 +80,11 @@ class Resident:
 
 @dataclass(frozen=True)
 class Completion:
-    """A driver call that was moved out of its kernel, behind later steps.
+    """A driver call moved out of its kernel, behind later steps.
 
     Attributes:
-        node: the driver call that waits until the accelerator is done.
-        after: number of following steps that run on the CPU before this call.
+        node: driver call that waits for the accelerator.
+        after: number of following CPU steps before this call.
     """
 
     node: DriverCall
@@ -100,25 +99,25 @@ class KernelCall:
         kernel: name of the kernel; empty for a plain copy of the input to the output.
         inputs: names of the tensors that are read.
         outputs: names of the tensors that are written in full.
-        scratch: names of the tensors that are working memory of this step.
+        scratch: names of the scratch tensors of this step.
         kept: scratch tensors that hold an earlier step's result in a scratchpad.
-        completion: the driver call that waits for the accelerator, if it comes after later steps;
-            None if the kernel returns when all work is done.
-        label: name of the step for users, for example in profiles: `conv1 + relu1`; no other step
-            of the program has it.
+        completion: driver call, behind later steps, that waits for the accelerator; None if the
+            kernel returns when all work is done.
+        label: unique name of the step for users, for example in profiles: `conv1 + relu1`.
         target: `cpu` or a backend.
         macs: multiply-accumulates of the step.
         rows: rows of the offload report that the step computes, in order.
-        operators: the names of these operators, as in the offload report.
-        symbol: start of the C names of its kernel, tensors and constants, unique in the program.
+        operators: names of the operators in the offload report.
+        symbol: unique prefix of the C names of kernel, tensors and constants.
         weights: scales and zero points of quantized weights, by name of the layer in the model.
-        attributes: of its only convolution or pool of Relax, by name; empty for other operators.
-        inner: scale and zero point of results that it computes but does not write, such as that of
-            a convolution before an addition, by name of the layer in the model.
-        roles: what its operator in floating point takes a constant input for, such as `weights`, by
-            index of the input; of those whose role is known.
-        residents: tensors that it reads or leaves in a scratchpad and that are thus neither among
-            `inputs` nor among `outputs`, in order of their index.
+        attributes: attributes of the only Relax convolution or pool, by name; empty for other
+            operators.
+        inner: scale and zero point of intermediate results, such as a convolution before an
+            addition, by name of the layer in the model.
+        roles: known roles of constant inputs of a float operator, such as `weights`, by index of
+            the input.
+        residents: tensors that the step reads or leaves in a scratchpad, in order of their index.
+            They are in neither `inputs` nor `outputs`.
     """
 
     kernel: str
@@ -141,12 +140,12 @@ class KernelCall:
 
     @property
     def overlapped(self) -> int:
-        """The number of following steps that may run while this step is still running."""
+        """Return the number of following steps that may run while this step is running."""
         return 0 if self.completion is None else self.completion.after
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The tensors in the order of the kernel's parameters."""
+        """Return the tensors in the order of the kernel's parameters."""
         return (*self.inputs, *self.outputs, *self.scratch)
 
 
@@ -155,9 +154,9 @@ class Kept:
     """A tensor that stays in a scratchpad.
 
     Attributes:
-        tensor: its name in the user's model.
-        holder: label of the first step that has it in the scratchpad.
-        readers: labels of the steps that read it there.
+        tensor: name in the user's model.
+        holder: label of the first step with the tensor in the scratchpad.
+        readers: labels of the steps that read the tensor there.
         saved: bytes per inference that are not copied.
     """
 
@@ -173,7 +172,7 @@ class Traffic:
 
     Attributes:
         moved: bytes per inference.
-        kept: tensors that stay in a scratchpad and would otherwise move too.
+        kept: tensors that stay in a scratchpad instead of moving.
     """
 
     moved: int
@@ -181,7 +180,7 @@ class Traffic:
 
     @property
     def saved(self) -> int:
-        """The number of bytes per inference that are not copied."""
+        """Return the number of bytes per inference that are not copied."""
         return sum(item.saved for item in self.kept)
 
 
@@ -191,24 +190,24 @@ class Program:
 
     Attributes:
         name: C identifier of the model.
-        tensors: by name, in order of their first mention.
+        tensors: tensors by name, in order of their first mention.
         constants: values of constant tensors.
-        calls: in execution order.
-        kernels: by name.
+        calls: steps in execution order.
+        kernels: kernels by name.
         inputs: tensor names in the order of the model's inputs.
         outputs: tensor names in the order of the model's outputs.
         fingerprint: SHA-256 of the model file; empty for a model that was an object.
-        traffic: between shared memory and scratchpads; None if no backend has transfers.
-        planned: by target, how layers were cut into tiles.
-        notices: what was decided on the user's behalf, and what computes in floating point, one
-            sentence each.
+        traffic: traffic between shared memory and scratchpads; None if no backend has transfers.
+        planned: tilings of layers, by target.
+        notices: decisions made on the user's behalf and operators in floating point, one sentence
+            each.
         index_checks: whether kernels check indices that are computed at run time.
         cpu: the CPU that kernels are scheduled for; None for any.
-        quantizations: of intermediate tensors with one scale, by name.
+        quantizations: per-tensor quantization of intermediate tensors, by name.
         sources: operators of the model file by name.
-        parts: the maximum number of parts of a kernel that may run at the same time; 0 if the
-            library has no function that takes a callback for that.
-        choices: what the rules for kernels on the CPU chose.
+        parts: maximum number of concurrent parts of a kernel; 0 if the library has no function with
+            a callback for parts.
+        choices: decisions of the rules for CPU kernels.
     """
 
     name: str
@@ -230,13 +229,14 @@ class Program:
     choices: KernelChoices = field(default_factory=KernelChoices)
 
     def quantization_of(self, tensor: Tensor) -> Quantization | None:
-        """Return scale and zero point of a tensor if it has one of each."""
+        """Return scale and zero point of a tensor with per-tensor quantization."""
         return tensor.quantization or self.quantizations.get(tensor.name)
 
     def operands_of(self, call: KernelCall) -> list[tuple[Tensor, str]]:
-        """Return all tensors that a step reads, those that stay in a scratchpad among them.
+        """Return all tensors that a step reads, including tensors that stay in a scratchpad.
 
-        Each with the name of the scratch tensor that holds it, empty for one in shared memory.
+        Each tensor comes with the name of the scratch tensor that holds it; empty for shared
+        memory.
         """
         return self._with_residents(call, call.inputs, is_result=False)
 

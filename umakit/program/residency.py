@@ -2,8 +2,8 @@
 """Residency: results that stay in the scratchpad for the next layer.
 
 A backend's TIR pass generates each layer separately: load the operands, compute, store the result.
-When the result of one layer is an operand of a later one, the driver calls that store and reload it
-are dropped, as long as all tensors that have to be in the scratchpad at the same time still fit.
+If the result of one layer is an operand of a later layer, the driver calls that store and reload
+the result are dropped, as long as all simultaneously live scratchpad tensors fit.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class _Candidate:
     """A tensor that could stay in a scratchpad.
 
     Attributes:
-        tensor: its name.
-        holder: the copy of the first step that has it in the scratchpad.
-        readers: later loads that would be dropped.
-        elsewhere: whether other steps read it in shared memory, so that it must be stored anyway.
+        tensor: name of the tensor.
+        holder: copy of the first step with the tensor in the scratchpad.
+        readers: later loads to drop.
+        elsewhere: whether other steps read the tensor in shared memory, so that its store must
+            stay.
     """
 
     tensor: str
@@ -55,28 +56,28 @@ class _Candidate:
 
     @property
     def drops_store(self) -> bool:
-        """Whether the holder computes the tensor and no step reads it in shared memory."""
+        """Return whether the holder computes the tensor and no step reads it in shared memory."""
         return self.holder.node.kind is DriverCallKind.STORE and not self.elsewhere
 
     @property
     def copies_saved(self) -> int:
-        """The number of copies that are dropped."""
+        """Return the number of dropped copies."""
         return len(self.readers) + self.drops_store
 
 
 def keep_in_scratchpads(program: Program, backends: Mapping[str, Backend], fits: Fits) -> Program:
-    """Drop copies of tensors that can stay in a scratchpad from one layer to another.
+    """Drop the copies of tensors that can stay in a scratchpad between layers.
 
     The tensors that save the most bytes are tried first.
 
     Args:
         program: a program in which each kernel loads and stores its own tensors.
-        backends: by target, with the driver calls that they registered by `_register_transfers`.
-        fits: tells whether a program's tensors fit into the scratchpads; a callback, because memory
-            is planned in a later stage.
+        backends: backends by target, with the driver calls of `_register_transfers`.
+        fits: callback to the later memory stage: whether a program's tensors fit into the
+            scratchpads.
 
     Returns:
-        The program with fewer copies and with its `traffic`; the unchanged program if no backend
+        The program with fewer copies and its `traffic`, or the unchanged program if no backend
         registered transfers.
     """
     if all(backend.transfers is None for backend in backends.values()):
@@ -96,7 +97,6 @@ def _saved_bytes(program: Program, candidate: _Candidate) -> int:
 
 
 def _shortened(candidate: _Candidate, readers: int) -> _Candidate:
-    """Return the candidate with only its first readers."""
     fewer = readers < len(candidate.readers)
     return replace(
         candidate,
@@ -121,7 +121,7 @@ def _traffic(program: Program, chosen: Sequence[_Candidate]) -> Traffic:
     return Traffic(moved - sum(item.saved for item in kept), tuple(kept))
 
 
-# --- what could stay ----------------------------------------------------------------------------
+# --- candidates ---------------------------------------------------------------------------------
 
 
 def _copies(program: Program) -> list[Copy]:
@@ -138,7 +138,7 @@ def _copies(program: Program) -> list[Copy]:
 
 
 def _candidates(program: Program) -> list[_Candidate]:
-    """Return the tensors that one step has in a scratchpad and a later step loads again."""
+    """Return the tensors that one step holds in a scratchpad and a later step loads again."""
     stored: dict[str, Copy] = {}
     loaded: dict[str, list[Copy]] = {}
     for copy in _copies(program):
@@ -146,7 +146,7 @@ def _candidates(program: Program) -> list[_Candidate]:
             stored[copy.tensor] = copy
             continue
         loads = loaded.setdefault(copy.tensor, [])
-        # An operand that one step loads twice keeps its second copy.
+        # If one step loads an operand twice, the second load stays.
         if not loads or loads[-1].step != copy.step:
             loads.append(copy)
     inputs = [name for call in program.calls for name in call.inputs]
@@ -174,14 +174,14 @@ def _is_in_one_scratchpad(program: Program, candidate: _Candidate) -> bool:
 
 @dataclass
 class _Edit:
-    """The changes of one step: dropped copies, and scratch tensors that are replaced by others."""
+    """Changes of one step: dropped copies and renamed scratch tensors."""
 
     dropped: list[Copy] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
 
 
 def _without_copies(program: Program, chosen: Sequence[_Candidate]) -> Program:
-    """Return the program with each chosen tensor in one scratchpad place from its holder on."""
+    """Return the program with each chosen tensor at one scratchpad location from its holder on."""
     tensors = dict(program.tensors)
     edits: dict[int, _Edit] = {}
     for candidate in chosen:
@@ -213,7 +213,7 @@ def _without_copies(program: Program, chosen: Sequence[_Candidate]) -> Program:
 def _edited_call(
     program: Program, call: KernelCall, edit: _Edit, kernels: dict[str, Kernel]
 ) -> KernelCall:
-    """Return a call of the kernel without the copies, and add that kernel to `kernels`."""
+    """Return a call of the kernel without the dropped copies, and add the kernel to `kernels`."""
     original = kernel = kernels[call.kernel]
     if edit.dropped:
         kernel = _kernel_without(original, [copy.node for copy in edit.dropped])
@@ -225,7 +225,7 @@ def _edited_call(
         kernel=kernel.name,
         inputs=tuple(name for parameter, name in inputs if parameter in kernel.inputs),
         outputs=tuple(name for parameter, name in outputs if parameter in kernel.outputs),
-        # A place that was renamed earlier may be renamed again by a tensor of this call.
+        # A tensor of this call may rename an already renamed place again.
         scratch=tuple(edit.renamed.get(name, name) for name in call.scratch),
         kept=tuple(edit.renamed[name] for name in call.scratch if name in edit.renamed),
         residents=tuple(sorted(_residents(program, call, edit), key=lambda each: each.index)),
@@ -242,7 +242,7 @@ def _residents(program: Program, call: KernelCall, edit: _Edit) -> Iterable[Resi
 
 
 def _kernel_without(kernel: Kernel, dropped: Sequence[DriverCall]) -> Kernel:
-    """Return a kernel that reads operands from the scratchpad, or leaves results there."""
+    """Return a kernel that reads operands from the scratchpad or leaves results there."""
     tensors = [transfer.tensor for transfer in kernel.transfers() if transfer.node in dropped]
     parts = [f"without_load_{n}" for n, p in enumerate(kernel.inputs) if p in tensors]
     parts += [f"without_store_{n}" for n, p in enumerate(kernel.outputs) if p in tensors]

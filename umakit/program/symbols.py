@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C names of a program's layers, and of what belongs to a layer: kernels, constants, tensors.
+"""C names of a program's layers, kernels, constants and tensors.
 
-A layer's name is derived from the user's model: `conv1`, and `conv1_weights`, `conv1_output`. Names
-are unique in a program without regard to case. Those that get the model's prefix have at most as
-many characters as C99 (5.2.4.1) wants distinguished, unless the model's name is long; see `room`.
-C99 asks for only 31 characters of external names, which the prefix alone may use up: that limit is
-not kept, as no linker of today has it.
+A layer's name is derived from the user's model: `conv1`, with `conv1_weights` and `conv1_output`.
+Names
+are unique in a program, ignoring case. With the model's prefix, a name has at most the number of
+characters that C99 (5.2.4.1) distinguishes in internal names, unless the model's name is long; see
+`room`. C99's limit of 31 characters for external names is ignored: the prefix alone may exceed it,
+and
+no current linker has this limit.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ LEAST_ROOM = 33
 """Characters of a symbol behind the model's prefix that are there for every model."""
 
 LONGEST_ENDING = len("_multipliers")
-"""Characters that are left for what is appended to a layer's name."""
+"""Characters reserved for suffixes of a layer's name."""
 
 LONG_WORD = 6
 """Minimum number of letters of words that an abbreviation cuts."""
 
 SHORT_WORDS = (4, 3, 2)
-"""Characters that an abbreviation leaves of long words: the most with which it fits."""
+"""Lengths to which an abbreviation cuts long words; the greatest fitting length is used."""
 
 LONGEST_RUN = 2 * SIGNIFICANT
-"""Characters behind which a part of a layer's name does not go on."""
+"""Maximum length of a run of name parts."""
 
 PLACE = "_offset"
 """Ending of the name of a tensor's place in its pool or in the weights blob."""
@@ -39,38 +41,40 @@ def room(model: str) -> int:
     """Return the maximum length of a symbol behind the prefix `tvmgen_MODEL_`.
 
     Args:
-        model: name of the model in C. Up to 22 characters the whole symbol has at most 63.
+        model: name of the model in C. For up to 22 characters, the whole symbol has at most 63.
     """
     return max(LEAST_ROOM, SIGNIFICANT - len(f"{INTERFACE_PREFIX}{model}_"))
 
 
 class LayerSymbols:
-    """Makes names of layers that are unique in a program.
+    """Names of layers, unique in a program.
 
-    A number in a name is one of that layer's own name, except for a digest of eight digits at the
-    end, and for `_no2`, `_no3`, ... of layers with equal names.
+    Numbers in a name come from the layer's own name, except an eight-digit digest at the end, and
+    `_no2`,
+    `_no3`, ... for layers with equal names.
 
     Args:
         model: name of the model in C.
-        names: of all layers, as in the user's model; others may follow.
+        names: names of all layers in the user's model; more layers may follow.
     """
 
     def __init__(self, model: str, names: Iterable[str] = ()) -> None:
         self._room = room(model)
         self._limit = self._room - LONGEST_ENDING
         different = {"/".join(_parts(name)).lower() for name in names}
-        # The number of layers that have a part in their name.
+        # Number of layers whose name has the part.
         self._owners = Counter(run for name in different for run in {*_runs(name.split("/"))})
         self._taken: set[str] = set()
 
     def layer(self, name: str) -> str:
-        """Return a name for a layer, by which no other layer is called.
+        """Return a unique name for a layer.
 
-        It is the whole name if that is short enough; or else the longest part that is and that no
-        other layer has; or else the shortest part that no other layer has, abbreviated.
+        The name is the whole name if short enough, else the longest fitting part that no other
+        layer has, else
+        the shortest part that no other layer has, abbreviated.
 
         Args:
-            name: in the user's model, any text; parts are separated by slashes, such as
+            name: name in the user's model, any text. Slashes separate parts, as in
                 `model/conv2d_1/Relu`.
         """
         chosen = self._chosen(name)
@@ -85,7 +89,7 @@ class LayerSymbols:
         return candidate
 
     def _chosen(self, name: str) -> str:
-        """Return a layer's name, which may be taken."""
+        """Return a layer's name, which may still be taken."""
         most = self._limit - len("n_2")
         parts = _parts(name)
         whole = "_".join(parts)
@@ -107,8 +111,8 @@ class LayerSymbols:
 
         Args:
             layer: name from `layer`.
-            part: for example `weights`.
-            taken: names in lower case that are in use.
+            part: part of the layer, for example `weights`.
+            taken: used names in lower case.
         """
         return _numbered(layer, part, self._room, taken)
 
@@ -126,7 +130,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _runs(parts: Sequence[str]) -> list[str]:
-    """Return what consecutive parts of a name make, up to a length, in order of their start."""
+    """Return the joined runs of consecutive name parts, up to a length, in order of their start."""
     runs = []
     for start in range(len(parts)):
         run = ""
@@ -139,7 +143,7 @@ def _runs(parts: Sequence[str]) -> list[str]:
 
 
 def _abbreviated(text: str, most: int) -> str:
-    """Return a text with its long words cut but all its numbers; an empty text if it is too long.
+    """Return a text with long words cut but all numbers kept; empty if the text is still too long.
 
     `batch_normalization_4` becomes `batch_norm_4`.
     """
@@ -152,7 +156,7 @@ def _abbreviated(text: str, most: int) -> str:
 
 
 def _start(text: str, most: int) -> str:
-    """Return the first characters of a text, without a part of a number."""
+    """Return the first characters of a text, without splitting a number."""
     start = text[:most]
     if text[most : most + 1].isdigit():
         start = start.rstrip("0123456789")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the quantized operators of a network to integer-only operators.
 
-That runs before partitioning, so that a backend's patterns find an integer operator as one
-operator (`is_op("relax.quantized.conv2d")`), with all its parameters as attributes.
+The conversion runs before partitioning, so that a backend's patterns match an integer operator as
+one operator (`is_op("relax.quantized.conv2d")`), with all its parameters as attributes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["quantize_to_integers"]
 
 
 def quantize_to_integers(model: Model) -> Model:
-    """Replace quantized operators by integer operators; other networks stay as they are.
+    """Replace quantized operators by integer operators. Other networks stay unchanged.
 
     Args:
         model: an imported network; its `arithmetic` names the runtime whose results are matched.

@@ -32,9 +32,9 @@ class LeftInFloat:
 
     Attributes:
         name: name of the node in the user's model.
-        operator: for example `nn.conv2d`.
-        reason: why it has no integer form.
-        float_in_model: whether the model itself specifies floating point for it.
+        operator: Relax operator, for example `nn.conv2d`.
+        reason: why the operator has no integer form.
+        float_in_model: whether the model itself specifies floating point for the operator.
     """
 
     name: str
@@ -45,15 +45,15 @@ class LeftInFloat:
 
 @tvm_api.mutator
 class IslandRecognizer(tvm_api.PyExprMutator):
-    """Rewrites the islands of `main` as integer operators, and leaves dead code behind.
+    """Rewrite the islands of `main` as integer operators, and leave dead code behind.
 
     Args:
         module: the network.
-        arithmetic: runtime whose rounding is reproduced, `TFLM` or `ORT`.
+        arithmetic: runtime whose rounding to reproduce, `TFLM` or `ORT`.
         semantics: meaning of quantized operators. With `INTEGERS`, an island must come from a
             single node of the user's model: in TensorFlow Lite, explicit dequantize and quantize
-            operators surround operators that compute in floating point. With `REALS`, an
-            operator without an integer form in one arithmetic gets that of the other.
+            operators surround operators that compute in floating point. With `REALS`, an operator
+            without an integer form in one arithmetic gets the form of the other arithmetic.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
 
     @property
     def rounded_biases(self) -> list[str]:
-        """Names of layers whose float bias became integers."""
+        """Return the names of layers whose float bias became integers."""
         return self._network.rounded_biases
 
     def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
@@ -106,7 +106,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return call
 
     def _clip_integers(self, call: tvm_api.Call) -> tvm_api.Expr:
-        """Make a clip of an integer operator's result part of that operator."""
+        """Merge a clip into the integer operator that computes its operand."""
         value = self._definition(call.args[0])
         if not isinstance(value, tvm_api.Call):
             return call
@@ -122,7 +122,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     # --- islands ------------------------------------------------------------------------------
 
     def _note_quantization(self, call: tvm_api.Call) -> None:
-        """Note what the integers of a node's result stand for, for readers of generated C."""
+        """Record scale and zero point of a node's result for comments in generated C."""
         try:
             scale = self._network.scale(call, tvm_api.dtype_of(call))
         except NoIntegerForm:
@@ -158,7 +158,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         """Return the integer operator that computes a quantized value.
 
         Raises:
-            NoIntegerForm: there is no integer form of the operator.
+            NoIntegerForm: the operator has no integer form.
         """
         if recognitions(QUANTIZE, network.arithmetic):
             scale = network.scale(call, tvm_api.dtype_of(call))
@@ -200,7 +200,8 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return Result(value, scale, (low, high), activation, shape, self._span(call))
 
     def _span(self, call: tvm_api.Call) -> tvm_api.Span | None:
-        """The span of a quantize's island: named after the operator without its activation."""
+        """Return the span of a quantize's island, named after the operator without its
+        activation."""
         value, worker = self._definition(call.args[0]), call
         while isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) != "dequantize":
             worker = value
@@ -220,7 +221,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
 
 
 def _weights_quantizations(weights: Mapping[str, Weights]) -> dict[str, WeightsQuantization]:
-    """Return what the integers of layers' weights stand for, for readers of generated C."""
+    """Return scales and zero points of layers' weights for comments in generated C."""
     found = {}
     for name, each in weights.items():
         scales, zero_points = each.model_scales, each.model_zero_points
@@ -239,8 +240,9 @@ def recognize_islands(
     """Rewrite the islands of `main` as integer operators.
 
     Returns:
-        The module, and the recognizer: its attributes name operators without an integer form,
-        layers whose float bias became integers, and quantizations of results and weights.
+        The module, and the recognizer. The recognizer's attributes list operators without an
+        integer form, layers whose float bias became integers, and quantizations of results and
+        weights.
     """
     recognizer = IslandRecognizer(module, arithmetic, semantics)
     main = module.get_global_var("main")
@@ -254,7 +256,7 @@ def part_of_split(item: tvm_api.TupleGetItem, split: tvm_api.Expr) -> tvm_api.Ex
 
     Args:
         item: a Relax TupleGetItem.
-        split: what its tuple is bound to.
+        split: expression of the tuple.
     """
     if tvm_api.operator_name(split) != "split":
         return item

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend registers, and what every stage may ask it."""
+"""The registrations of backends, and questions of every stage to a backend."""

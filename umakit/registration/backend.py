@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend registers: UMA's registration interface on Relax.
+"""UMA's registration interface on Relax.
 
-The vocabulary is that of TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
-left TVM together with Relay. A backend registers, in its constructor, its target's attributes,
-Relax passes, patterns, operator strategies, TIR passes, C codegen hooks and driver sources; the
-kit does the rest.
+The vocabulary comes from TVM's UMA (RFC 0060, "Universal Modular Accelerator interface"), which
+left TVM together with Relay. The constructor of a backend registers target attributes, Relax
+passes, patterns, operator strategies, TIR passes, C codegen hooks and driver sources; the kit does
+the rest.
 
 Stages take a `Backend`. Hardware teams subclass `umakit.backend.UMABackend`, which adds methods
 that call stages.
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class Backend(ABC):
-    """What a backend registers, as the stages read it.
+    """The registrations of a backend, for the stages.
 
     Args:
         merge_compiler_regions: merge neighbouring composite functions into one accelerator
@@ -93,7 +93,7 @@ class Backend(ABC):
 
     @property
     def folder(self) -> Path:
-        """The folder that holds the backend's sources and `accel.toml`."""
+        """The folder with the backend's sources and `accel.toml`."""
         return Path(inspect.getfile(type(self))).resolve().parent
 
     @property
@@ -119,8 +119,10 @@ class Backend(ABC):
 
     @property
     def is_reentrant(self) -> bool:
-        """Whether several runs may call its functions at the same time, so that they need no
-        lock: its driver says so, or its library and it has no driver."""
+        """Whether several runs may call the backend's functions at the same time, without a lock.
+
+        The driver declares this, or the library of a backend without a driver.
+        """
         section = self.configuration.sources
         has_driver = bool(self.driver.sources or self.driver.compiled)
         says_so = section is not None and section.reentrant
@@ -132,14 +134,14 @@ class Backend(ABC):
         """Register an attribute of the target, of type str, int or bool, with its default.
 
         Raises:
-            TargetAttributeError: None, a float or another type; a name that TVM's target already
-                owns; a name that is registered already.
+            TargetAttributeError: the default is None, a float or of another type, or TVM's target
+                or an earlier registration has the name.
         """
         check_attribute(self.target_name, name, default, taken=self.target_attributes)
         self.target_attributes[name] = default
 
     def _register_relax_pass(self, phase: PassPhase, relax_pass: object) -> None:
-        """Run a Relax pass in a Relax phase, after those registered before it."""
+        """Run a Relax pass in a Relax phase, after earlier registered passes."""
         self._check_phase(phase)
         if phase not in RELAX_PHASES:
             raise BackendError(
@@ -150,7 +152,7 @@ class Backend(ABC):
         self.passes[phase].append(relax_pass)
 
     def _register_tir_pass(self, phase: PassPhase, tir_pass: object) -> None:
-        """Run a TIR pass in a TIR phase, after those registered before it."""
+        """Run a TIR pass in a TIR phase, after earlier registered passes."""
         self._check_phase(phase)
         if phase in RELAX_PHASES:
             raise BackendError(
@@ -181,21 +183,20 @@ class Backend(ABC):
         """Offer a composite function; patterns registered first are matched first.
 
         Args:
-            name: name of the composite, which is prefixed by the target's name.
-            pattern: a `tvm.relax.dpl` pattern, or several that are tried in order.
+            name: name of the composite, without the target's name as prefix.
+            pattern: a `tvm.relax.dpl` pattern, or several patterns, tried in order.
             predicate: receives TVM's `PatternCheckContext`. True accepts; False, or better a
-                sentence, refuses. The sentence is shown to the user in the offload table.
-            annotations: sub-patterns that the predicate looks up by name.
-            layouts: layout of the data that convolutions and pools of the pattern have to have,
-                `"NHWC"` or `"NCHW"`: regions of a network in the other one are then transposed
-                where that pays. The predicate refuses the other one. Patterns of
-                `umakit.patterns` say it themselves; without it networks keep their layout.
-            drawing: how `uma check` draws layers for it, see `umakit.patterns.drawn`; needed for
-                operators that it does not draw itself.
+                sentence, refuses. The offload table shows the sentence to the user.
+            annotations: sub-patterns by name, for the predicate.
+            layouts: required layout of the data of convolutions and pools, `"NHWC"` or `"NCHW"`:
+                regions of a network in the other layout are then transposed if the change pays. The
+                predicate refuses the other layout. Patterns of `umakit.patterns` have their own
+                layouts. Without layouts, networks keep their layout.
+            drawing: layers for `uma check` to draw, see `umakit.patterns.drawn`; needed for
+                operators that `uma check` does not draw itself.
 
         Raises:
-            BackendError: the name is taken, there is no such layout, or an argument has another
-                type.
+            BackendError: the name is taken, the layout is unknown, or an argument has another type.
         """
         check_pattern(name, pattern)
         check_function(predicate, f"predicate of pattern {name}", 1)
@@ -229,10 +230,10 @@ class Backend(ABC):
         """Lower an operator inside this backend's composites in the backend's own way.
 
         Args:
-            op: for example `relax.nn.conv2d` (`nn.conv2d` is understood too).
+            op: name of the operator, such as `relax.nn.conv2d` or `nn.conv2d`.
             strategy: function (attrs, inputs, out_type, target) -> `umakit.backend.OpStrategy`.
-            plevel: of several strategies for one operator, the one with the highest level wins;
-                among equals the one registered last.
+            plevel: priority; of several strategies for one operator the highest level wins, of
+                equal levels the latest strategy.
         """
         name = op if op.startswith("relax.") else f"relax.{op}"
         registered = self.strategies.get(name)
@@ -251,7 +252,7 @@ class Backend(ABC):
             fmt: only `c`.
             includes: returns text for the top of each generated source, such as `#include`s.
             replace_call_extern: receives [function name, arguments...] of an external call as C
-                text and returns the C expression to print instead, or None to leave it.
+                text and returns the C expression to print instead, or None to keep the call.
         """
         if fmt != "c":
             raise BackendError(
@@ -264,26 +265,26 @@ class Backend(ABC):
     def _register_driver(
         self, sources: Sequence[str], headers: Sequence[str] = (), *, reentrant: bool = False
     ) -> None:
-        """Register C and C++ files that are copied into every library that uses this backend.
+        """Register C and C++ files for every library with layers on this backend.
 
-        A run has exclusive use of the accelerator from its first driver call to its last. A run
-        that begins meanwhile, in another thread, in an interrupt handler or of another network,
-        returns `TVMGEN_NAME_BUSY`. So a driver may keep state between its calls.
+        A run has exclusive use of the accelerator from its first driver call to its last. A
+        concurrent run, in another thread, in an interrupt handler or of another network, returns
+        `TVMGEN_NAME_BUSY`. So a driver may keep state between calls.
 
-        In the library they keep their paths, below a folder of the target's name. Functions that
-        are not static need names that no other backend has: begin them with the target's name.
+        Files keep their paths in the library, below a folder of the target's name. Functions that
+        are not static need unique names: begin them with the target's name.
 
         Args:
             sources: C files (`.c`) and C++ files (`.cc`, `.cpp`, `.cxx`) relative to the backend's
-                folder. Functions that generated C calls are `extern "C"`. Objects (`.o`), static
-                (`.a`) and shared libraries (`.so`) are linked, in this order, behind all objects of
-                C files; they are for one kind of processor, shared ones for the host only.
-            headers: their headers relative to the backend's folder.
-            reentrant: whether the functions keep no state, in memory or in hardware, so that runs
-                need not exclude each other: C functions of a library for the CPU, for example.
+                folder. Functions for generated C are `extern "C"`. Objects (`.o`), static (`.a`)
+                and shared libraries (`.so`) are linked in this order, after all objects of C files;
+                they are for one kind of processor, shared libraries for the host only.
+            headers: headers of the sources, relative to the backend's folder.
+            reentrant: whether the functions keep no state in memory or in hardware, so that runs
+                need not exclude each other, such as C functions of a library for the CPU.
 
         Raises:
-            BackendError: one name in the place of a list of names, or headers in the place of
+            BackendError: an argument is a name instead of a list of names, or headers are given as
                 sources.
         """
         for argument, names in (("sources", sources), ("headers", headers)):
@@ -301,9 +302,8 @@ class Backend(ABC):
     def _register_transfers(self, load: str, store: str) -> None:
         """Name the driver calls that copy whole tensors between shared memory and a scratchpad.
 
-        A result that a later layer of this backend loads again then stays in the scratchpad where
-        it fits, and the copies out and in are omitted. All other driver calls must leave the
-        buffers that were loaded as they are.
+        A result for a later layer of this backend then stays in the scratchpad if it fits, and the
+        copies out and in are omitted. No other driver call may change loaded buffers.
 
         Args:
             load: name of `int load(const void *source, uint32_t offset, int32_t bytes)`.
@@ -314,9 +314,9 @@ class Backend(ABC):
     def _register_completion(self, function: str) -> None:
         """Name the driver call that waits until the accelerator is done.
 
-        TIR passes put this call at the end of every kernel. Where steps on the CPU follow that do
-        not depend on the layer, the call moves behind them. All other driver calls must then be
-        able to return before their work is done.
+        TIR passes put this call at the end of every kernel. The call moves behind following steps
+        on the CPU that do not depend on the layer. All other driver calls must then be able to
+        return before their work is done.
 
         Args:
             function: name of `int finish(void)`.
@@ -326,9 +326,9 @@ class Backend(ABC):
     def _register_tiling(self, planner: TilePlanner) -> None:
         """Register the planner that cuts layers into tiles, for tuning and cycle predictions.
 
-        The backend's TIR pass must use the same planner. Costs that `uma calibrate` measured take
-        the place of those that the planner's machine describes, unless figures have changed since,
-        which is one of the backend's `notices`.
+        The backend's TIR pass must use the same planner. Costs measured by `uma calibrate` replace
+        the costs of the planner's machine, unless figures have changed since; a change becomes one
+        of the backend's `notices`.
 
         Raises:
             AcceleratorConfigError: `calibration.json` beside `accel.toml` cannot be read.
@@ -347,8 +347,8 @@ class Backend(ABC):
             planner.calibrate(calibration)
 
     def figures(self) -> dict[str, str]:
-        """Return what identifies the machine that layers are cut for, by dotted name; empty if
-        there is none."""
+        """Return the figures that identify the planner's machine, by dotted name; empty without a
+        planner."""
         if self.tiling is None:
             return {}
         figures = figures_of(self.tiling.described, self.configuration.model_dump())
@@ -361,11 +361,11 @@ class Backend(ABC):
         return figures
 
     def _register_board_notes(self, notes: Callable[[DeviceUse], BoardNotes]) -> None:
-        """Say what a library needs of the device of a board, in the library's README.
+        """Describe the device of a board for a library, in the library's README.
 
         Args:
-            notes: receives what a library uses of the accelerator and returns what the device has
-                to be for it.
+            notes: function from the library's use of the accelerator to the requirements of the
+                device.
         """
         self.board_notes = notes
 
@@ -374,7 +374,7 @@ def check_pattern(name: object, pattern: object) -> None:
     """Refuse a pattern of another type than TVM's, or a name that is no text.
 
     Raises:
-        BackendError: says what was given.
+        BackendError: an argument has another type; names the argument.
     """
     if not isinstance(name, str):
         raise BackendError(
@@ -392,10 +392,10 @@ def check_pattern(name: object, pattern: object) -> None:
 
 
 def check_driver_names(sources: Sequence[str], headers: Sequence[str]) -> None:
-    """Refuse a driver whose sources and headers are in each other's place.
+    """Refuse a driver with exchanged sources and headers.
 
     Raises:
-        BackendError: names a header among the sources.
+        BackendError: sources are headers; names them.
     """
     suffixes = [PurePath(name).suffix for name in sources]
     others = [PurePath(name).suffix for name in headers]

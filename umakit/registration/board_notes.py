@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend says about its device on a board, in the README of a library."""
+"""The notes of a backend on its device on a board, in the README of a library."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DeviceUse:
-    """What a library uses of an accelerator.
+    """A library's use of an accelerator.
 
     Attributes:
-        layers: sizes of its layers there; None for one that `Layer` cannot describe.
-        tiles: of the layers that the planner cut, each size and tiling once.
-        scratchpad_bytes: how much of the scratchpads the memory plan uses.
-        sum_bytes: the most that a tile needs of `TileMachine.sum_bytes`; None if a layer is not cut
-            by the planner.
-        cycles: predicted cycles of the longest layer; None if a layer is not cut by the planner.
-        macros: numbers that the driver's sources define, such as `#define NPU_TIMEOUT 100u`.
+        layers: sizes of the layers on the accelerator; None for a layer that `Layer` cannot
+            describe.
+        tiles: tiles of the planner's layers, each size and tiling once.
+        scratchpad_bytes: bytes of the scratchpads in the memory plan.
+        sum_bytes: largest use of `TileMachine.sum_bytes` by a tile; None if the planner does not
+            cut all layers.
+        cycles: predicted cycles of the longest layer; None if the planner does not cut all layers.
+        macros: numbers defined in the driver's sources, such as `#define NPU_TIMEOUT 100u`.
     """
 
     layers: tuple[Layer | None, ...] = ()
@@ -36,13 +37,12 @@ class DeviceUse:
 
 @dataclass(frozen=True)
 class BoardNotes:
-    """What the README of a library says about the device of a board, in Markdown.
+    """Notes on the device of a board for the README of a library, in Markdown.
 
     Attributes:
-        device: what the device has to be, for the end of the section "NAME on hardware".
-        time_limit: how long the driver waits, and how to change that, for the table of what a
-            library needs; empty for what the kit says about a driver that defines
-            `NAME_TIMEOUT_CYCLES`.
+        device: requirements of the device, for the end of the section "NAME on hardware".
+        time_limit: the driver's time limit and the way to change it, for the table of requirements;
+            empty for the kit's text on drivers that define `NAME_TIMEOUT_CYCLES`.
     """
 
     device: str = ""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alignment of buffers: what register maps, simulators and designs of a backend ask for, compared
-with `alignment` of `[dma]`, which buffers have."""
+"""Alignment of buffers: requirements of a backend's register map, simulator and design, compared
+with `alignment` of `[dma]`, the alignment that buffers have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from umakit.registration.backend import Backend
 MAP_FILE = "registers.toml"
 
 LEAST_DMA_ALIGNMENT = 4
-"""Bytes: what umakit's device of a board and its MAC array ask of every buffer."""
+"""Alignment in bytes that umakit's board device and MAC array require of every buffer."""
 
 MOST_DMA_ALIGNMENT = 4096
 """Largest `alignment` of `[dma]`."""
@@ -42,17 +42,17 @@ _LONGEST = 500
 
 
 def check_buffer_alignment(backend: Backend) -> None:
-    """Compare what a backend's map, simulator and design ask of addresses with what buffers have.
+    """Compare the required alignment of a backend's map, simulator and design with the buffers'.
 
     Raises:
-        BackendError: one of them asks for more; its subclass says whose file it is.
+        BackendError: one of them requires more; the subclass tells whose file it is.
     """
     path = backend.folder / MAP_FILE
     if path.is_file():
         try:
             registers = read_register_map(path.read_text(encoding="utf-8"), short_path(path))
         except (OSError, ValueError, RegisterMapError):
-            registers = None  # `uma check` says what is wrong with it
+            registers = None  # `uma check` reports the fault
         if registers is not None:
             check_map_alignment(registers, backend, path)
     stated = [("map_alignment", *each) for each in _alignments_of_simulator(backend)]
@@ -82,10 +82,10 @@ def buffer_alignment(backend: Backend) -> int:
 
 
 def check_map_alignment(registers: RegisterMap, backend: Backend, path: Path) -> None:
-    """Compare `multiple_of` of a register map's addresses of buffers with what buffers have.
+    """Compare `multiple_of` of a register map's buffer addresses with the buffers' alignment.
 
     Raises:
-        RegisterMapError: the map asks for more.
+        RegisterMapError: the map requires more.
     """
     needed, given = registers.buffer_alignment, backend.configuration.dma.alignment
     if needed > given:
@@ -114,9 +114,9 @@ def _advice(needed: int, backend: Backend) -> str:
 
 
 def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
-    """Yield file, line and number of what a simulator of the backend's own states.
+    """Yield place (file and line) and number of alignments that a backend's own simulator states.
 
-    A text whose value is not known here, such as a call, is left to the run.
+    Values that are unknown here, such as calls, are left to the run.
     """
     try:
         section = backend.configuration.filled_simulator
@@ -127,7 +127,7 @@ def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
             if not is_compiled(path.name)
         }
     except (AcceleratorConfigError, OSError):
-        return  # export says which file is missing
+        return  # the export reports the missing file
     found: dict[str, set[str]] = {}
     for text in texts.values():
         for macro, value, variable, initial in _DEFINED.findall(_COMMENT.sub(" ", text)):
@@ -143,7 +143,7 @@ def _alignments_of_simulator(backend: Backend) -> Iterator[tuple[str, int]]:
 
 
 def _value(text: str, names: Mapping[str, str]) -> int | None:
-    """Return the value of an expression of C; None if it is not known."""
+    """Return the value of an expression of C; None if unknown."""
     text, filled = "", _COMMENT.sub(" ", text)
     while filled != text and len(filled) < _LONGEST:
         text = filled
@@ -162,7 +162,7 @@ def _evaluated(node: ast.expr) -> int:
     """Return the value of an expression.
 
     Raises:
-        LookupError: it is of another kind than arithmetic of integers.
+        LookupError: the expression is no arithmetic of integers.
     """
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value

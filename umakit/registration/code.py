@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of a backend's Python code, with errors that name the exception and its file and line."""
+"""Calls of a backend's Python code; errors name the exception and its file and line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _last_described: list[BaseException] = []
 def last_raised() -> BaseException | None:
     """Return the exception that `raised` described last, with its traceback.
 
-    An exception that is raised from it may lose its cause on the way through TVM.
+    An exception raised from it may lose its cause on the way through TVM.
     """
     return _last_described[-1] if _last_described else None
 
@@ -44,18 +44,18 @@ def raised(error: BaseException, backend: Backend | None) -> str:
     """Describe an exception: type, quoted text, and the line of the backend that raised it.
 
     Args:
-        error: exception that a call of the backend's code raised.
-        backend: the backend; None if the code belongs to no backend.
+        error: exception from the backend's code.
+        backend: the backend; None for other code.
     """
     return _described(error, None if backend is None else _place(error, str(backend.folder)))
 
 
 def raised_in(error: BaseException, folders: Iterable[Path]) -> str:
-    """Describe an exception that came through code in some folders; empty if none did.
+    """Describe an exception that came through code in some folders; empty for other exceptions.
 
     Args:
-        error: exception that nothing has told yet.
-        folders: of backends that were loaded.
+        error: exception without a description so far.
+        folders: folders of loaded backends.
     """
     places = (_place(error, str(folder)) for folder in folders)
     place = next((each for each in places if each), None)
@@ -84,10 +84,10 @@ def included_text(backend: Backend, includes: Callable[[], str]) -> str:
 def called_board_notes(
     backend: Backend, hook: Callable[[DeviceUse], BoardNotes], use: DeviceUse
 ) -> BoardNotes:
-    """Return what a backend says about its device on a board.
+    """Return a backend's notes on its device on a board.
 
     Raises:
-        BackendError: the backend's function raised an exception or returned something else.
+        BackendError: the backend's function raised an exception or returned another type.
     """
     notes: object = called(backend, "board_notes", lambda: hook(use))
     if not isinstance(notes, BoardNotes):
@@ -99,11 +99,10 @@ def called_board_notes(
 
 
 def call_replacement(backend: Backend | None) -> ReplaceCallExtern | None:
-    """Return a backend's hook for external calls, with checks of what it raises and returns.
+    """Return a backend's hook for external calls, with checks of its exceptions and results.
 
     Returns:
-        A function of the registered signature that raises BackendError; None if the backend
-        registered no hook.
+        A function of the registered signature that raises BackendError; None without a hook.
     """
     hook = backend.codegen.replace_call_extern if backend else None
     if backend is None or hook is None:
@@ -177,15 +176,15 @@ def answer_of(backend: Backend, pattern: Pattern, ask: Callable[[], object]) -> 
 
 
 def with_place(error: BackendError, pattern: Pattern | None) -> BackendError:
-    """Return an error of a backend with a place: that of its pattern if it has none."""
-    # On its way through TVM an error becomes one text.
+    """Return an error of a backend with a place; the place of the pattern if the error has none."""
+    # An error becomes one text on its way through TVM.
     if error.where or pattern is None or PLACED.match(str(error)):
         return error
     return type(error)(error.what, where=pattern.place, fix=error.fix)
 
 
 def _kind(error: BaseException) -> str:
-    """Return the name of an exception's type; classes of TVM's own go under its name."""
+    """Return the name of an exception's type; `TVM` for TVM's internal types."""
     kind = type(error)
     is_internal = _is_from_tvm(error) and kind.__name__ != "ScheduleError"  # without importing TVM
     return "TVM" if is_internal else kind.__name__
@@ -197,7 +196,7 @@ def _is_from_tvm(error: BaseException) -> bool:
 
 def _text(error: BaseException) -> str:
     """Return an exception's text on one line, without programs, backtraces and node numbers."""
-    # A KeyError shows its key as `repr` does, and once more when it has passed through TVM.
+    # A KeyError shows its key like `repr`, and once more after passing through TVM.
     text = str(error)
     if isinstance(error, KeyError) and error.args and isinstance(error.args[0], str):
         text = error.args[0]
@@ -222,7 +221,7 @@ def _frames(error: BaseException | None) -> Iterator[traceback.FrameSummary]:
         error = error.__cause__ or error.__context__
 
 
-# Texts of TVM's exceptions without what only its developers can use.
+# Texts of TVM's exceptions without details for its developers.
 #
 # A text of TVM may hold the whole program with a place marked in it, a backtrace of C++ files, the
 # condition of a check in C++, and numbers of nodes that only the program printed with it explains.
@@ -245,10 +244,10 @@ KIND = re.compile(r"^(?:\w+Error|\w+\.\w+Error): ")
 
 
 def plain_tvm_text(text: str) -> str:
-    """Return the sentence in an exception's text, which may come from TVM, on one line.
+    """Return the sentence in an exception's text, possibly from TVM, on one line.
 
     Args:
-        text: what `str` says of the exception.
+        text: text of the exception.
     """
     program, _, message = text.rpartition(MESSAGE)
     lines = [line.strip() for line in message.splitlines()]
@@ -268,7 +267,7 @@ def plain_tvm_text(text: str) -> str:
 
 
 def _with_names(sentence: str, program: str) -> str:
-    """Replace numbers of nodes by the names of blocks and loops that the program has."""
+    """Replace numbers of nodes by the names of blocks and loops in the program."""
 
     def named(found: re.Match[str]) -> str:
         _, _, behind = program.partition(f"# {found[0]}\n")

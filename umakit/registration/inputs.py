@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Input files of a command, including those of backends; none of them may be an output."""
+"""Input files of a command, including files of backends; none of them may be an output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def input_files(
     """Return the files that a command reads.
 
     Args:
-        paths: files, and folders that are read as a whole; None is skipped.
-        backends: backends whose folders are read; other files in these folders do not count.
+        paths: files, and folders that count as a whole; None is skipped.
+        backends: backends, for the files in their folders that the kit reads.
         model: files of a model, see `frontend.model_files`.
     """
     found = [path for path in paths if path is not None]
@@ -45,7 +45,7 @@ def _files_of(backend: Backend) -> Iterator[Path]:
 
 
 def _modules_in(folders: tuple[str, ...]) -> list[Path]:
-    """Return the Python modules that were imported from these folders, which end in `/`."""
+    """Return the imported Python modules in some folders, whose paths end in `/`."""
     if not folders:
         return []
     files = [vars(module).get("__file__") for module in list(sys.modules.values())]

@@ -38,23 +38,22 @@ def kernel_pass(backend: Backend) -> tvm_api.Pass:
 
 # Sizes of the working memory of kernels, asked from the library's own functions.
 #
-# The functions are built for this machine, once as the library is and once for each core that it
-# is
+# The functions are built for this machine, once as the library is and once for each core that it is
 # configured for, and called with the numbers of a layer.
 
 MOST = 2**31 - 1
 """Maximum size in bytes of the scratch of a call."""
 
 LONGEST_RUN = 60
-"""Seconds of processor time after which a function of a library does not return."""
+"""Limit on the processor time of a library function, in seconds."""
 
 FLAGS = (
     "-w", "-O1", "-ffunction-sections", "-fdata-sections",
     "-fsanitize=signed-integer-overflow,integer-divide-by-zero",
     "-fsanitize-undefined-trap-on-error",
 )  # fmt: skip
-"""Warnings are the library's matter, and what the size does not need is not linked. A size that
-overflows is none."""
+"""Warnings concern only the library, and unused functions are not linked. An overflow in the size
+is an error."""
 
 LINKING = ("-Wl,--gc-sections", "-lm")
 
@@ -89,12 +88,10 @@ int main(int argc, char **argv)
 
 
 def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) -> int:
-    """Return the bytes of scratch that a layer needs, the most of all cores.
+    """Return the bytes of scratch of a layer, the maximum over all cores.
 
     Args:
-        backend: the backend that registered the kernel.
         kernel: a kernel with scratch.
-        layer: parameters of the layer.
 
     Raises:
         BackendError: the library's functions cannot be built or called, or the size is negative
@@ -123,10 +120,10 @@ def scratch_bytes(backend: Backend, kernel: RegisteredKernel, layer: Composite) 
 
 
 def _check_defined(size: CText, backend: Backend, what: str, place: str) -> None:
-    """Refuse the text of a size that calls a function which the library lacks.
+    """Refuse the text of a size that calls a function missing in the library.
 
     Raises:
-        BackendError: names the function, and the one that it may stand for.
+        BackendError: the function is missing; names it and a similar function.
     """
     known = known_functions(backend)
     if not size.function or known is None or not known.is_whole or size.function in known.functions:
@@ -152,13 +149,13 @@ def _checked(value: object, what: str, place: str) -> int:
 
 
 def _identifiers(backend: Backend) -> frozenset[str]:
-    """Return the names of C in all sizes of a backend: its files are looked for only once."""
+    """Return the C identifiers in all sizes of a backend, to look for its files only once."""
     texts = [each.scratch for each in backend.kernels.values()]
     return frozenset(name for t in texts if isinstance(t, CText) for name in t.identifiers)
 
 
 def _program(backend: Backend, scratch: CText, wide: Collection[str]) -> str:
-    """Return a C program that prints the size for the numbers that it is called with."""
+    """Return a C program that prints the size for the numbers on its command line."""
     hook, section = backend.codegen.includes, backend.configuration.sources
     includes = [f'#include "{name}"' for name in (section.headers if section is not None else ())]
     includes += [included_text(backend, hook)] if hook is not None else []
@@ -182,7 +179,7 @@ def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
     """Run a program that prints a size.
 
     Raises:
-        BuildError: it cannot be built, crashes or does not end.
+        BuildError: the program cannot be built, crashes or does not end.
     """
     command = [str(_built(program, sources)), *map(str, values)]
     try:
@@ -196,13 +193,13 @@ def _answer(program: str, sources: HostSources, values: tuple[int, ...]) -> int:
 
 @cache
 def _built(program: str, sources: HostSources) -> Path:
-    """Build a program, which is kept as long as this process lives."""
+    """Build a program; the file is kept while this process lives."""
     folder = Path(_folder().name) / sha256(repr([program, sources]).encode()).hexdigest()[:16]
     folder.mkdir(exist_ok=True)
     source, output = folder / "scratch.c", folder / "scratch"
     source.write_text(program, encoding="utf-8")
     compiler = host_compiler()
-    # Messages are read below, so they must not be translated.
+    # Messages are parsed below, so they must not be translated.
     result = subprocess.run(
         [*compiler, *FLAGS, *sources.flags, str(source), *map(str, sources.files), "-o",
          str(output), *sources.linked, *LINKING],
@@ -226,14 +223,14 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 @dataclass(frozen=True)
 class HostSources:
-    """What a program that calls a backend's functions is built of.
+    """The parts of a program that calls a backend's functions.
 
     Attributes:
-        core: name of the core whose macros are defined; empty for the library as it is.
+        core: name of the core for its macros; empty for the library without a core.
         files: C files.
-        flags: flags of the compiler: folders of headers and macros.
+        flags: compiler flags: folders of headers, and macros.
         linked: objects and libraries.
-        versions: times at which files were changed, headers too.
+        versions: modification times of all files, including headers.
     """
 
     core: str
@@ -247,13 +244,12 @@ _known: WeakKeyDictionary[Backend, dict[frozenset[str], list[HostSources]]] = We
 
 
 def host_sources(backend: Backend, identifiers: Collection[str]) -> list[HostSources]:
-    """Return the files of a backend, once as they are and once for each core.
+    """Return the files of a backend, once without a core and once for each core.
 
-    They are looked for once for each backend that was loaded: all layers of a kernel ask for them.
+    The files are cached by backend, because every layer of a kernel needs them.
 
     Args:
-        backend: the backend.
-        identifiers: names of C that are used.
+        identifiers: used C identifiers.
     """
     known, names = _known.setdefault(backend, {}), frozenset(identifiers)
     if names not in known:
@@ -286,7 +282,7 @@ def _host_sources(backend: Backend, identifiers: Collection[str]) -> Iterator[Ho
 
 @dataclass(frozen=True)
 class _LibraryFiles:
-    """What calls need of a backend's library."""
+    """The files of a backend's library for calls."""
 
     sources: tuple[Path, ...] = ()
     others: tuple[Path, ...] = ()

@@ -28,12 +28,12 @@ Scratch = str | Callable[[Any], int] | None
 
 @dataclass(frozen=True)
 class RegisteredKernel:
-    """A pattern with its call.
+    """A pattern with the C text of its call.
 
     Attributes:
         pattern: name of the pattern.
-        call: the call, whose names are those of `c_declaration`, `$scratch` and `$scratch_bytes`.
-        scratch: size in bytes of the working memory: C, a function of the layer, or None.
+        call: the call; names are from `c_declaration`, `$scratch` and `$scratch_bytes`.
+        scratch: size of the working memory in bytes: C text, a function of the layer, or None.
         place: file and line of the registration.
     """
 
@@ -44,7 +44,7 @@ class RegisteredKernel:
 
     @property
     def checked_size(self) -> str:
-        """C text of the size, which the export compares with what was planned; may be empty."""
+        """C text of the size, compared with the planned size in the export; may be empty."""
         return self.scratch.text if isinstance(self.scratch, CText) else ""
 
 
@@ -149,8 +149,8 @@ def kernel_calls(
     """Return a TIR pass that turns composites into the calls of registered kernels.
 
     Args:
-        kernels: by name of the pattern; read when the pass runs.
-        scratch_bytes: called for layers of kernels with scratch.
+        kernels: kernels by name of the pattern; read when the pass runs.
+        scratch_bytes: function for layers of kernels with scratch.
     """
 
     def replace(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
@@ -167,7 +167,7 @@ def kernel_calls(
 def _call(
     kernel: RegisteredKernel, layer: Composite, function: tvm_api.PrimFunc, size: int
 ) -> tvm_api.Stmt:
-    """Return the call of a layer's kernel, with its scratch allocated around it."""
+    """Return the call of a layer's kernel, inside the allocation of its scratch."""
     pointers = zip(layer.pointer_types, map(tir.pointer, function.params), strict=True)
     operands: dict[str, Any] = dict(pointers) | layer.scalars | {SCRATCH_BYTES: size}
     call, check, buffers = kernel.call, kernel.scratch, []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names that a misspelt one in a backend's Python may stand for."""
+"""Names close to a misspelt name in a backend's Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLACES = ("umakit.patterns", "umakit.tir", "umakit.machine", "umakit.backend")
 
 
 def meant(error: BaseException) -> str:
-    """Return the name that an exception's misspelt name may stand for; empty if none is close."""
+    """Return the name close to an exception's misspelt name; empty if none is close."""
     name = getattr(error, "name", None)
     if isinstance(error, AttributeError):
         return _attribute(error)
@@ -38,7 +38,7 @@ def meant(error: BaseException) -> str:
 
 
 def _attribute(error: AttributeError) -> str:
-    """Return the attribute that is close; TVM keeps the text of an exception only."""
+    """Return the close attribute; TVM keeps only the text of an exception."""
     if error.name and error.obj is not None:
         return _close(error.name, _attributes_of(error.obj))
     found = ATTRIBUTE.search(str(error))
@@ -53,7 +53,7 @@ def _attribute(error: AttributeError) -> str:
 
 
 def _operator(name: str) -> str:
-    """Return the close name of an operator; imports TVM, which raised the exception."""
+    """Return the close name of an operator; imports TVM, the origin of the exception."""
     from umakit import tvm_api
 
     return closest(name, tvm_api.operator_names())
@@ -69,7 +69,7 @@ def _member(module: str, name: str) -> object:
 
 
 def _close(name: str, others: Iterable[str]) -> str:
-    """Return the closest of names that are as public as a name is."""
+    """Return the closest name that is public if the given name is."""
     return closest(name, [n for n in others if n.startswith("_") == name.startswith("_")])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts in the Python files of a backend, which name C functions and memories."""
+"""Texts in a backend's Python files, such as names of C functions and memories."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umakit.errors import short_path
 
 
 def texts_in(folder: Path) -> Mapping[str, str]:
-    """Return where texts are in the Python files of a folder.
+    """Return the places of texts in the Python files of a folder.
 
     Returns:
         File and line, `passes.py:12`, of the first string constant, by its text.
@@ -29,7 +29,7 @@ def texts_in(folder: Path) -> Mapping[str, str]:
 
 
 def place_of(text: str, folder: Path) -> str:
-    """Return file and line of a text in the Python files of a folder; empty if it is in none."""
+    """Return file and line of a text in the Python files of a folder; empty if there is none."""
     return texts_in(folder).get(text, "")
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What backends register, as data: patterns, strategies, hooks, driver files, and phases of passes.
+"""Registrations of backends as data: patterns, strategies, hooks, driver files, and phases of
+passes.
 
-`umakit.registration.backend.Backend` collects it, and stages read it.
+`umakit.registration.backend.Backend` collects the registrations, and stages read them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ call to print."""
 class PassPhase(Enum):
     """The phase in which a registered pass runs.
 
-    Those of TIR are for passes on the accelerator's prim funcs alone.
+    TIR phases are for passes on the accelerator's prim funcs alone.
 
     Attributes:
-        PRE_PARTITIONING: of Relax, on the network, before patterns are matched.
-        POST_PARTITIONING_0: of Relax, after it: accelerator functions are in place.
-        POST_PARTITIONING_1: of Relax, after accelerator regions are dissolved into calls of
+        PRE_PARTITIONING: Relax phase on the network, before patterns are matched.
+        POST_PARTITIONING_0: Relax phase after matching: accelerator functions are in place.
+        POST_PARTITIONING_1: Relax phase after accelerator regions are dissolved into calls of
             composite functions.
-        TIR_PHASE_0: loops and blocks as the operator strategy wrote them.
+        TIR_PHASE_0: loops and blocks of the operator strategy.
         TIR_PHASE_1: after buffers are flattened.
         TIR_PHASE_2: after loop transformations (vectorize, unroll).
         TIR_PHASE_3: after clean-up, right before C is printed.
@@ -63,15 +64,15 @@ class Pattern:
     annotations: Mapping[str, Any]
     predicate: Predicate | None
     layouts: tuple[str, ...] = ()
-    """Layouts of the data that it takes; empty if it is not said or does not matter."""
+    """Supported data layouts; empty if unknown or irrelevant."""
     drawing: Drawing | None = None
-    """How `uma check` draws layers for it; None where it finds that out itself."""
+    """Distribution from which `uma check` draws layers; None if `uma check` derives it."""
     place: str = ""
     """File and line of the registration."""
 
     @property
     def alternatives(self) -> list[Any]:
-        """TVM's patterns, which are tried in this order."""
+        """TVM's patterns, tried in this order."""
         return list(self.pattern) if isinstance(self.pattern, (list, tuple)) else [self.pattern]
 
     @property
@@ -84,7 +85,7 @@ LAYOUTS = ("NHWC", "NCHW")
 
 
 def layouts_of(predicate: object) -> tuple[str, ...]:
-    """Return the layouts that a pattern of `umakit.patterns` takes; empty for other predicates."""
+    """Return the layouts of a pattern of `umakit.patterns`; empty for other predicates."""
     given = getattr(predicate, "layouts", ())
     names = (given,) if isinstance(given, str) else given
     known = isinstance(names, (tuple, list)) and all(name in LAYOUTS for name in names)
@@ -101,7 +102,7 @@ class RegisteredStrategy:
 
 @dataclass(frozen=True)
 class CodegenHooks:
-    """What a backend adds to the generated C."""
+    """A backend's additions to the generated C."""
 
     includes: Callable[[], str] | None = None
     replace_call_extern: ReplaceCallExtern | None = None
@@ -109,11 +110,11 @@ class CodegenHooks:
 
 @dataclass(frozen=True)
 class Driver:
-    """The C files that a model library needs besides generated code, relative to the backend.
+    """The C files of a model library besides generated code, relative to the backend.
 
     Attributes:
         reentrant: whether several calls may run at the same time, so that runs need no lock.
-        compiled: objects and libraries, in the order in which they are linked.
+        compiled: objects and libraries in link order.
     """
 
     sources: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operator strategies: how a backend computes and schedules an operator of its composites.
+"""Operator strategies: a backend's computation and schedule of an operator in its composites.
 
 UMA v1 used Relay's operator strategies. On Relax the same idea is a custom legalization (the
 compute) followed by an S-TIR schedule.
@@ -24,7 +24,7 @@ ScheduleFunction = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Implementation:
-    """One way to compute an operator."""
+    """A computation of an operator, with an optional schedule."""
 
     compute: Compute
     schedule: ScheduleFunction | None
@@ -33,7 +33,7 @@ class Implementation:
 
 
 class OpStrategy:
-    """Implementations of one operator; the one with the highest plevel is used."""
+    """Implementations of one operator; the highest plevel wins."""
 
     def __init__(self) -> None:
         self.implementations: list[Implementation] = []
@@ -45,18 +45,18 @@ class OpStrategy:
         name: str = "implementation",
         plevel: int = 10,
     ) -> None:
-        """Add a way to compute the operator.
+        """Add an implementation of the operator.
 
         Args:
             compute: (attrs, inputs, out_type) -> te tensor(s).
             schedule: transforms the prim func's `Schedule` in place.
-            name: of the prim func.
-            plevel: priority; the highest wins, among equals the last one added.
+            name: name of the prim func.
+            plevel: priority; the highest wins, of equal priorities the last added.
         """
         self.implementations.append(Implementation(compute, schedule, name, plevel))
 
     def best(self) -> Implementation | None:
-        """Return the implementation of the highest plevel, None if there is none."""
+        """Return the implementation of the highest plevel; None without implementations."""
         return max(
             enumerate(self.implementations),
             key=lambda item: (item[1].plevel, item[0]),
@@ -71,8 +71,8 @@ def legalization(
 
     Args:
         operator: Relax operator name, for messages.
-        registered: the strategy that the backend registered.
-        target: the accelerator's TVM target, which is passed to the strategy.
+        registered: the backend's strategy.
+        target: the accelerator's TVM target, for the strategy.
     """
 
     def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
@@ -102,7 +102,7 @@ def legalization(
 
 
 def _check_result(got: tvm_api.Type, wanted: tvm_api.Type, where: str) -> None:
-    """Refuse a compute function whose result has not the operator's shape and dtype.
+    """Refuse a compute function with another shape or dtype than the operator's.
 
     Raises:
         LoweringError: the shape or dtype differs.

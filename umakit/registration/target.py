@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TVM targets of accelerators and their attributes.
 
-A new target *kind* needs C++ in TVM 0.27, and the existing kinds refuse attributes that they do
-not know. A target *tag* needs neither, so each accelerator is a tag over the kind `c`. Attributes
-that a user overrides travel in the target's `keys`, the one open list that TVM keeps through
-copying and JSON export; defaults stay here.
+A new target *kind* needs C++ in TVM 0.27, and existing kinds refuse unknown attributes. A target
+*tag* has neither problem, so each accelerator is a tag over the kind `c`. Overridden attributes
+travel in the target's `keys`, the only open list that TVM keeps through copying and JSON export;
+defaults stay here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def check_target_name(name: str) -> None:
     """Refuse a name that cannot be a target.
 
     Raises:
-        TargetAttributeError: it is not a C identifier, or TVM has a target kind or tag of the name.
+        TargetAttributeError: the name is not a C identifier, or TVM has a target kind or tag of the
+            name.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", name, flags=re.ASCII):
         raise TargetAttributeError(f"target name {name!r} is not a C identifier")
@@ -61,8 +62,8 @@ def check_attribute(
     """Refuse an attribute that UMA would refuse.
 
     Raises:
-        TargetAttributeError: a default of None, float or another type; a name that TVM's target
-            kind owns; a name that is taken.
+        TargetAttributeError: the default is None, a float or of another type, or TVM's target kind
+            or an earlier attribute has the name.
     """
     where = f"target {target_name!r}"
     if not name.isidentifier():
@@ -85,7 +86,7 @@ def register_target(name: str, attributes: Mapping[str, AttributeValue], owner: 
     """Register a target tag with TVM, so that `tvm.target.Target(name)` works.
 
     Returns:
-        True if the tag is new; False if the same backend registered it before.
+        True for a new tag; False if the same backend registered the tag before.
 
     Raises:
         TargetAttributeError: another backend owns the name.
@@ -111,8 +112,8 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
     """Create a TVM target of a registered accelerator with some attributes overridden.
 
     Raises:
-        TargetAttributeError: the target or an attribute is unknown, or a value has another type
-            than its default.
+        TargetAttributeError: the target or an attribute is unknown, or a value differs in type from
+            the default.
     """
     registered = _lookup(name)
     for attribute, value in sorted(overrides.items()):
@@ -134,7 +135,7 @@ def create_target(name: str, **overrides: AttributeValue) -> tvm_api.Target:
 
 
 def private_target(name: str, attributes: Mapping[str, AttributeValue]) -> tvm_api.Target:
-    """Create a target like `create_target` does, without registering a name with TVM.
+    """Create a target like `create_target`, without registering a name with TVM.
 
     Args:
         name: name of the accelerator.

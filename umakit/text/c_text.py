@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C expressions that a team writes, with `$name`s in the place of operands."""
+"""C expressions of backend teams, with `$name` for operands."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class CText:
 
     Attributes:
         text: the expression in one line; `$name` stands for an operand.
-        names: the operands, each once, in the order of the text.
-        function: the function that it calls; empty if it is no plain call.
+        names: operands in the order of first use.
+        function: called function; empty if the expression is not a plain call.
         arguments: texts of the call's arguments.
-        returns_status: whether the call has a result, instead of a cast to void in front of it.
-        identifiers: identifiers of C that it uses, except for members of structures.
+        returns_status: whether the call has a result, without a cast to void.
+        identifiers: C identifiers in the expression, except structure members.
     """
 
     text: str
@@ -42,26 +42,26 @@ class CText:
     identifiers: frozenset[str]
 
     def filled(self, operands: Mapping[str, str]) -> str:
-        """Return the expression with C text in the place of each name."""
+        """Return the expression with C text substituted for each name."""
         return filled(self.text, operands)
 
 
 def filled(text: str, operands: Mapping[str, str]) -> str:
-    """Return C text with other text in the place of each `$name`."""
+    """Return C text with each `$name` substituted."""
     return NAME.sub(lambda found: operands[found[1]], text)
 
 
 @cache
 def read_expression(text: str, what: str = "the text") -> CText:
-    """Read a C expression.
+    """Parse a C expression.
 
     Args:
-        text: the expression; `(void)` in front of a call says that it returns nothing.
-        what: what it is, for messages.
+        text: the expression. `(void)` in front of a call marks a call without a result.
+        what: name of the text in error messages.
 
     Raises:
-        BackendError: it is not one expression of C, has a comment or a preprocessor's line, or a
-            `$` that begins no name.
+        BackendError: the text is not a single C expression, has a comment or preprocessor
+            directive, or has a `$` without a name.
     """
     text = re.sub(r"\s*\n\s*", " ", text).strip()
     stray = next((found for found in NAME.finditer(text) if found[1] is None), None)
@@ -119,27 +119,26 @@ def _parsed(text: str) -> Node:
     import tree_sitter
     import tree_sitter_c
 
-    # Offsets are those of characters: what is not ASCII is no C outside of quotes and comments.
+    # Character offsets suffice: non-ASCII text is only valid C in quotes and comments.
     code = text.encode("ascii", "replace")
     parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_c.language()))
     return parser.parse(code).root_node
 
 
 def _nodes(node: Node) -> Iterator[Node]:
-    """Yield a node and all below it."""
     yield node
     for child in node.children:
         yield from _nodes(child)
 
 
 def _fault(root: Node) -> Node | None:
-    """Return the first node that is missing or is no C."""
+    """Return the first syntax error of a tree."""
     faults = [each for each in _nodes(root) if each.is_error or each.is_missing]
     return min(faults, key=lambda each: each.start_byte, default=None)
 
 
 def _statements(root: Node) -> list[Node]:
-    """Return the statements of the function around the text; of several functions none."""
+    """Return the statements of the wrapping function; empty if the text closes the function."""
     if len(root.children) != 1:
         return []
     body = root.children[0].child_by_field_name("body")
@@ -151,7 +150,7 @@ def _offset(node: Node, text: str) -> int:
 
 
 def _near(text: str, place: int) -> str:
-    """Return a message's words for a place in a text."""
+    """Return the phrase that locates a position in a text."""
     part = text[max(place - SHOWN, 0) : place + SHOWN]
     return f"near {part!r}" if text else "it is empty"
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Escaping of untrusted text, with one function for each language it is written into.
+"""Escaping of untrusted text, with one function per target language.
 
-Names of layers and tensors, paths and descriptions hold any characters. Where such a text is shown
-or written, it goes through the function of that language; JSON (`json.dumps`) and HTML
-(`umakit.text.rendering.render_html`, which escapes every value) have theirs in libraries. Names
-that become part of code, of build files or of paths are made plain by `umakit.text.names` before.
+Names of layers and tensors, paths and descriptions may hold any characters. Before such a text is
+shown
+or written, the function of the target language escapes it. Libraries escape JSON (`json.dumps`) and
+HTML (`umakit.text.rendering.render_html` escapes every value). `umakit.text.names` makes names
+plain
+before they become part of code, build files or paths.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def visible(text: str) -> str:
 
     Control characters (line breaks and the escape sequences of terminals among them), characters
     that change the direction of writing, unpaired surrogates and unassigned code points become
-    escapes as in Python: `\\x1b`, `\\u202e`. What is left can be encoded as UTF-8 and stand in XML.
+    escapes as in Python: `\\x1b`, `\\u202e`. The result is valid in UTF-8 and XML.
     """
     if text.isprintable():
         return text
@@ -46,7 +48,7 @@ def _escape(character: str) -> str:
 
 
 def shortened(text: str, most: int = SHOWN_LENGTH) -> str:
-    """Return a text of at most `most` characters by omitting the middle of a longer one."""
+    """Return a text of at most `most` characters, with the middle of a longer text omitted."""
     if len(text) <= most:
         return text
     start = max(most // 2, 1)
@@ -54,9 +56,9 @@ def shortened(text: str, most: int = SHOWN_LENGTH) -> str:
 
 
 def shortened_apart(texts: Sequence[str], most: int) -> list[str]:
-    """Return texts of at most `most` characters; different texts stay different where they can.
+    """Return texts of at most `most` characters. Different texts stay different if possible.
 
-    Texts whose middle would be omitted to equal ones keep what begins where they first differ.
+    Texts that would be shortened to equal ones keep the part from their first difference on.
     """
     found = [shortened(text, most) for text in texts]
     for short in {each for each in found if found.count(each) > 1}:
@@ -72,7 +74,7 @@ def shortened_apart(texts: Sequence[str], most: int) -> list[str]:
 
 
 def _from(text: str, first: int, most: int) -> str:
-    """Return the start of a text and what begins at a character, with an ellipsis between."""
+    """Return the start of a text and the part from a character on, with an ellipsis between."""
     end = text[first:]
     if len(end) >= most:
         return "\N{HORIZONTAL ELLIPSIS}" + shortened(end, most - 1)
@@ -80,22 +82,23 @@ def _from(text: str, first: int, most: int) -> str:
 
 
 def shown(text: str, most: int = SHOWN_LENGTH) -> str:
-    """Return a line for a terminal, a picture or a page: escaped by `visible` and shortened."""
+    """Return a line for a terminal, picture or page, escaped by `visible` and shortened."""
     return visible(shortened(text, most))
 
 
 def c_comment(text: str) -> str:
     """Return the text for use inside a C comment: escaped, without `/*`, `*/` or trigraphs.
 
-    Marks are split after everything else, so that nothing can put one together again; so is `??/`,
-    which is a backslash to a C99 compiler.
+    Comment marks are split last, so that no later step can recreate one. `??/`, a backslash to a
+    C99 compiler, is split too.
     """
     apart = shown(text, COMMENT_LENGTH)
     return re.sub(r"(?<=\*)(?=/)|(?<=/)(?=\*)|(?<=\?\?)(?=/)", " ", apart)
 
 
 def c_string(text: str) -> str:
-    """Return a C and C++ string literal; all but printable ASCII becomes octal escapes of UTF-8."""
+    """Return a C and C++ string literal. Characters other than printable ASCII become octal escapes
+    of UTF-8."""
     out = []
     for byte in text.encode("utf-8", "surrogatepass"):
         character = chr(byte)
@@ -117,6 +120,6 @@ def markdown_code(text: str) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Quote a path or argument as one word of a POSIX shell that is never taken for an option."""
+    """Quote a path or argument as one word of a POSIX shell that is never parsed as an option."""
     word = f"./{text}" if text.startswith("-") else text
     return shlex.quote(word)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities of a model's operators and of layers: by them figures of two exports are matched.
+"""Identities of operators and layers, which match the figures of two exports.
 
-An operator of the model is identified by its place in the file, so that nothing that a machine, a
-tiling or a version of umakit decides changes it. A layer is identified by the operators that it
-computes.
+An operator's identity is its position in the model file, so that it does not depend on the machine,
+the
+tiling or the version of umakit. A layer's identity is the set of operators that it computes.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Role = Literal["operators", "layout change", "copy", "unknown"]
-"""What a layer is for: operators of the model, a transpose between two layouts that the model has
-not, a copy to an output, or something whose operators are not known."""
+"""Role of a layer: operators of the model, a transpose between layouts, a copy to an output, or
+unknown operators."""
 
 
 @dataclass(frozen=True)
 class SourceOperator:
-    """An operator of the model as its file has it.
+    """An operator of the model file.
 
     Attributes:
-        name: its name everywhere in umakit, unique in the model.
-        given: its name in the file; empty if it has none there. TensorFlow Lite names tensors
-            only: it is the name of the first result.
-        index: its number in the file, from 0, with those in branches; None if it is not known,
-            as for operators that a pass of a backend added.
-        path: module of the model's source that it belongs to, such as `encoder.layers.0`; empty
-            where the file does not say it.
-        kind: its operator in the file's format, such as `Conv`; empty if it is not known.
+        name: name in umakit, unique in the model.
+        given: name in the file; empty if the file has none. For TensorFlow Lite, which only names
+            tensors, the name of the first result.
+        index: number in the file, from 0, including operators in branches; None if unknown, as for
+            operators that a backend's pass added.
+        path: module of the model's source, such as `encoder.layers.0`; empty if the file does not
+            tell.
+        kind: operator in the file's format, such as `Conv`; empty if unknown.
     """
 
     name: str
@@ -41,17 +41,16 @@ class SourceOperator:
 
 @dataclass(frozen=True)
 class LayerIdentity:
-    """What a layer is in terms of the model.
+    """Identity of a layer in terms of the model.
 
     Attributes:
-        key: its name for readers, with a number behind it if earlier layers of the network have
-            the same one, such as `softmax #2`; unique in the network.
-        role: what it is for.
-        operators: operators of the model that it computes, in the order of execution: of a chain
-            that is computed as one, such as a quantized Conv with a Relu, the one that it is named
-            after and the one whose result it yields. Of a layout change those whose result it
-            transposes.
-        part: how many earlier layers have the same role and operators.
+        key: unique name for readers, with a number if earlier layers have the same name, such as
+            `softmax #2`.
+        role: role of the layer.
+        operators: operators of the model in execution order. A fused chain, such as a quantized
+            Conv with a Relu, lists the operator that names the chain and the operator that yields
+            the result. A layout change lists the operators whose results it transposes.
+        part: number of earlier layers with the same role and operators.
     """
 
     key: str
@@ -65,7 +64,7 @@ class LayerIdentity:
 
     @classmethod
     def from_json(cls, view: Mapping[str, Any]) -> LayerIdentity:
-        """Return the identity of `as_json`."""
+        """Return the identity from the fields of `as_json`."""
         operators = tuple(SourceOperator(**each) for each in view["operators"])
         return cls(view["key"], view["role"], operators, view["part"])
 
@@ -75,9 +74,9 @@ class NamedLayer:
     """A layer before it has an identity.
 
     Attributes:
-        label: its name for readers.
-        role: what it is for.
-        names: names of the operators that it computes, in order; names may be repeated.
+        label: name for readers.
+        role: role of the layer.
+        names: names of the computed operators, in order, possibly repeated.
     """
 
     label: str
@@ -92,7 +91,7 @@ def layer_identities(
 
     Args:
         layers: all layers in the order of execution.
-        sources: operators of the model by name; one that is not among them has no index.
+        sources: operators of the model by name. Unlisted operators get no index.
     """
     layers = list(layers)
     keys = unique_labels(layer.label for layer in layers)
@@ -109,7 +108,7 @@ def layer_identities(
 
 
 def unique_labels(labels: Iterable[str]) -> list[str]:
-    """Return labels with a number behind those that earlier ones have, such as `softmax #2`."""
+    """Make labels unique with a number, such as `softmax #2`."""
     numbers: dict[str, int] = {}
     unique: dict[str, None] = {}
     for label in labels:
@@ -123,16 +122,19 @@ def unique_labels(labels: Iterable[str]) -> list[str]:
 
 
 Match = tuple[tuple[int, ...], tuple[int, ...]]
-"""Numbers of the layers of one network, and those of the other, that compute the same operators."""
+"""Numbers of the matching layers of one network and of the other."""
 
 
 def matched_layers(one: Sequence[LayerIdentity], other: Sequence[LayerIdentity]) -> list[Match]:
-    """Return which layers of two networks belong together, in the order of `one`.
+    """Return the matching layers of two networks, in the order of `one`.
 
-    Layers belong together if they share an operator of the model by name, directly or through
-    others: where one machine fuses two operators into a layer and the other does not, one layer is
-    matched with two. A layer without operators, such as a copy, is matched by its key. Layers that
-    only one network has come with an empty tuple; those of `other` are last.
+    Layers match if they share an operator of the model by name, directly or through other layers.
+    If one
+    machine fuses two operators and the other does not, one layer matches two. A layer without
+    operators,
+    such as a copy, matches by key. Layers of only one network come with an empty tuple; layers of
+    `other`
+    come last.
     """
     groups: dict[object, int] = {}
     parents = list(range(len(one) + len(other)))

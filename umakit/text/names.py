@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names that must be valid in C, in Python and as file names.
 
-Whatever a name looks like in a model, what is made of it here has ASCII letters, digits and
-underscores only, so that it can stand in C, CMake, Kconfig, YAML, shell lines and paths as it is.
-Texts that keep their characters go through `umakit.text.escaping`.
+Functions of this module turn any model name into ASCII letters, digits and underscores, which are
+safe
+in C, CMake, Kconfig, YAML, shell lines and paths. `umakit.text.escaping` handles texts that keep
+their
+characters.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ C_RESERVED = frozenset(
     "not not_eq nullptr operator or or_eq private protected public reinterpret_cast "
     "static_assert static_cast template this thread_local throw try typeid typename using virtual "
     "wchar_t xor xor_eq main status arena workspace inputs outputs "
-    # What the headers that generated files include declare or define.
+    # Declared or defined by the headers that generated files include.
     "NULL NAN INFINITY HUGE_VAL offsetof size_t ptrdiff_t "
     "int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t intptr_t uintptr_t "
     "intmax_t uintmax_t isnan isinf isfinite isnormal signbit fpclassify AFTER_LAYER "
@@ -70,22 +72,22 @@ ENVIRONMENT_NAMES = frozenset(
     # Keywords of C23, C++20, C++26 and of compilers.
     "char8_t co_await co_return co_yield concept consteval constinit contract_assert requires "
     "typeof_unqual near far huge pascal cdecl interrupt "
-    # Macros without parentheses that C's and POSIX's headers define. Those with parentheses, such
-    # as `min(a, b)`, change nothing where no parenthesis follows.
+    # Object-like macros in C's and POSIX's headers. Function-like macros, such as `min(a, b)`,
+    # change nothing unless a parenthesis follows.
     "I complex imaginary noreturn math_errhandling errno h_errno stdin stdout stderr environ "
     "signgam tzname basename strtodf fd_set physadr quad sys_errlist sys_nerr d_ino d_fileno "
     "h_addr s_addr s6_addr s6_addr16 s6_addr32 "
     "sa_handler sa_sigaction sigcontext_struct sched_priority st_atime st_ctime st_mtime "
     "sigev_notify_function sigev_notify_attributes "
-    # Names of machines and systems that compilers predefine in their GNU mode.
+    # Machines and systems that compilers predefine in their GNU mode.
     "unix linux i386 arm mips sparc sun sgi vax pdp11 hpux hppa ppc powerpc m68k mc68000 mc68010 "
     "mc68020 mc68030 mc68040 mc68332 _mips _cdecl _fastcall _pascal _stdcall _thiscall".split()
 )
 """Identifiers that other language standards, system headers or compilers define."""
 
 ENVIRONMENT_PATTERN = re.compile(
-    # Capitals only, two or more: what macros are called by everyone (EOF, INT8_MAX, PI, B1, HIGH,
-    # registers of microcontrollers), beyond any list.
+    # Two or more capitals, the usual form of macros (EOF, INT8_MAX, PI, B1, HIGH, registers of
+    # microcontrollers), beyond any list.
     r"[A-Z][A-Z0-9_]+"
     r"|(PRI|SCN)[dioux]\w+|[LP]_(tmp|c)\w+|(AF|PF)_\w+|M_[A-Z0-9]\w*|si_[a-z_]+"
     # C++20 has atomic names as macros in clang's stdatomic.h.
@@ -105,7 +107,7 @@ FILE_DEVICES = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
 
 
 def header_of(name: str) -> str | None:
-    """The header of C's library that declares a function which kernels may call, or None."""
+    """Return the C library header of a function that kernels may call; None for other functions."""
     stem = name[:-1] if name.endswith(("f", "l")) else name
     if name in MATH_NAMES or stem in MATH_NAMES:
         return MATH_HEADER
@@ -113,26 +115,26 @@ def header_of(name: str) -> str | None:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a name already has a meaning in generated C."""
+    """Return whether a name already has a meaning in generated C."""
     return name in C_RESERVED or header_of(name) is not None or HELPER.fullmatch(name) is not None
 
 
 def is_macro(name: str) -> bool:
-    """Whether a compiler or a header that a user includes may define a macro of that name."""
+    """Return whether a compiler or a user's header may define a macro of that name."""
     return name in ENVIRONMENT_NAMES or ENVIRONMENT_PATTERN.fullmatch(name) is not None
 
 
 def is_identifier(name: str) -> bool:
-    """Whether a text is a C identifier of ASCII letters, digits and underscores."""
+    """Return whether a text is a C identifier of ASCII letters, digits and underscores."""
     return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
 
 
 def c_identifier(name: str) -> str:
     """Return a valid C identifier derived from `name`: `input.1` becomes `input_1`.
 
-    A word that means something in C or that may be a macro gets a trailing underscore; a leading
-    digit, and the start of what belongs to the compiler or to generated code, a leading `n`.
-    What has more than `SIGNIFICANT` characters is cut and ends in a digest of the name.
+    Keywords and possible macros get a trailing underscore. Names that start with a digit or a
+    reserved prefix get a leading `n`. Names of more than `SIGNIFICANT` characters are cut and end
+    in a digest.
     """
     text = re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed"
     if text[0].isdigit() or RESERVED_START.match(text) or OWN_START.match(text):
@@ -146,21 +148,21 @@ def symbol_part(name: str) -> str:
 
     For example, `conv/1:0` becomes `conv_1_0`.
 
-    Unlike `c_identifier` it keeps keywords such as `default`. It has at most `LONGEST_PART`
-    characters: a longer name is cut and ends in a digest.
+    Unlike `c_identifier`, this function keeps keywords such as `default`. Names of more than
+    `LONGEST_PART` characters are cut and end in a digest.
     """
     text = cut(re.sub(r"\W+", "_", name, flags=re.ASCII) or "unnamed", name, LONGEST_PART)
     return f"{text}_" if FILE_DEVICES.fullmatch(text) else text
 
 
 def plain_file_name(name: str) -> str:
-    """Return the name of a file in an export, unchanged if no build system has to quote it.
+    """Return a file name for an export, unchanged if no build system has to quote it.
 
     In other names special characters become underscores, and a digest keeps them distinct:
     `my_npu.h` stays, `my npu.h` becomes `my_npu_2ef026f5.h`.
 
     Args:
-        name: without folders.
+        name: file name without folders.
     """
     if len(name) <= LONGEST_FILE_NAME and re.fullmatch(r"\w[\w.+-]*", name, flags=re.ASCII):
         return name
@@ -172,7 +174,7 @@ def plain_file_name(name: str) -> str:
 
 
 def cut(text: str, name: str, most: int) -> str:
-    """Return a text, or its start and a digest of `name` if it has more than `most` characters."""
+    """Return a text, cut to `most` characters with a digest of `name` if longer."""
     if len(text) <= most:
         return text
     digest = _digest(name)

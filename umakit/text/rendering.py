@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rendering of the Jinja2 templates in `umakit.templates`, and of devices in `umakit.sim`.
 
-A value that a template shows must be plain (numbers, identifiers, versions, paths without quotes),
-or be marked by a filter that made it safe for the place where it stands: `comment` and `quoted`
-for C, `md` for Markdown, `code` for what is program text itself. Anything else is refused, so that
-no text of unknown origin becomes code. In HTML every value is escaped.
+A value in a template must be plain (numbers, identifiers, versions, paths without quotes) or pass a
+filter that makes it safe: `comment` and `quoted` for C, `md` for Markdown, `code` for program text.
+Any other value is refused, so that no text of unknown origin becomes code. In HTML, every value is
+escaped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _environment(escape: bool = False) -> jinja2.Environment:
     environment.filters["quoted"] = lambda text: Code(c_string(text))
     environment.filters["comment"] = lambda text: Code(c_comment(text))
     environment.filters["md"] = lambda text: Code(markdown_code(text))
-    # A copy of all constants of a large network would take as much memory as they do.
+    # Avoid a copy of code that holds all constants of a large network.
     environment.filters["code"] = lambda text: text if isinstance(text, Code) else Code(text)
     environment.filters["indented"] = lambda text: Code(textwrap.indent(text.strip("\n"), "    "))
     environment.filters["prefixed"] = lambda text, prefix: f"{prefix}{text}"
@@ -68,7 +68,7 @@ def _environment(escape: bool = False) -> jinja2.Environment:
 
 @jinja2.pass_context
 def _checked(context: jinja2.runtime.Context, value: T) -> T:
-    """Return a value that a template inserts; refuse it unless it is plain."""
+    """Return a template value; refuse any value that is not plain."""
     numbers = isinstance(value, list) and all(isinstance(item, int) for item in value)
     if not isinstance(value, Code) and not numbers and not PLAIN.fullmatch(str(value)):
         raise UmakitError(
@@ -86,35 +86,33 @@ def _visible(value: object) -> object:
 
 
 def template_folder() -> Path:
-    """Return the folder that holds the templates."""
     return Path(str(files("umakit.templates")))
 
 
 def render(template: str, **values: object) -> str:
-    """Render a template of plain text or code; a missing value is an error."""
+    """Render a template of plain text or code. A missing value is an error."""
     return _environment().get_template(template).render(**values)
 
 
 def render_html(template: str, **values: object) -> str:
-    """Render a template of HTML; special characters in values are escaped."""
+    """Render a template of HTML. Special characters in values are escaped."""
     return _environment(escape=True).get_template(template).render(**values)
 
 
 # Compiled Jinja2 templates, kept where Python keeps its own compiled modules.
 #
 # Compiling the templates of a small export takes as long as all stages before it. The files lie in
-# `__pycache__` of the templates' folder, or where `PYTHONPYCACHEPREFIX` says; none are written
-# with
-# `PYTHONDONTWRITEBYTECODE`, or into a folder that cannot be written.
+# `__pycache__` of the templates' folder or in `PYTHONPYCACHEPREFIX`. No file is written with
+# `PYTHONDONTWRITEBYTECODE` or into a read-only folder.
 
 
 class TemplateCache(jinja2.BytecodeCache):
-    """The compiled templates of one environment.
+    """Cache of the compiled templates of one environment.
 
     Args:
-        folder: the folder of the templates.
-        environment: name of the environment, which distinguishes files of the same template.
-        sources: Python files with filters, which Jinja2 calls for constants while it compiles.
+        folder: folder of the templates.
+        environment: name of the environment, part of the cache file names.
+        sources: Python files with filters. Jinja2 calls filters on constants during compilation.
     """
 
     def __init__(self, folder: Path, environment: str, sources: tuple[str, ...]) -> None:
@@ -123,11 +121,11 @@ class TemplateCache(jinja2.BytecodeCache):
         self._sources = sources
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """Return the part of the file's name that says which template it is of."""
+        """Return the part of the cache file's name that identifies the template."""
         return f"{name.replace('/', '-')}-{self._environment}"
 
     def get_source_checksum(self, source: str) -> str:
-        """Return a digest of all that compiled code depends on."""
+        """Return a digest of everything that the compiled code depends on."""
         return hashlib.sha256(f"{self._code_digest} {source}".encode()).hexdigest()
 
     @functools.cached_property
@@ -138,7 +136,7 @@ class TemplateCache(jinja2.BytecodeCache):
         return digest.hexdigest()
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Read the code of a template if there is any that fits."""
+        """Load the code of a template from a valid cache file, if there is one."""
         try:
             with self._file(bucket).open("rb") as stream:
                 bucket.load_bytecode(stream)
@@ -146,7 +144,7 @@ class TemplateCache(jinja2.BytecodeCache):
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
-        """Write the code of a template, whole or not at all."""
+        """Write the code of a template atomically."""
         if sys.dont_write_bytecode:
             return
         file = self._file(bucket)

@@ -23,7 +23,7 @@ EVERYWHERE = {"consumed_inputs": "which inputs may be overwritten; the memory pl
 """Attributes that all operators of the first opset have, and why they are ignored."""
 
 WIDE = frozenset("starts ends start end value_int value_ints".split())
-"""Attributes that may have any integer of 64 bits: values, and ends beyond those of tensors."""
+"""Attributes that may be any 64-bit integer: values, and ends beyond the size of tensors."""
 
 WINDOW = "auto_pad kernel_shape pads strides dilations"
 AXIS = Decision("axis")
@@ -114,9 +114,10 @@ NOT_TAKEN: Mapping[str, str] = {
 
 
 def settle_attributes(proto: onnx.ModelProto, path: Path) -> None:
-    """Write out the defaults of every node's opset, and refuse what `DECISIONS` refuses.
+    """Write out the defaults of every node's opset, and apply the refusals of `DECISIONS`.
 
-    TVM's converters have one default for all opsets, which is not always that of the schema.
+    TVM's converters use one default for all opsets, which may differ from the default of the
+    schema.
 
     Args:
         proto: a checked model; its nodes have names.

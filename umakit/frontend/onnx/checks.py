@@ -21,13 +21,13 @@ from umakit.frontend.onnx.rewriting import MICROSOFT, constant_tensors, is_rewri
 UNREADABLE = (
     DecodeError, json_format.ParseError, text_format.ParseError, onnx.parser.ParseError
 )  # fmt: skip
-"""What `onnx.load` raises for files that hold no model in the format of their suffix."""
+"""Exceptions of `onnx.load` for files that are no model in the format of their suffix."""
 
 QOPERATORS = frozenset(
     "QLinearSoftmax QLinearAveragePool QLinearReduceMean "
     "QLinearWhere QAttention MatMulIntegerToFloat DynamicQuantizeMatMul".split()
 )
-"""Operators of files that ONNX Runtime quantized in its own format, which are not rewritten."""
+"""Operators of ONNX Runtime's quantized format without a rewrite."""
 
 QUANTIZING = ("QuantizeLinear", "DequantizeLinear")
 
@@ -35,12 +35,12 @@ STANDARD_DOMAINS = ("", "ai.onnx")
 
 
 def check_names(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse names of nodes and values that are not UTF-8, as ONNX demands of all strings.
+    """Refuse names of nodes and values that are not UTF-8.
 
-    Python gets such strings as bytes, with which later stages would fail.
+    ONNX demands UTF-8. Python gets other strings as bytes, and later stages would fail.
 
     Raises:
-        ModelError: shows the first one.
+        ModelError: shows the first such name.
     """
     graph = proto.graph
     parts = (graph.node, graph.input, graph.output, graph.initializer, graph.value_info)
@@ -63,10 +63,10 @@ def check_names(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_opsets(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse versions of the standard operators that the package onnx does not know.
+    """Refuse opset versions that the package onnx does not know.
 
     Raises:
-        ModelError: says the version, and the newest one.
+        ModelError: names the version and the newest known version.
     """
     newest = onnx.defs.onnx_opset_version()
     for opset in proto.opset_import:
@@ -79,10 +79,10 @@ def check_opsets(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse weights in files outside the model's folder, or in none.
+    """Refuse external data outside the model's folder and external data without a file.
 
     Args:
-        proto: loaded without external data.
+        proto: model loaded without external data.
         path: path of the model.
 
     Raises:
@@ -112,9 +112,9 @@ def check_external_data(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def external_files(path: Path) -> list[Path]:
-    """The files next to an ONNX file that hold tensors of it; none for what is not an ONNX file.
+    """Return the external data files of an ONNX file; empty for any other file.
 
-    Files of tensors that umakit does not look at, such as those of training, are among them.
+    The list includes files for tensors that umakit ignores, such as training tensors.
     """
     try:
         proto = onnx.load(str(path), load_external_data=False)
@@ -131,7 +131,7 @@ def external_files(path: Path) -> list[Path]:
 
 
 def _tensors_anywhere(message: Any) -> Iterator[onnx.TensorProto]:
-    """Return all tensors in a message, including those of functions and training."""
+    """Yield all tensors in a message, including tensors of functions and training graphs."""
     waiting = [message]
     while waiting:
         message = waiting.pop()
@@ -171,7 +171,7 @@ def check_values(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def check_operators(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse operators of other domains and of ONNX Runtime's format, but those that are rewritten.
+    """Refuse operators of other domains and QOperator nodes, except operators that are rewritten.
 
     Raises:
         ModelError: names operator, node and file.
@@ -194,12 +194,12 @@ def check_operators(proto: onnx.ModelProto, path: Path) -> None:
                 fix="export the model with standard ONNX operators only",
             )
         if microsoft:
-            # ONNX Runtime writes them so for integers that older opsets lack.
+            # ONNX Runtime writes them in its own domain for integers that older opsets lack.
             node.domain = ""
 
 
 def check_scales(proto: onnx.ModelProto, path: Path) -> None:
-    """Refuse quantization that is not a constant.
+    """Refuse scales and zero points that are not constants.
 
     Raises:
         ModelError: names operator, node and file.
@@ -238,7 +238,7 @@ def _check_scale(
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph and of the graphs inside them."""
+    """Yield the nodes of a graph and of all nested graphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -247,7 +247,6 @@ def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    """Initializers and constants of a graph."""
     yield from graph.initializer
     for node in all_nodes(graph):
         for attribute in node.attribute:

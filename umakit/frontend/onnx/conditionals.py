@@ -22,19 +22,19 @@ INDEXED = {
     "OneHot": 0,
     "RoiAlign": 2,
 }
-"""Operators that fail for indices outside of a tensor, and which input has the indices."""
+"""Operators that fail for indices outside of a tensor, with the number of the index input."""
 
 
 def check_conditional(node: onnx.NodeProto, inputs: Sequence[Any], file: str) -> None:
-    """Refuse a node that could fail in a branch that is not taken.
+    """Refuse a node that could fail in the branch that is not taken.
 
     Args:
-        node: part of a branch.
-        inputs: Relax expressions.
+        node: node of a branch.
+        inputs: Relax expressions of the node's inputs.
         file: path of the model.
 
     Raises:
-        ModelError: a division of integers or run-time indices.
+        ModelError: the node divides integers or uses indices computed at run time.
     """
     what = ""
     if node.op_type in DIVISIONS and "int" in tvm_api.dtype_of(inputs[1]):
@@ -60,12 +60,12 @@ def chosen(
     branches: tuple[Sequence[Any], Sequence[Any]],
     file: str,
 ) -> list[Any]:
-    """The results of one of two branches.
+    """Return the results of the branch that the condition selects.
 
     Args:
         builder: block builder.
-        node: the If.
-        condition: a tensor of one bool.
+        node: the If node.
+        condition: tensor with one bool.
         branches: results of `then_branch` and of `else_branch`.
         file: path of the model.
 

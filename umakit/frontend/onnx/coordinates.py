@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Coordinates of the elements of a resized axis on the original axis.
 
-Formulas: ONNX operator specification of Resize (opsets 10 to 19). Coordinates are computed in
-float32 and in the order of ONNX Runtime's `upsamplebase.h`, so that nearest neighbours are the same
-at ties.
+Formulas: ONNX operator specification of Resize (opsets 10 to 19). The computation is in float32 and
+in the order of ONNX Runtime's `upsamplebase.h`, so that ties select the same nearest neighbours.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from umakit.floats.resampling import Table
 Array = npt.NDArray[np.float32]
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)
 TIE = 1e-6
-"""How far a coordinate may be from a half to be rounded as one."""
+"""Largest distance of a coordinate from a half that counts as a tie."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,11 @@ class Axis:
 
     Attributes:
         number: number of the axis.
-        size, result: elements before and after.
-        scale: what the model says; or `result / size` where it gives sizes, in float32.
-        width: the result's size that corners are aligned with, which is `size * scale` and not
-            whole where ONNX says so.
-        start, end: of the region of interest, in parts of the axis.
+        size, result: elements of the operand and of the result.
+        scale: scale of the model, or `result / size` in float32 if the model gives sizes.
+        width: size of the result for aligned corners: `size * scale`, not rounded, where ONNX
+            demands it.
+        start, end: region of interest, as fractions of the axis.
     """
 
     number: int
@@ -91,7 +90,8 @@ the operand."""
 
 
 def _rounded(x: Array, *, up: bool) -> Array:
-    """The nearest whole numbers. What is next to a half counts as one, as in ONNX Runtime."""
+    """Return the nearest whole numbers. Values within `TIE` of a half count as ties, as in ONNX
+    Runtime."""
     below = np.floor(x)
     rest = x.astype(np.float64) - below
     tie = np.abs(rest - 0.5) <= TIE
@@ -109,20 +109,20 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def coordinates(axis: Axis, mode: str) -> Array:
-    """Places in the operand of a result's elements, float32[result]."""
+    """Return the operand coordinates of the result's elements, float32[result]."""
     x = np.arange(axis.result, dtype=np.float32)
     with np.errstate(all="ignore"):
         return x if axis.scale == 1 and mode != "tf_crop_and_resize" else COORDINATES[mode](axis, x)
 
 
 def nearest(axis: Axis, mode: str, rounding: str) -> Table:
-    """A table of the nearest elements.
+    """Return the table of nearest neighbours.
 
     Args:
-        axis: to be resized.
-        mode: of coordinates.
-        rounding: a name in `ROUNDINGS`, or empty for that of opset 10 and of Upsample: downwards,
-            or upwards where the result is smaller.
+        axis: resized axis.
+        mode: coordinate transformation.
+        rounding: a name in `ROUNDINGS`. Empty selects the rounding of opset 10 and Upsample: down,
+            or up if the result is smaller.
     """
     rounding = rounding or ("ceil" if axis.scale < 1 else "floor")
     places = np.clip(ROUNDINGS[rounding](coordinates(axis, mode)), 0, axis.size - 1)
@@ -130,24 +130,24 @@ def nearest(axis: Axis, mode: str, rounding: str) -> Table:
 
 
 def linear(axis: Axis, mode: str) -> Table:
-    """A table of linear interpolation."""
+    """Return the table of linear interpolation."""
     return linear_table(axis.number, axis.size, coordinates(axis, mode))
 
 
 def cubic(axis: Axis, mode: str, a: float, exclude_outside: bool) -> Table:
-    """A table of cubic interpolation with the coefficient `a`."""
+    """Return the table of cubic interpolation with coefficient `a`."""
     x = coordinates(axis, mode)
     return cubic_table(axis.number, axis.size, x, a, exclude_outside=exclude_outside)
 
 
 def antialiased(axis: Axis, mode: str, a: float | None, exclude_outside: bool) -> Table:
-    """A table of interpolation whose kernel is wider where the result is smaller.
+    """Return the table of antialiased interpolation: downscaling widens the kernel.
 
     Args:
-        axis: to be resized.
-        mode: of coordinates.
-        a: coefficient of the cubic kernel, None for the linear one.
-        exclude_outside: whether only elements inside count.
+        axis: resized axis.
+        mode: coordinate transformation.
+        a: coefficient of the cubic kernel; None for the linear kernel.
+        exclude_outside: whether elements outside the operand get weight 0.
     """
     if axis.size == axis.result == axis.width and mode != "tf_crop_and_resize":
         # As in ONNX Runtime, whatever the scale.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ONNX files as input.
 
-TVM's importer knows the operators; here the file is checked first, symbolic dimensions are bound,
-automatic padding is resolved, and every operator keeps the name of the node it came from.
+TVM's importer converts the operators. This module first checks the file, binds symbolic dimensions
+and resolves automatic padding. Every operator keeps the name of its ONNX node.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from umakit.text.names import symbol_part
 
 
 def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import an ONNX file with float weights as constants.
+    """Import an ONNX file. Weights become constants.
 
     Args:
         path: the `.onnx` file.
@@ -61,8 +61,8 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
         input_shapes: sizes by input name, for symbolic dimensions.
 
     Raises:
-        ModelError: no such file, no ONNX, an operator that TVM cannot import, a shape that does
-            not fit; names the operator, the node and the file.
+        ModelError: the file is missing or not ONNX, an operator is not supported, or a shape does
+            not fit. The message names operator, node and file.
     """
     proto, sources = _load(path)
     write_out_constants(proto, path)
@@ -105,7 +105,7 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 
 
 def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
-    """Return a checked model, whose nodes have unique names, and its operators by these names."""
+    """Return the checked model with unique node names, and its operators by name."""
     if not path.exists():
         raise ModelError("no such file", where=str(path), fix=READABLE)
     if not path.is_file():
@@ -148,10 +148,11 @@ def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
 
 
 def _check_by_onnx(proto: onnx.ModelProto) -> None:
-    """Run the checker of the package onnx, without checks that refuse valid files.
+    """Run the checker of the package onnx, without the checks that refuse valid files.
 
-    It wants shapes of outputs, which are inferred later; and GroupNormalization of opset 18, which
-    later versions of ONNX call deprecated, is checked as that of opset 21.
+    The checker demands output shapes, which are inferred later. It calls GroupNormalization of
+    opset 18
+    deprecated, so the node is checked as GroupNormalization of opset 21.
     """
     for value in proto.graph.output:
         if value.type.HasField("tensor_type"):
@@ -168,10 +169,10 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
 
 
 def name_nodes(proto: onnx.ModelProto) -> dict[str, SourceOperator]:
-    """Name nodes that have no name, or a name that is taken, after their type and number.
+    """Give every node a unique name, from operator type and number if necessary.
 
     Returns:
-        The operators of the file by their names, in its order.
+        The operators of the file by name, in file order.
     """
     nodes = list(all_nodes(proto.graph))
     given = {node.name for node in nodes}
@@ -187,7 +188,7 @@ def name_nodes(proto: onnx.ModelProto) -> dict[str, SourceOperator]:
 
 
 def name_blank_constants(proto: onnx.ModelProto) -> None:
-    """Rename constants whose names are white space, which TVM's importer refuses."""
+    """Rename constants with blank names, which TVM's importer refuses."""
     graph = proto.graph
     taken = {name for node in graph.node for name in (*node.input, *node.output)}
     renamed: dict[str, str] = {}
@@ -211,7 +212,7 @@ AUTOMATIC_PADDING_OPERATORS = ("Conv", "MaxPool", "AveragePool")
 
 
 def make_padding_explicit(proto: onnx.ModelProto, path: Path) -> None:
-    """Replace `auto_pad` by `pads`: TVM would import it as an operator of its own."""
+    """Replace `auto_pad` by `pads`. TVM would import `auto_pad` as an extra operator."""
     nodes = [
         node
         for node in proto.graph.node
@@ -239,7 +240,7 @@ def resolve_padding(
     value_infos: dict[str, onnx.ValueInfoProto],
     constants: dict[str, list[int]],
 ) -> None:
-    """The formulas of the ONNX operator specification of Conv, for one node."""
+    """Set `pads` of one node by the formulas of the ONNX operator specification of Conv."""
     mode = attribute_of(node, "auto_pad", b"NOTSET")
     kernel = list(attribute_of(node, "kernel_shape", ()))
     if not kernel and node.op_type == "Conv":
@@ -264,15 +265,15 @@ def resolve_padding(
 
 
 def _dimensions(value: onnx.ValueInfoProto | None) -> list[int]:
-    """Sizes of a tensor, 0 for those that are not known."""
+    """Return the sizes of a tensor; 0 for unknown dimensions."""
     return [int(d.dim_value) for d in value.type.tensor_type.shape.dim] if value else []
 
 
 def edge_quantizations(proto: onnx.ModelProto) -> dict[str, Quantization]:
-    """Scale and zero point by name of graph input or output.
+    """Return scale and zero point by name of graph input or output.
 
-    An input says it by the DequantizeLinear that reads it, an output by the QuantizeLinear that
-    writes it. What is quantized per channel, or read in two ways, is left out.
+    The DequantizeLinear that reads an input, or the QuantizeLinear that writes an output, gives the
+    values. Per-channel and ambiguous quantizations are left out.
     """
     constants = {tensor.name: tensor for tensor in proto.graph.initializer}
     edges = {value.name for value in (*proto.graph.input, *proto.graph.output)}

@@ -32,7 +32,7 @@ DATA_DEPENDENT = ("Compress", "NonMaxSuppression", "NonZero", "Unique")
 
 
 class NamingImporter(Importer):  # type: ignore[misc]
-    """TVM's importer, one node at a time, so that names and errors keep their place."""
+    """TVM's importer, run node by node so that every call keeps its node's name."""
 
     _nodes: dict[str, Any]
 
@@ -47,7 +47,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._expected: Types = {}
 
     def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> tvm_api.IRModule:
-        """The Relax module of a checked model; calls carry their node's name."""
+        """Return the Relax module of a checked model. Calls carry the names of their nodes."""
         self._shape = dict(shapes)
         self._expected, fault = inferred_types(proto)
         check_extents(proto, self._expected, self._path)
@@ -59,7 +59,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         except ModelError:
             tvm_api.abandon(self.bb)
             raise
-        except Exception as error:  # TVM raises whatever it stumbles over
+        except Exception as error:  # TVM raises arbitrary exceptions
             tvm_api.abandon(self.bb)
             raise ModelError(
                 "is put together in a way that is not supported",
@@ -68,7 +68,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
             ) from error
         finally:
             Importer.current = None
-        if fault:  # what a converter refuses is said in its words
+        if fault:  # a converter's own refusal takes precedence
             raise contradiction(fault, str(self._path))
         return self._label(module)
 
@@ -85,7 +85,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         for node in graph.node:
             try:
                 source = self._sources.get(node.name)
-                # Nodes that others were rewritten as take more types than those of a file.
+                # Rewritten nodes take more types than nodes of a file.
                 if source is not None and source.kind == node.op_type:
                     check_input_types(node, self._inputs_of(node), self.opset, str(self._path))
                 if node.op_type == "DequantizeLinear":
@@ -111,14 +111,14 @@ class NamingImporter(Importer):  # type: ignore[misc]
                 raise not_supported(node, inputs, self.opset, str(self._path)) from error
 
     def _inputs_of(self, node: onnx.NodeProto) -> tuple[Any | None, ...]:
-        """Return the inputs of a node, None for inputs that are left out."""
         return tuple(self._nodes.get(name) if name else None for name in node.input)
 
     def _convert_if(self, node: onnx.NodeProto) -> None:
-        """Convert an If: one branch if the condition is constant, else both and a selection.
+        """Convert an If node: one branch for a constant condition, else both branches and a select.
 
-        C programs run straight through: both branches are computed, which is safe as long as
-        nothing in them can fail.
+        Generated C runs straight through, so it computes both branches. `check_conditional` ensures
+        that
+        neither branch can fail.
         """
         branches = {attribute.name: attribute.g for attribute in node.attribute}
         condition = self._nodes[node.input[0]]
@@ -135,7 +135,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._nodes.update(zip(node.output, results, strict=True))
 
     def _branch(self, graph: onnx.GraphProto) -> list[Any]:
-        """The results of a graph inside a node; it sees the tensors around it."""
+        """Return the results of a nested graph, which can read the tensors of the outer graph."""
         outside = dict(self._nodes)
         for tensor in graph.initializer:
             self._nodes[tensor.name] = tvm_api.relax.const(self._parse_array(tensor))
@@ -145,7 +145,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return results
 
     def _compute(self, node: onnx.NodeProto) -> bool:
-        """Compute a node of sizes or indices that are known; False for other ones."""
+        """Compute a node of constant sizes or indices. Return False for other nodes."""
         inputs = self._inputs_of(node)
         arrays = [None if each is None else tvm_api.constant_array(each) for each in inputs]
         if any((a is None) != (i is None) for a, i in zip(arrays, inputs, strict=True)):
@@ -162,7 +162,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return True
 
     def _seen(self, proto: onnx.NodeProto) -> Node:
-        """A node as converters see it."""
+        """Return the node in the form that converters take."""
         return Node(
             proto,
             self._inputs_of(proto),
@@ -173,7 +173,8 @@ class NamingImporter(Importer):  # type: ignore[misc]
         )
 
     def _convert(self, node: Node) -> bool:
-        """Import a node by a converter of ours; False where it is left to TVM's importer."""
+        """Import a node by a registered converter. Return False for nodes left to TVM's
+        importer."""
         converter = CONVERTERS.get(node.proto.op_type)
         result = None if converter is None else converter(node)
         if result is None:
@@ -185,18 +186,18 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return True
 
     def _bind_result(self, node: onnx.NodeProto) -> None:
-        """Bind the node's first result to a variable that marks where the node ends."""
+        """Bind the node's first result to a variable, which marks the end of the node."""
         first = node.output[0]
         value = self._nodes.get(first)
         if isinstance(value, tvm_api.Call):
             value = self.bb.emit(value, name_hint=f"result{len(self._node_of_result)}")
             self._nodes[first] = value
         if isinstance(value, tvm_api.Var):
-            # An Identity yields what another node computed, which keeps its name.
+            # An Identity yields the result of another node, which keeps its name.
             self._node_of_result.setdefault(str(value.name), node.name)
 
     def _check_types(self, node: onnx.NodeProto) -> None:
-        """Refuse a node whose imported result has another shape or dtype than ONNX defines."""
+        """Refuse a node whose imported result differs in shape or dtype from the ONNX inference."""
         for name in node.output:
             value = self._nodes.get(name)
             if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
@@ -235,22 +236,23 @@ class NamingImporter(Importer):  # type: ignore[misc]
 
 
 NAMES = {"float32": "float", "float64": "double"}
-"""Names of element types in schemas, where they are not those of NumPy."""
+"""Schema names of element types that differ from NumPy's names."""
 
 FIRST_OPSET_OF_16_BITS = 21
-"""Of QuantizeLinear and DequantizeLinear; before, ONNX Runtime has its own ones of 16 bits."""
+"""First opset whose QuantizeLinear and DequantizeLinear have 16 bits; before, ONNX Runtime has its
+own."""
 
 
 def check_input_types(
     node: onnx.NodeProto, inputs: Sequence[Any | None], opset: int, file: str
 ) -> None:
-    """Refuse a node with inputs of types that its operator does not take, or not together.
+    """Refuse a node whose input types, alone or in combination, violate the operator's schema.
 
-    TVM's importer would compute it all the same, and sums of int8 would wrap around.
+    TVM's importer accepts such nodes: int8 sums, for example, would wrap around.
 
     Args:
         node: the operator.
-        inputs: Relax expressions, None for those that are left out.
+        inputs: Relax expressions; None for omitted inputs.
         opset: opset of the model.
         file: path of the model.
 
@@ -266,7 +268,7 @@ def check_input_types(
         formal = schema.inputs[min(position, len(schema.inputs) - 1)]
         dtype = _dtype(expression)
         tensors = [kind for kind in sorted(formal.types) if kind.startswith("tensor(")]
-        if not dtype or not tensors:  # converters say what they make of sequences
+        if not dtype or not tensors:  # converters check sequences
             continue
         allowed = [kind.removeprefix("tensor(").removesuffix(")") for kind in tensors]
         what = f"operator {node.op_type} of node {node.name!r} has the input {formal.name} of type"
@@ -287,15 +289,15 @@ def check_input_types(
 
 
 def _dtype(expression: Any | None) -> str:
-    """Return the element type of a tensor; empty for what is none."""
+    """Return the element type of a tensor; empty for anything else."""
     if expression is None or not hasattr(getattr(expression, "ty", None), "shape"):
         return ""
     return tvm_api.dtype_of(expression)
 
 
-# Parameters of ONNX nodes that contradict their inputs; the checkers of onnx do not find them.
+# Parameters of ONNX nodes that contradict their inputs; the checker of onnx misses them.
 #
-# TVM would broadcast what is too small, or ignore an attribute.
+# TVM would broadcast a parameter that is too small, or ignore an attribute.
 
 PER_CHANNEL = {"InstanceNormalization": (1, 2), "BatchNormalization": (1, 2, 3, 4)}
 """Positions of inputs that have a value for each channel of input 0, by operator."""
@@ -307,7 +309,7 @@ def check_parameters(node: Node) -> None:
     """Refuse windows, biases, parameters and scales that do not fit the node's other inputs.
 
     Raises:
-        ModelError: names operator, node, what contradicts and the size that it should have.
+        ModelError: names operator, node, the contradiction and the expected size.
     """
     kind, shape = node.proto.op_type, node.static_shape(0)
     if kind in ("Conv", "ConvTranspose"):
@@ -331,7 +333,7 @@ def _check_window(node: Node) -> None:
 
 
 def _check_count(node: Node, position: int, count: int) -> None:
-    """Refuse an input of one dimension that has another number of values."""
+    """Refuse an input that is not a vector of `count` values."""
     shape = node.static_shape(position)
     if shape is not None and shape != (count,):
         raise node.refuse(
@@ -340,7 +342,7 @@ def _check_count(node: Node, position: int, count: int) -> None:
 
 
 def _check_scales(node: Node, shape: tuple[int, ...]) -> None:
-    """Refuse scales along an axis that the input lacks, or that has another size."""
+    """Refuse scales along a missing axis, and scales whose number differs from the axis size."""
     scales, zeros = node.static_shape(1), node.static_shape(2)
     if scales is None or len(scales) != 1 or scales == (1,):
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One operator of an ONNX graph, as a converter sees it."""
+"""One operator of an ONNX graph, in the form that converters take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from umakit.errors import ModelError
 
 
 def attribute_of(proto: onnx.NodeProto, name: str, default: Any) -> Any:
-    """The value of an attribute, strings as bytes, or `default` where the node has none."""
+    """Return the value of an attribute (strings as bytes), or `default` if the node lacks the
+    attribute."""
     for attribute in proto.attribute:
         if attribute.name == name:
             return onnx.helper.get_attribute_value(attribute)
@@ -22,21 +23,21 @@ def attribute_of(proto: onnx.NodeProto, name: str, default: Any) -> Any:
 
 
 def opset_of(proto: onnx.ModelProto) -> int:
-    """The version of the standard operators that a model was written for."""
+    """Return the version of the standard operators in a model."""
     return max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=1)
 
 
 @dataclass(frozen=True)
 class Node:
-    """An operator whose inputs are imported already.
+    """An operator with imported inputs.
 
     Attributes:
-        proto: the operator as the file has it.
-        inputs: Relax expressions in order, None for an optional input that is left out.
-        opset: version of the standard operators that the file was written for.
-        builder: block builder of the function that the operator becomes part of.
-        file: path of the model, for messages.
-        dequantized: names of the tensors that a DequantizeLinear yields.
+        proto: ONNX node.
+        inputs: Relax expressions in order; None for omitted optional inputs.
+        opset: version of the standard operators in the file.
+        builder: block builder of the Relax function.
+        file: path of the model in error messages.
+        dequantized: names of the results of DequantizeLinear nodes.
     """
 
     proto: onnx.NodeProto
@@ -47,28 +48,29 @@ class Node:
     dequantized: frozenset[str] = frozenset()
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute, strings as str, or `default` where the node has none."""
+        """Return the value of an attribute (strings as str), or `default` if the node lacks the
+        attribute."""
         value = attribute_of(self.proto, name, default)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
     def input(self, position: int) -> Any | None:
-        """The Relax expression of an input, None where it is left out."""
+        """Return the Relax expression of an input; None for an omitted input."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def constant(self, position: int) -> npt.NDArray[Any] | None:
-        """The values of a constant input, None where it is left out or computed at run time."""
+        """Return the values of a constant input; None for an omitted or computed input."""
         expression = self.input(position)
         return None if expression is None else tvm_api.constant_array(expression)
 
     def constant_input(self, position: int, what: str) -> npt.NDArray[Any] | None:
-        """The values of an input that must be constant, None where it is left out.
+        """Return the values of an input that must be constant; None for an omitted input.
 
         Args:
             position: position of the input.
-            what: its name in the specification.
+            what: name of the input in the specification.
 
         Raises:
-            ModelError: it is computed at run time.
+            ModelError: the input is computed at run time.
         """
         if self.input(position) is None:
             return None
@@ -82,15 +84,15 @@ class Node:
         return array
 
     def static_shape(self, position: int) -> tuple[int, ...] | None:
-        """The shape of an input, None where it is left out or not known."""
+        """Return the shape of an input; None for an omitted input or an unknown shape."""
         expression = self.input(position)
         return None if expression is None else tvm_api.static_shape(expression)
 
     def shape(self, position: int) -> tuple[int, ...]:
-        """The shape of an input.
+        """Return the shape of an input.
 
         Raises:
-            ModelError: it is left out, or not known before the network runs.
+            ModelError: the input is omitted, or its shape is unknown before the network runs.
         """
         shape = self.static_shape(position)
         if shape is None:
@@ -100,7 +102,8 @@ class Node:
         return shape
 
     def dtype(self, position: int) -> str:
-        """The element type of an input, for example `float32`; empty where it is left out."""
+        """Return the element type of an input, for example `float32`; empty for an omitted
+        input."""
         expression = self.input(position)
         return "" if expression is None else tvm_api.dtype_of(expression)
 
@@ -109,12 +112,12 @@ class Node:
         return self.builder.emit(self.builder.normalize(expression))
 
     def refuse(self, what: str, fix: str = "") -> ModelError:
-        """The error that refuses this node.
+        """Return the error that refuses this node.
 
         Args:
-            what: the rest of a sentence that begins with the operator and the node's name, for
-                example `has the attribute antialias, which is not supported`.
-            fix: what the user can do about it.
+            what: predicate of the sentence whose subject is operator and node name, for example
+                `has the attribute antialias, which is not supported`.
+            fix: advice for the user.
         """
         return ModelError(
             f"operator {self.proto.op_type} of node {self.proto.name!r} {what}",

@@ -19,17 +19,17 @@ DECIDES_SHAPES = frozenset(
 
 
 SIZES = "sizes of a tensor"
-"""How values are called that are known when the model is imported, but are not tensors."""
+"""Term in messages for values known at import that are not tensors."""
 
 
 def not_supported(
     node: onnx.NodeProto, inputs: Sequence[Any | None], opset: int, file: str
 ) -> ModelError:
-    """The refusal of a node that has no converter for its inputs and attributes.
+    """Return the refusal of a node that no converter takes with its inputs and attributes.
 
     Args:
         node: the operator.
-        inputs: Relax expressions, None for those that are left out.
+        inputs: Relax expressions; None for omitted inputs.
         opset: opset of the model.
         file: path of the model.
     """
@@ -60,10 +60,10 @@ def not_supported(
 
 
 def contradiction(fault: str, file: str) -> ModelError:
-    """The refusal of a model for which ONNX's strict inference fails.
+    """Return the refusal of a model for which ONNX's strict inference fails.
 
     Args:
-        fault: what it says; it names an operator and its node.
+        fault: message of the inference, which names an operator and its node.
         file: path of the model.
     """
     found = re.findall(r"op_type:(\w+)(?:, node name: ([^)]*))?\): (?:\[\w+\] ?)?([^\n]*)", fault)
@@ -77,7 +77,7 @@ def contradiction(fault: str, file: str) -> ModelError:
 
 
 def schema_of(node: onnx.NodeProto, opset: int) -> Any | None:
-    """The operator's schema in the package onnx, None where it has none."""
+    """Return the operator's schema in the package onnx; None for unknown operators."""
     if node.domain not in ("", "ai.onnx"):
         return None
     try:
@@ -87,7 +87,7 @@ def schema_of(node: onnx.NodeProto, opset: int) -> Any | None:
 
 
 def input_name(schema: Any | None, position: int) -> str:
-    """The name of an input in its schema, or its number."""
+    """Return the name of an input in its schema, or its number."""
     if schema is not None and schema.inputs:
         formal = schema.inputs[min(position, len(schema.inputs) - 1)]
         if position < len(schema.inputs):
@@ -96,21 +96,21 @@ def input_name(schema: Any | None, position: int) -> str:
 
 
 def output_name(schema: Any | None, position: int) -> str:
-    """The name of a result in its schema, or its number."""
+    """Return the name of a result in its schema, or its number."""
     if schema is None or position >= len(schema.outputs):
         return f"number {position}"
     return str(schema.outputs[position].name)
 
 
 def is_computed(expression: Any | None) -> bool:
-    """Whether an input is a tensor that is not known beforehand."""
+    """Return whether an input is a tensor that is computed at run time."""
     if expression is None or not hasattr(expression, "ty"):
         return False
     return bool(tvm_api.dtype_of(expression)) and tvm_api.constant_array(expression) is None
 
 
 def described(expression: tvm_api.Expr) -> str:
-    """dtype and shape of an input, for example `float32[1, 3, 8, 8]`."""
+    """Return dtype and shape of an input, for example `float32[1, 3, 8, 8]`."""
     dtype = tvm_api.dtype_of(expression) if hasattr(expression, "ty") else ""
     if not dtype or not hasattr(expression.ty, "shape"):
         return SIZES
@@ -119,12 +119,12 @@ def described(expression: tvm_api.Expr) -> str:
 
 
 def _listed(kind: str, items: Sequence[str]) -> str:
-    """Part of a sentence that names some items, empty where there are none."""
+    """Return the phrase that lists some items; empty for no items."""
     return f" with the {kind} {', '.join(items)}" if items else ""
 
 
 def _attributes(node: onnx.NodeProto) -> list[str]:
-    """The attributes that are numbers or words."""
+    """Return the attributes that are numbers, lists of numbers or text, as `name=value`."""
     shown = []
     for attribute in node.attribute:
         value = onnx.helper.get_attribute_value(attribute)

@@ -23,14 +23,13 @@ STASH = "precision of sums of float16, which is refused as a type; others are at
 
 @dataclass(frozen=True)
 class Decision:
-    """About the attributes of one operator.
+    """Treatment of the attributes of one operator.
 
     Attributes:
-        honoured: names, separated by spaces: every value has its effect, or the operator's
-            converter refuses it.
-        only: values by name that may be given; every other one is refused. `ABSENT` means that
-            the attribute must be left out.
-        ignored: reasons by name why every value has the same result here.
+        honoured: names, separated by spaces. The converter implements every value or refuses it.
+        only: supported values by name; other values are refused. `ABSENT` means that the attribute
+            must be omitted.
+        ignored: by name, the reason why no value affects the result.
     """
 
     honoured: str = ""
@@ -39,7 +38,7 @@ class Decision:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every attribute that this decides about."""
+        """Return all attributes that this decision covers."""
         return frozenset([*self.honoured.split(), *self.only, *self.ignored])
 
 
@@ -57,15 +56,14 @@ def converts(
     only: Mapping[str, tuple[Any, ...]] | None = None,
     ignored: Mapping[str, str] | None = None,
 ) -> Callable[[Converter], Converter]:
-    """Registers a function that imports operators of the standard domain.
+    """Register a function that imports operators of the standard domain.
 
     Args:
-        operators: names, separated by spaces.
-        honoured, only, ignored: of every attribute in every version of their schemas, see
-            `Decision`.
+        operators: operator names, separated by spaces.
+        honoured, only, ignored: see `Decision`. They cover all attributes of all schema versions.
 
     Raises:
-        ValueError: another function imports one of them.
+        ValueError: an operator is registered already.
     """
     decision = Decision(honoured, only or {}, ignored or {})
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that are written as several others before the graph is imported.
 
-Files of `operators` register them by `rewrites`: operators of ONNX Runtime's domain, and those of
-its quantized format (QOperator), which become the same network with QuantizeLinear and
+Files of `operators` register them by `rewrites`: operators of ONNX Runtime's domain, and
+operators of its quantized format (QOperator), which become the same network with QuantizeLinear and
 DequantizeLinear.
 """
 
@@ -27,12 +27,11 @@ MICROSOFT = "com.microsoft"
 
 
 class Rewriter:
-    """A node that is rewritten, and the nodes that take its place.
+    """A node to rewrite, and the nodes that replace it.
 
     Args:
-        proto: the node.
-        file: path of the model, for messages.
-        constants: of the graph, by name; None for one whose values are not at hand.
+        file: path of the model in error messages.
+        constants: constant tensors of the graph by name; None for unknown values.
     """
 
     def __init__(
@@ -44,15 +43,15 @@ class Rewriter:
         self._constants = constants
 
     def input(self, position: int) -> str:
-        """The name of an input, empty where it is left out."""
+        """Return the name of an input; empty for an omitted input."""
         return self.proto.input[position] if position < len(self.proto.input) else ""
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute, or `default` where the node has none."""
+        """Return the value of an attribute, or `default` if the node lacks the attribute."""
         return attribute_of(self.proto, name, default)
 
     def attributes(self, without: str = "") -> dict[str, Any]:
-        """All attributes but those whose names are given, separated by spaces."""
+        """Return all attributes except the given names, separated by spaces."""
         return {
             attribute.name: onnx.helper.get_attribute_value(attribute)
             for attribute in self.proto.attribute
@@ -60,14 +59,14 @@ class Rewriter:
         }
 
     def is_constant(self, position: int) -> bool:
-        """Whether the values of an input are known."""
+        """Return whether the values of an input are known."""
         return self._constants.get(self.input(position)) is not None
 
     def values(self, position: int, what: str) -> Array:
-        """The values of an input that must be a constant.
+        """Return the values of an input that must be constant.
 
         Raises:
-            ModelError: it is computed at run time, or left out.
+            ModelError: the input is computed at run time or omitted.
         """
         tensor = self._constants.get(self.input(position))
         if tensor is None:
@@ -79,13 +78,13 @@ class Rewriter:
         """Add a node with one result.
 
         Args:
-            operator: of the standard domain.
-            inputs: names.
-            output: name of the result; a new one by default.
-            attributes: of the node.
+            operator: operator of the standard domain.
+            inputs: names of the inputs.
+            output: name of the result; a new name by default.
+            attributes: attributes of the node.
 
         Returns:
-            The name of its result.
+            The name of the result.
         """
         name = output or f"{self.proto.output[0]}/{self.proto.name}/{len(self.nodes)}"
         node = onnx.helper.make_node(operator, list(inputs), [name], self.proto.name, **attributes)
@@ -93,15 +92,15 @@ class Rewriter:
         return name
 
     def constant(self, array: npt.ArrayLike) -> str:
-        """Add a constant, and return its name."""
+        """Add a constant and return its name."""
         return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(array)))
 
     def finish(self, operator: str, *inputs: str, **attributes: Any) -> None:
-        """Add the node that yields the first result of the one that is rewritten."""
+        """Add the node that yields the first result of the rewritten node."""
         self.add(operator, *inputs, output=self.proto.output[0], **attributes)
 
     def refuse(self, what: str, fix: str = "") -> ModelError:
-        """The error that refuses this node; `what` is said of it."""
+        """Return the error that refuses this node. `what` is the predicate of the sentence."""
         return ModelError(
             f"operator {self.proto.op_type} of node {self.proto.name!r} {what}",
             where=self._file,
@@ -117,11 +116,11 @@ REWRITES: dict[tuple[str, str], Rewrite] = {}
 
 
 def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
-    """Registers a function that rewrites operators.
+    """Register a function that rewrites operators.
 
     Args:
-        operators: names, separated by spaces.
-        domain: of the operators, empty for the standard one.
+        operators: operator names, separated by spaces.
+        domain: operator domain; empty for the standard domain.
     """
 
     def register(rewrite: Rewrite) -> Rewrite:
@@ -132,22 +131,22 @@ def rewrites(operators: str, domain: str = "") -> Callable[[Rewrite], Rewrite]:
 
 
 def is_rewritten(node: onnx.NodeProto) -> bool:
-    """Whether a file of `operators` rewrites a node."""
+    """Return whether a rewrite is registered for a node."""
     return (_domain(node), node.op_type) in REWRITES
 
 
 def rewrite_nodes(
     graph: onnx.GraphProto, path: Path, outside: Mapping[str, onnx.TensorProto | None]
 ) -> None:
-    """Rewrite all nodes that some file rewrites, also in graphs inside of nodes.
+    """Apply the registered rewrites to all nodes of a graph and its nested graphs.
 
     Args:
-        graph: with named nodes; it is changed.
-        path: path of the model, for messages.
-        outside: constants that the graph sees around it.
+        graph: graph with named nodes, changed in place.
+        path: path of the model in error messages.
+        outside: constants of the enclosing graphs.
 
     Raises:
-        ModelError: a node has a form that its operator's file does not take.
+        ModelError: a rewrite does not support the form of a node.
     """
     constants = {**outside, **constant_tensors(graph)}
     written: list[onnx.NodeProto] = []
@@ -173,7 +172,7 @@ def rewrite_nodes(
 
 
 def constant_tensors(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto | None]:
-    """Constant tensors by name, None where the values are not at hand."""
+    """Return constant tensors by name; None for tensors with unknown values."""
     found: dict[str, onnx.TensorProto | None] = {t.name: t for t in graph.initializer}
     for node in graph.node:
         if node.op_type == "Constant":

@@ -17,7 +17,7 @@ Types = dict[str, tuple[str, tuple[int, ...] | None]]
 
 
 def graph_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that a caller gives: those that are not initializers."""
+    """Return the inputs that a caller passes, without initializers."""
     constants = {tensor.name for tensor in proto.graph.initializer}
     return [value for value in proto.graph.input if value.name not in constants]
 
@@ -25,7 +25,7 @@ def graph_inputs(proto: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 def static_input_shapes(
     proto: onnx.ModelProto, path: Path, wanted: InputShapes
 ) -> tuple[dict[str, list[int]], list[str]]:
-    """Every input's shape with symbolic dimensions bound, and what to tell the user."""
+    """Return every input's shape with symbolic dimensions bound, and the notices for the user."""
     names = [value.name for value in graph_inputs(proto)]
     for unknown in sorted(set(wanted) - set(names)):
         raise ModelError(
@@ -74,7 +74,7 @@ def _bound_shape(
 
 
 def set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> None:
-    """Write the static shapes into the graph and let go of the symbolic ones derived from it."""
+    """Write static input shapes into the graph and delete the shapes derived from symbolic ones."""
     for value in graph_inputs(proto):
         dimensions = value.type.tensor_type.shape
         del dimensions.dim[:]
@@ -86,11 +86,11 @@ def set_input_shapes(proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> No
 
 
 def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
-    """dtype and, where it is known, shape of every tensor, as ONNX itself infers them.
+    """Return dtype and (if known) shape of every tensor, inferred by the package onnx.
 
     Returns:
-        Them by name, and what contradicts the operators' specifications, in the words of the
-        package onnx; empty where nothing does.
+        Types by tensor name, and the message of the package onnx about a contradiction of the
+        operators' specifications; empty without a contradiction.
     """
     fault = ""
     try:
@@ -114,7 +114,7 @@ def inferred_types(proto: onnx.ModelProto) -> tuple[Types, str]:
 
 
 def check_extents(proto: onnx.ModelProto, types: Types, path: Path) -> None:
-    """Refuse results that generated C could not count through, before anything makes them.
+    """Refuse results with too many elements before any step allocates them.
 
     Raises:
         ModelError: names operator, node and shape.

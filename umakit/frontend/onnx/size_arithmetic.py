@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computations on the sizes of tensors, which are known when a network is imported.
 
-Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. The nodes of this
-arithmetic are computed here, so that all sizes are constants.
+Exporters write shapes of reshapes, resizes and slices as arithmetic on `Shape`. This module
+evaluates these nodes, so that all sizes are constants.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ MOST_ELEMENTS = 4096
 """Maximum number of elements of an operand or result; larger tensors are not sizes."""
 
 BROADCAST_SINCE = 7
-"""The opset from which on operands of different shapes are broadcast."""
+"""First opset that broadcasts operands of different shapes."""
 
 
 def computed(
     node: onnx.NodeProto, operands: Sequence[Array | None], opset: int, *, of_sizes: bool
 ) -> list[Array] | None:
-    """The results of a node of constant operands, None if it is not to be computed here.
+    """Return the results of a node with constant operands; None for nodes to leave to the importer.
 
     Args:
-        node: of the standard domain.
-        operands: values of its inputs, None for those that are left out.
+        node: node of the standard domain.
+        operands: values of the inputs; None for omitted inputs.
         opset: opset of the model.
-        of_sizes: whether one of the operands comes from the size of a tensor. Otherwise only
-            int64 and bool are computed, which are indices and sizes that the file has itself.
+        of_sizes: whether an operand derives from a tensor's size. Otherwise only int64 and bool
+            nodes are computed: indices and sizes in the file itself.
     """
     given = [operand for operand in operands if operand is not None]
     if node.op_type not in COMPUTED or node.domain not in STANDARD_DOMAINS or not given:
@@ -64,9 +64,11 @@ def computed(
 
 
 def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
-    """Divisions by 0, conversions of what is not a number, slices that Python takes otherwise.
+    """Return whether NumPy gives a node another result than ONNX, or none.
 
-    They are refused or done elsewhere.
+    These are divisions by 0, conversions of out-of-range numbers, and slices with negative steps
+    that
+    start before the first element.
     """
     if node.op_type in ("Div", "Mod"):
         return bool(operands[1].dtype.kind in "iu" and not operands[1].all())
@@ -78,7 +80,7 @@ def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
 
 
 def _expected_elements(node: onnx.NodeProto, operands: Sequence[Array]) -> float:
-    """How many elements a result may have whose size is given by values; 0 for others."""
+    """Return an upper bound of the result's elements if operand values set its size, else 0."""
     values = operands[-1].astype(np.float64)
     if node.op_type in ("ConstantOfShape", "Expand", "Tile"):
         others = operands[0].size if node.op_type != "ConstantOfShape" else 1
@@ -92,7 +94,7 @@ def _expected_elements(node: onnx.NodeProto, operands: Sequence[Array]) -> float
 def _evaluated(
     node: onnx.NodeProto, operands: Sequence[Array | None], opset: int
 ) -> list[Array] | None:
-    # Most networks need none of it.
+    # Most networks need no evaluator, so it is imported late.
     from onnx.reference import ReferenceEvaluator
 
     inputs = {
@@ -111,6 +113,6 @@ def _evaluated(
     try:
         with np.errstate(all="ignore"):
             results = ReferenceEvaluator(model).run(None, inputs)
-    except Exception:  # whatever it stumbles over is for the importer to refuse
+    except Exception:  # the importer reports the error
         return None
     return [np.asarray(result) for result in results]

@@ -27,15 +27,15 @@ NOT_COMPUTED = {
 """Element types that nothing here computes with, and their names."""
 
 MAY_BE_EMPTY = ("Resize",)
-"""Operators of which exporters leave out inputs that their opset does not call optional."""
+"""Operators from which exporters omit inputs that their opset requires."""
 
 
 def check_structure(proto: onnx.ModelProto, path: Path) -> None:
     """Refuse missing inputs, unknown element types, and results without a source.
 
     Args:
-        proto: a model whose nodes have names.
-        path: path of the model, for messages.
+        proto: model with named nodes.
+        path: path of the model in error messages.
 
     Raises:
         ModelError: names the node or tensor, and the file.
@@ -62,10 +62,10 @@ def check_structure(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def sort_nodes(graph: onnx.GraphProto, path: Path) -> None:
-    """Put nodes behind those whose results they read, as ONNX demands, where they are not.
+    """Sort nodes topologically, if they are not.
 
     Raises:
-        ModelError: nodes read each other's results; names them.
+        ModelError: nodes form a cycle. The message names them.
     """
     writers = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     read: dict[int, set[int]] = {}
@@ -90,7 +90,7 @@ def sort_nodes(graph: onnx.GraphProto, path: Path) -> None:
 
 
 def drop_unread_results(graph: onnx.GraphProto, opset: int) -> None:
-    """Take optional results that nobody reads off their nodes: they need not be computed."""
+    """Remove unused trailing optional results from their nodes."""
     read = {name for node in all_nodes(graph) for name in node.input}
     read |= {value.name for value in graph.output}
     for node in graph.node:
@@ -104,10 +104,10 @@ def drop_unread_results(graph: onnx.GraphProto, opset: int) -> None:
 
 
 def write_out_constants(proto: onnx.ModelProto, path: Path) -> None:
-    """Give every Constant its value as a tensor, whichever attribute says it.
+    """Rewrite every Constant to the attribute `value`.
 
     Raises:
-        ModelError: a constant of text, or one without a value.
+        ModelError: a constant is text or has no value.
     """
     for node in all_nodes(proto.graph):
         if node.op_type != "Constant" or node.domain not in STANDARD_DOMAINS:
@@ -127,7 +127,7 @@ def write_out_constants(proto: onnx.ModelProto, path: Path) -> None:
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> npt.NDArray[Any] | None:
-    """The tensor of a sparse one, None where its indices lie outside or do not fit."""
+    """Return the dense form of a sparse tensor; None for invalid indices."""
     values = onnx.numpy_helper.to_array(sparse.values)
     indices = onnx.numpy_helper.to_array(sparse.indices)
     sizes = [int(size) for size in sparse.dims]
@@ -160,7 +160,7 @@ VALUES: dict[str, Callable[[onnx.AttributeProto], npt.NDArray[Any] | None]] = {
 
 
 def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
-    """Refuse required inputs that are left out."""
+    """Refuse a node that omits required inputs."""
     schema = schema_of(node, opset)
     if schema is None or node.op_type in MAY_BE_EMPTY:
         return

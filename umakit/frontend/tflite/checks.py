@@ -23,15 +23,15 @@ ZERO_FOR_ZERO = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV")
 
 
 def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> None:
-    """Refuse an operator that would not be imported exactly.
+    """Refuse an operator that cannot be imported exactly.
 
     Args:
-        graph: of the operator.
-        operator: to check.
-        where: the file, for messages.
+        graph: graph of the operator.
+        operator: operator to check.
+        where: file name in error messages.
 
     Raises:
-        ModelError: it is not registered, or not for its dtypes and scales.
+        ModelError: the operator is not registered, or not for its dtypes and scales.
     """
     tensors = [graph.tensors[n] for n in (*operator.inputs, *operator.outputs) if n >= 0]
     if not operator.outputs or not operator.inputs or operator.inputs[0] < 0:
@@ -69,10 +69,10 @@ def check_operator(graph: TfliteGraph, operator: TfliteOperator, where: str) -> 
 def _conversion(
     operator: TfliteOperator, quantized: bool, label: str, where: str
 ) -> TfliteConversion:
-    """The registered conversion of an operator.
+    """Return the registered conversion of an operator.
 
     Raises:
-        ModelError: there is none, or none for quantized tensors.
+        ModelError: no conversion is registered, or none for quantized tensors.
     """
     conversion = CONVERSIONS.get(operator.code)
     if conversion is None or (quantized and not conversion.takes_quantized):
@@ -92,7 +92,7 @@ def _check_states(
     label: str,
     where: str,
 ) -> None:
-    """Refuse variable tensors that the operator does not keep a state in, and the reverse."""
+    """Refuse variable tensors in inputs that are not states, and states that are not variable."""
     for position, number in enumerate(operator.inputs):
         if number < 0 or graph.tensors[number].variable == (position in conversion.states):
             continue
@@ -114,7 +114,7 @@ def _check_states(
 
 
 def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) -> None:
-    """Refuse integers without a scale, and zero points that kernels do not take."""
+    """Refuse integers without a scale, and zero points that kernels do not support."""
     if tensor.scales.size == 0:
         raise ModelError(
             f"{label}: tensor {tensor.name!r} has no scale",
@@ -141,7 +141,8 @@ def _check_scale(tensor: TfliteTensor, symmetric: bool, label: str, where: str) 
 def _check_weights(
     graph: TfliteGraph, operator: TfliteOperator, dtype: str, label: str, where: str
 ) -> None:
-    """Refuse zero points of weights that kernels take for 0, and biases without a scale."""
+    """Refuse nonzero zero points of weights for kernels that assume 0, and biases without a
+    scale."""
     weights = graph.tensors[operator.inputs[1]]
     if dtype in ("int8", "int16") and operator.code in ZERO_FOR_ZERO and weights.zero_points.any():
         raise ModelError(
@@ -167,10 +168,10 @@ def _check_dtypes(
     label: str,
     where: str,
 ) -> tuple[TfliteTensor, TfliteTensor]:
-    """Data and first result of an operator, whose dtypes its kernel takes together.
+    """Return data and first result of an operator, after a check of their dtypes.
 
     Raises:
-        ModelError: it does not, or there is no data.
+        ModelError: the kernel does not support the combination of dtypes, or the data is missing.
     """
     position = conversion.data
     if len(operator.inputs) <= position or operator.inputs[position] < 0:
@@ -195,7 +196,7 @@ def _check_dtypes(
 
 
 def _shown(conversion: TfliteConversion) -> str:
-    """The dtypes of data and result that an operator takes."""
+    """Return the dtypes of data and result that a conversion supports, as text."""
     return ", ".join(
         each if isinstance(each, str) else " to ".join(each) for each in conversion.dtypes
     )
@@ -208,6 +209,6 @@ def _same_quantization(one: TfliteTensor, other: TfliteTensor) -> bool:
 
 
 def operator_label(graph: TfliteGraph, operator: TfliteOperator) -> str:
-    """Return the name of an operator in messages."""
+    """Return the name of an operator in error messages."""
     names = [graph.tensors[number].name for number in operator.outputs]
     return f"operator {operator.code} that writes {', '.join(map(repr, names)) or 'nothing'}"

@@ -30,7 +30,7 @@ ACTIVATIONS = {
 
 
 class Converter(OperatorConverter):  # type: ignore[misc]
-    """Converts one operator at a time; values go by tensor numbers, not by names.
+    """Converter of one operator at a time. Values are looked up by tensor number.
 
     Attributes:
         values: Relax expressions by tensor number.
@@ -43,11 +43,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         self.values: dict[int, tvm_api.Expr] = {}
 
     def convert(self, operator: TfliteOperator) -> tvm_api.Expr | list[tvm_api.Expr]:
-        """The Relax expression of an operator's result; a list for several results.
+        """Return the Relax expression of an operator's result; a list for several results.
 
         Raises:
-            ModelError: an option that is not supported.
-            Exception: whatever TVM's converter raises.
+            ModelError: an option is not supported.
+            Exception: any error of TVM's converter.
         """
         value = CONVERSIONS[operator.code].convert(self, operator)
         if isinstance(value, list):
@@ -57,11 +57,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def imported(
         self, operator: TfliteOperator, values: Mapping[int, Any] | None = None
     ) -> tvm_api.Expr:
-        """What TVM's own converter makes of an operator.
+        """Convert an operator by TVM's own converter.
 
         Args:
             operator: the operator.
-            values: stand for some of its tensors.
+            values: expressions that replace some tensors, by tensor number.
         """
         before = dict(self.values)
         self.values.update(values or {})
@@ -72,11 +72,11 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             self.values = before
 
     def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
-        """A variable that is bound to an expression."""
+        """Bind an expression to a variable."""
         return self.bb.emit(value)
 
     def value(self, number: int) -> tvm_api.Expr:
-        """The expression of a tensor, which may be a constant."""
+        """Return the expression of a computed or constant tensor."""
         if number not in self.values:
             (wrapper,) = self.get_tensors([number])
             values = self.get_tensor_value(wrapper)
@@ -84,18 +84,18 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return self.values[number]
 
     def tensor(self, number: int) -> TfliteTensor:
-        """What the file says about a tensor."""
+        """Return the file's description of a tensor."""
         return self._graph.tensors[number]
 
     def shape(self, number: int) -> tuple[int, ...]:
-        """The shape of a tensor."""
+        """Return the shape of a tensor."""
         return self._graph.tensors[number].shape
 
     def constant(self, operator: TfliteOperator, position: int) -> npt.NDArray[Any]:
-        """The values of an input that must be a constant.
+        """Return the values of an input that must be constant.
 
         Raises:
-            ModelError: it is not, or is omitted.
+            ModelError: the input is computed or omitted.
         """
         number = operator.inputs[position] if position < len(operator.inputs) else -1
         if number < 0 or not self._graph.tensors[number].constant:
@@ -105,10 +105,10 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return values
 
     def integers(self, operator: TfliteOperator, position: int) -> list[int]:
-        """The values of a constant input of integers, in one row.
+        """Return the values of a constant integer input, flattened.
 
         Raises:
-            ModelError: it is not a constant, or holds no integers.
+            ModelError: the input is not constant or not integer.
         """
         values = self.constant(operator, position)
         if values.dtype.kind != "i":
@@ -116,14 +116,14 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return [int(value) for value in values.reshape(-1)]
 
     def options(self, operator: TfliteOperator, kind: str) -> Any:
-        """The operator's options of a kind, which must be there.
+        """Return the operator's options of the given kind.
 
         Args:
             operator: the operator.
             kind: the schema's name, for example `Conv2DOptions`.
 
         Raises:
-            ModelError: it has none, or of another kind.
+            ModelError: the options are missing or of another kind.
         """
         table = operator.table.BuiltinOptions()
         number = getattr(tflite.BuiltinOptions, kind)
@@ -134,7 +134,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return options
 
     def dequantized(self, number: int) -> tvm_api.Expr:
-        """The real numbers of a tensor, bound to a variable."""
+        """Return the dequantized tensor, bound to a variable."""
         if not self._graph.tensors[number].scales.size:
             return self.value(number)
         (wrapper,) = self.get_tensors([number])
@@ -143,7 +143,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
     def quantized(
         self, operator: TfliteOperator, value: tvm_api.Expr, activation: int = 0
     ) -> tvm_api.Expr:
-        """Real numbers as the operator's result, after a fused activation."""
+        """Apply a fused activation to real numbers and quantize them to the operator's result."""
         bounds = _activation_bounds(activation)
         if bounds is not None:
             low, high = (tvm_api.float_value(bound) for bound in bounds)
@@ -155,7 +155,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return rounded
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
-        """Least and largest integer of the result that a fused activation lets through."""
+        """Return the least and greatest integer of the result after a fused activation."""
         tensor = self.tensor(operator.outputs[0])
         limits = np.iinfo(tensor.dtype)
         bounds = _activation_bounds(activation) or (-math.inf, math.inf)
@@ -166,22 +166,22 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return low, high
 
     def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> tvm_api.Expr:
-        """A function of the first input's real numbers, as the operator's result."""
+        """Return dequantize, `function`, quantize from the first input to the operator's result."""
         return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 
     def get_expr(self, input_tensor_idx: int) -> tvm_api.Expr:
-        """The value of a tensor."""
+        """Return the expression of a tensor."""
         return self.value(int(input_tensor_idx))
 
     def has_expr(self, input_tensor_idx: int) -> bool:
-        """Whether a tensor was computed, and is not a constant of the file."""
+        """Return whether a tensor is computed, in contrast to a constant of the file."""
         number = int(input_tensor_idx)
         return number in self.values and not self._graph.tensors[number].constant
 
     def get_tensors(self, tensors_idx_list: Any) -> Any:
-        """TVM's wrappers of tensors, with the axis of scales that `quantized_axis` says."""
+        """Return TVM's tensor wrappers, with the scale axis corrected by `quantized_axis`."""
         wrappers = super().get_tensors(tensors_idx_list)
         for wrapper in wrappers:
             if getattr(wrapper, "qnn_params", None):
@@ -191,17 +191,17 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return wrappers
 
     def get_input_tensors(self, op: Any) -> Any:
-        """TVM's wrappers of an operator's inputs, without optional ones omitted at the end."""
+        """Return TVM's wrappers of an operator's inputs, without omitted inputs at the end."""
         wrappers = super().get_input_tensors(op)
         while wrappers and wrappers[-1].tensor_idx < 0:
             wrappers.pop()
         return wrappers
 
     def dequantize(self, expr: tvm_api.Expr, tensor: Any) -> tvm_api.Expr:
-        """Real numbers; a bias of 64 bits is converted to 32 first, as TVM dequantizes no more.
+        """Dequantize a tensor. A 64-bit bias is first converted to 32 bits, TVM's limit.
 
         Raises:
-            ModelError: its values need more than 32 bits.
+            ModelError: the bias needs more than 32 bits.
         """
         values = tvm_api.constant_array(expr)
         if values is not None and values.dtype == np.int64:
@@ -212,7 +212,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return reals
 
     def is_prefetched(self, input_tensor_idx: int) -> bool:
-        """No values are kept aside."""
+        """Return False: values are never prefetched."""
         return False
 
     def convert_qnn_fused_activation_function(
@@ -223,7 +223,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         zero_point: int,
         dtype: str,
     ) -> tvm_api.Expr:
-        """A clip of integers; bounds are rounded as TensorFlow Lite does, ties away from zero."""
+        """Clip integers. Bounds are rounded half away from zero, as in TensorFlow Lite."""
         bounds = _activation_bounds(fused_activation_fn)
         if bounds is None:
             return expr
@@ -236,10 +236,10 @@ class Converter(OperatorConverter):  # type: ignore[misc]
 
 
 def _activation_bounds(activation: int) -> tuple[float, float] | None:
-    """Least and largest value after a fused activation, None if there is none.
+    """Return the bounds of a fused activation; None without bounds.
 
     Raises:
-        ModelError: an activation that kernels do not fuse.
+        ModelError: kernels do not fuse the activation.
     """
     if activation not in ACTIVATIONS:
         raise ModelError(f"its fused activation {activation} is not supported")
@@ -247,12 +247,11 @@ def _activation_bounds(activation: int) -> tuple[float, float] | None:
 
 
 def _scale(tensor: TfliteTensor) -> tuple[float, int]:
-    """The only scale of a tensor, and its zero point."""
     return float(tensor.scales[0]), int(tensor.zero_points[0])
 
 
 def _quantized(value: float, scale: float, zero_point: int) -> float:
-    """The integer for a real number, not limited to a dtype; infinities stay."""
+    """Quantize a real number without saturation. Infinities stay."""
     quotient = float(np.float32(value) / np.float32(scale))
     return (
         zero_point + math.copysign(math.floor(abs(quotient) + 0.5), quotient)

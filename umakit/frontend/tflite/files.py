@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite files as input.
 
-TVM's importer converts the operators; here the file is checked first, operators whose results are
-not TensorFlow Lite's are refused, and every call keeps its operator's name: that of
-the tensor it writes.
+TVM's importer converts the operators. This module first checks the file and refuses operators whose
+results would differ from TensorFlow Lite's. Every call keeps its operator's name, which is the name
+of the result tensor.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from umakit.text.names import symbol_part, unique
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a TensorFlow Lite file with weights as constants.
+    """Import a TensorFlow Lite file. Weights become constants.
 
     Args:
         path: the `.tflite` file.
         name: name of the model in C; default: the file's stem.
-        input_shapes: sizes by input name; they must be those of the file.
+        input_shapes: sizes by input name; they must equal the sizes in the file.
 
     Raises:
-        ModelError: the file is damaged, or holds an operator that is not supported; names the
-            operator, its tensor and the file.
+        ModelError: the file is damaged or holds an unsupported operator. The message names
+            operator, tensor and file.
     """
     try:
         data = path.read_bytes()
@@ -94,9 +94,9 @@ def _specification(tensor: TfliteTensor, where: str) -> TensorSpecification:
 def _states(
     graph: TfliteGraph, where: str
 ) -> tuple[list[TensorSpecification], list[TensorSpecification], list[str]]:
-    """Inputs and outputs for variable tensors, and a notice that names them.
+    """Return inputs and outputs for variable tensors, and a notice that names them.
 
-    A library keeps nothing between inferences: the caller passes on what TensorFlow Lite keeps.
+    A library keeps no state between inferences: the caller passes each state from output to input.
     """
     taken = {tensor.name.lower() for tensor in graph.tensors}
     inputs, outputs, notices = [], [], []
@@ -115,7 +115,7 @@ def _states(
 
 
 def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[str]:
-    """Compare shapes with what the user wants, and say which sizes were decided."""
+    """Compare input shapes with the requested shapes, and return notices about chosen sizes."""
     inputs: Mapping[str, TfliteTensor] = {
         graph.tensors[number].name: graph.tensors[number] for number in graph.inputs
     }
@@ -141,8 +141,9 @@ def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[s
 def short_names(graph: TfliteGraph) -> dict[int, str]:
     """Return the names of operators by the number of their result.
 
-    TensorFlow joins the names of all operators that became one, with semicolons: the first, which
-    is the one whose result it is, says enough if no other operator has it.
+    TensorFlow joins the names of fused operators with semicolons. The first name belongs to the
+    result
+    and is used alone if no other operator has it.
     """
     results = [number for operator in graph.operators for number in operator.outputs]
     first = {number: graph.tensors[number].name.split(";")[0] for number in results}
@@ -172,7 +173,7 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
 
 
 def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
-    """The Relax module of a checked graph; calls carry the name of the tensor they write."""
+    """Return the Relax module of a checked graph. Calls carry the names of their result tensors."""
     builder = tvm_api.relax.BlockBuilder()
     converter = Converter(graph, builder)
     numbers = (*graph.inputs, *graph.states)
@@ -192,7 +193,7 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
             try:
                 result = _convert_all(converter, graph, ends, where)
             except ModelError as raised:
-                # TVM warns on the terminal about a builder that is left in the middle.
+                # TVM prints a warning about an unfinished builder.
                 error, result = raised, tvm_api.relax.const(0.0)
             result = builder.emit_output(result)
         builder.emit_func_output(result)
@@ -204,13 +205,13 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
 def _convert_all(
     converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str
 ) -> tvm_api.Expr:
-    """Convert all operators; returns the graph's result.
+    """Convert all operators and return the graph's result.
 
     Args:
-        converter: knows the inputs.
+        converter: converter that holds the inputs.
         graph: the graph.
-        ends: gets the name of each operator by the variable of its result.
-        where: the file, for messages.
+        ends: receives the name of each operator by the variable of its result.
+        where: file name in error messages.
     """
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
@@ -226,16 +227,16 @@ def _convert_all(
 def _convert(
     converter: Converter, graph: TfliteGraph, operator: TfliteOperator, position: int, where: str
 ) -> list[Any]:
-    """Convert an operator and bind its results to variables that mark where they end.
+    """Convert an operator and bind its results to variables, which mark the operator's end.
 
-    Its variable tensors stand for their new values from here on.
+    The variable tensors of the operator take their new values.
     """
     label = operator_label(graph, operator)
     try:
         value = converter.convert(operator)
     except ModelError as error:
         raise ModelError(f"{label}: {error.what}", where=where, fix=error.fix) from None
-    except Exception as error:  # TVM raises whatever its converters stumble over
+    except Exception as error:  # TVM's converters raise arbitrary exceptions
         raise ModelError(
             f"{label} is not supported for its inputs and options", where=where
         ) from error

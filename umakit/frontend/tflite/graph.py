@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TensorFlow Lite flatbuffers as plain data, checked before anything else reads them.
 
-A flatbuffer is a web of offsets that a damaged file may point anywhere. Here everything the
-import relies on is read once, with bounds, and put into dataclasses.
+Offsets of a damaged flatbuffer may point anywhere. This module reads every field that the import
+needs once, with bounds checks, into dataclasses.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class TfliteGraph:
-    """The only subgraph of a model; `model` and `subgraph` are the flatbuffer's own objects.
+    """The only subgraph of a model.
 
     Attributes:
         tensors, operators: in the file's order.
         inputs, outputs: tensor numbers.
-        states: variable tensors that operators use, which are neither inputs nor outputs.
-        model, subgraph: of the flatbuffer.
+        states: numbers of variable tensors that operators read.
+        model, subgraph: objects of the flatbuffer.
     """
 
     tensors: tuple[TfliteTensor, ...]
@@ -64,10 +64,10 @@ def read_graph(data: bytes, where: str) -> TfliteGraph:
 
     Args:
         data: the file's bytes.
-        where: the file, for messages.
+        where: file name in error messages.
 
     Raises:
-        ModelError: it is truncated, damaged, or no TensorFlow Lite file.
+        ModelError: the file is truncated, damaged or not a TensorFlow Lite file.
     """
     if data[4:8] != IDENTIFIER:
         raise ModelError("is not a TensorFlow Lite file: its identifier is not TFL3", where=where)
@@ -126,7 +126,6 @@ class _Reader:
         return graph
 
     def _count(self, count: int) -> int:
-        """A number of items, which all take space in the file."""
         if not 0 <= count <= len(self._data):
             raise _damaged(self._where, f"a list has {count} items")
         return count
@@ -134,7 +133,6 @@ class _Reader:
     def _numbers(
         self, count: int, item: Any, tensors: int, *, optional: bool = False
     ) -> tuple[int, ...]:
-        """Tensor numbers."""
         numbers = tuple(int(item(position)) for position in range(self._count(count)))
         if any(not (-1 if optional else 0) <= number < tensors for number in numbers):
             raise _damaged(self._where, "there is no tensor of some number")
@@ -178,7 +176,7 @@ class _Reader:
         operators: Sequence[TfliteOperator],
         interface: set[int],
     ) -> tuple[int, ...]:
-        """Variable tensors that operators use, in the order of their first use."""
+        """Return the numbers of variable tensors that operators read, in the order of first use."""
         used = dict.fromkeys(number for operator in operators for number in operator.inputs)
         for number in interface:
             if tensors[number].variable:
@@ -190,7 +188,7 @@ class _Reader:
         return int(table.ShapeSignatureLength())
 
     def _is_constant(self, table: Any, name: str, shape: tuple[int, ...], dtype: str) -> bool:
-        """Whether the file holds a tensor's values, of which there must be as many as elements."""
+        """Return whether the file holds a tensor's values, after a check of their number."""
         number = table.Buffer()
         if not 0 <= number < self._count(self._model.BuffersLength()):
             raise _damaged(self._where, f"tensor {name!r} has no buffer")
@@ -218,7 +216,8 @@ class _Reader:
         return True
 
     def _quantization(self, table: Any, name: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Scales and zero points; scales that are there are positive numbers."""
+        """Return scales and zero points. Scales must be finite and non-negative, one zero point
+        each."""
         given = table.Quantization()
         if given is None or given.ScaleLength() == 0:
             return np.zeros(0, np.float32), np.zeros(0, np.int64)
@@ -257,7 +256,7 @@ class _Reader:
     def _check_custom(
         self, tensors: Sequence[TfliteTensor], operators: Sequence[TfliteOperator]
     ) -> None:
-        """Refuse custom operators, before the tensors that only their compiler understands."""
+        """Refuse custom operators before reading tensors that only their compiler understands."""
         for operator in operators:
             if operator.code.startswith(CUSTOM):
                 vela = operator.code == f"{CUSTOM}ethos-u"
@@ -272,7 +271,7 @@ class _Reader:
                 )
 
     def _check_order(self, graph: TfliteGraph) -> None:
-        """Every tensor that is read is an input, a constant, or written once before."""
+        """Refuse a graph that reads a tensor before it is written, or writes a tensor twice."""
         written = {number for number, t in enumerate(graph.tensors) if t.constant}
         if written & set(graph.inputs) or len(set(graph.inputs)) != len(graph.inputs):
             raise _damaged(self._where, "an input is a constant or listed twice")
@@ -291,7 +290,7 @@ class _Reader:
 
 
 def quantized_axis(quantization: Any, rank: int) -> int:
-    """The axis that scales lie along; a tensor of one axis or one scale has no other.
+    """Return the axis of per-channel scales; 0 for vectors and per-tensor scales.
 
     Older converters gave the bias of a depthwise convolution the axis of its weights.
     """
@@ -300,10 +299,11 @@ def quantized_axis(quantization: Any, rank: int) -> int:
 
 
 def operator_number(code: Any) -> int:
-    """The number of an operator: the larger one of two fields, as TensorFlow Lite reads them.
+    """Return the number of an operator: the larger of two fields, as in TensorFlow Lite.
 
-    Codes below 127 lie in the field that older files have (`GetBuiltinCode` in TensorFlow Lite's
-    schema_utils.cc). The method `BuiltinCode` of the package tflite looks at that one first.
+    Older files have codes below 127 in the deprecated field (`GetBuiltinCode` in TensorFlow Lite's
+    schema_utils.cc). The method `BuiltinCode` of the package tflite reads the deprecated field
+    first.
     """
     table = code._tab
     place = table.Offset(NEWER_CODE_FIELD)
@@ -312,7 +312,6 @@ def operator_number(code: Any) -> int:
 
 
 def _names(enumeration: type) -> dict[int, str]:
-    """Names of an enumeration of the schema by their numbers."""
     return {
         value: name
         for name, value in vars(enumeration).items()

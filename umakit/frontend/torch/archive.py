@@ -3,7 +3,7 @@
 
 `torch.export.load` trusts its file. In torch 2.13 it unpickles weights and constants that ask for
 it and, when its first attempt fails, example inputs too; it maps shared objects of AOTInductor; it
-imports modules that trees of inputs and outputs name; it calls what is called like an operator; it
+imports modules that trees of inputs and outputs name; it calls any function named as operator; it
 compiles names of nodes as Python; and it hands sizes to sympy, which evaluates them as Python. None
 of that is needed for a network, so nothing of it reaches torch here: the archive is written anew in
 memory with the members that hold plain numbers and with a graph of known fields (`schema`),
@@ -47,11 +47,11 @@ SMALL_ARCHIVE, LARGEST_RATIO = 2**26, 64
 """Bytes that an archive may hold whatever its size, and how often its size it may hold else."""
 
 COPIED = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little"}
-"""Members that say how to read the others, and what is in them."""
+"""Members with the format, version and byte order of the archive."""
 
 
 def is_torch_file(path: Path) -> bool:
-    """Whether a file is an archive or a pickle of PyTorch, of whatever kind."""
+    """Return whether a file is an archive or pickle of PyTorch."""
     try:
         with path.open("rb") as stream:
             head = stream.read(16)
@@ -63,16 +63,17 @@ def is_torch_file(path: Path) -> bool:
 
 
 def register_quantized_operators() -> None:
-    """Let torch register quantize and dequantize of PT2E, which saved programs name."""
+    """Import the module that registers PT2E's quantize and dequantize, which saved programs
+    name."""
     with contextlib.suppress(ImportError):
         importlib.import_module("torch.ao.quantization.fx._decomposed")
 
 
 def load_program(path: Path) -> torch.export.ExportedProgram:
-    """Read an exported program; see the module's docstring for what is not read.
+    """Read an exported program. The module's docstring lists the parts that are not read.
 
     Raises:
-        ModelError: the file is something else, damaged, or needs code to be run.
+        ModelError: the file is something else, is damaged, or would have to run code.
     """
     members = _check_kind(path)
     import torch
@@ -81,7 +82,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
     archive = _plain_archive(path, members)
     try:
         return torch.export.load(archive)
-    except Exception as error:  # torch raises whatever a damaged file makes it stumble over
+    except Exception as error:  # torch raises arbitrary exceptions for damaged files
         raise ModelError(
             f"cannot be put together by torch {torch.__version__}: it is damaged, or of another "
             "version",
@@ -91,7 +92,7 @@ def load_program(path: Path) -> torch.export.ExportedProgram:
 
 
 def _members(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """Members by name without the folder that torch puts around them; empty for other archives."""
+    """Return members by name, without torch's top-level folder; empty for other archives."""
     with zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if not info.is_dir()]
     _check_sizes(infos, path.stat().st_size)
@@ -105,10 +106,10 @@ def _members(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def _check_sizes(infos: list[zipfile.ZipInfo], size: int) -> None:
-    """Refuse members of one name, and archives that would unpack to much more than they are.
+    """Refuse duplicate member names, and archives that unpack to far more than their size.
 
     Raises:
-        zipfile.BadZipFile: says which.
+        zipfile.BadZipFile: names the defect.
     """
     names = {info.filename for info in infos}
     if len(names) != len(infos):
@@ -118,10 +119,10 @@ def _check_sizes(infos: list[zipfile.ZipInfo], size: int) -> None:
 
 
 def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
-    """The members of an exported program.
+    """Return the members of an exported program.
 
     Raises:
-        ModelError: says what the file is instead.
+        ModelError: names the actual kind of the file.
     """
     try:
         members = _members(path) if zipfile.is_zipfile(path) else {}
@@ -147,7 +148,8 @@ def _check_kind(path: Path) -> dict[str, zipfile.ZipInfo]:
 
 
 def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesIO:
-    """The same archive with nothing in it that is unpickled, imported, evaluated or executed."""
+    """Return a copy of the archive without content that is unpickled, imported, evaluated or
+    executed."""
     from umakit.frontend.torch.schema import Refused, plain_program
 
     copy = io.BytesIO()
@@ -183,18 +185,18 @@ def _plain_archive(path: Path, members: dict[str, zipfile.ZipInfo]) -> io.BytesI
 
 
 class _NeedsPickle(Exception):
-    """A weight or constant that only a pickle holds."""
+    """A weight or constant that is stored as a pickle."""
 
 
 class _Damaged(ValueError):
-    """A part of the archive that torch does not write; says which."""
+    """A part of the archive that torch does not write. The message names it."""
 
 
 def _read(source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: str) -> bytes:
-    """The bytes of a member.
+    """Return the bytes of a member.
 
     Raises:
-        KeyError, ValueError, zipfile.BadZipFile: it is missing, damaged or encrypted.
+        KeyError, ValueError, zipfile.BadZipFile: the member is missing, damaged or encrypted.
     """
     info = members[name]
     if info.flag_bits & ENCRYPTED:
@@ -209,7 +211,7 @@ def _read(source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: st
 def _payloads(
     source: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], kind: str
 ) -> dict[str, bytes]:
-    """The table of weights or of constants, and the members with their numbers.
+    """Return the table of weights or constants, and the members with their values.
 
     Raises:
         _NeedsPickle: names the weight or constant.
@@ -221,7 +223,7 @@ def _payloads(
         raise _NeedsPickle(f"{folder}model.pt")
     table = f"{folder}model_{kind}_config.json"
     content = json.loads(_read(source, members, table))
-    # A pickle is named before anything is said about what its table lacks.
+    # Report a pickle before any defect of its table.
     for name, payload in content["config"].items():
         if payload["use_pickle"] or payload["tensor_meta"] is None:
             raise _NeedsPickle(repr(name))
@@ -231,7 +233,7 @@ def _payloads(
         member = folder + payload["path_name"]
         if member not in kept:
             kept[member] = _read(source, members, member)
-        # Where there is nothing, torch reads zeros.
+        # torch would read zeros from an empty member.
         sizes = [size["as_int"] for size in payload["tensor_meta"]["sizes"]]
         if not kept[member] and 0 not in sizes:
             raise _Damaged(f"{name!r} has no values")

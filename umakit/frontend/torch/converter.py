@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ATen operators in Relax, one node at a time: by TVM's converters where these are right.
 
-TVM finds a converter by an operator's name and ignores arguments that it does not know, `alpha` of
-an addition for one. So only operators of the registry are converted, an argument that is not
-registered must have its default, and every result must have the shape and dtype that torch gives
-it.
+TVM finds a converter by the operator's name and ignores unknown arguments, for example `alpha` of
+an addition. So only registered operators are converted, unregistered arguments must have their
+defaults, and every result must have torch's shape and dtype.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
 
 DTYPES = frozenset("float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
 HARMLESS = frozenset("memory_format layout device pin_memory non_blocking".split())
-"""Arguments that say where and how values are kept, not what they are."""
+"""Arguments about the storage of values, without effect on the values."""
 
 CHECKS = ("_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range")
 
 
 def is_activation(node: Node) -> bool:
-    """Whether a node is an activation that may end a quantized layer."""
+    """Return whether a node is an activation that may end a quantized layer."""
     return node.op == "call_function" and node.target.__name__ in ACTIVATIONS
 
 
 def ends_quantized_layer(node: Node) -> bool:
-    """Whether an activation is quantized, alone or with further ones."""
+    """Return whether an activation, directly or through further activations, feeds a quantize."""
     return any(
         is_quantized_operator(user, "quantize")
         or (is_activation(user) and ends_quantized_layer(user))
@@ -57,11 +56,11 @@ def ends_quantized_layer(node: Node) -> bool:
 
 
 class Converter(Importer):  # type: ignore[misc]
-    """Translates a static program into a Relax module; calls carry their nodes' names.
+    """Converter of a static program to a Relax module. Calls carry the names of their nodes.
 
     Args:
-        program: what torch decomposed.
-        names: names of its nodes.
+        program: decomposed program.
+        names: names of the program's nodes.
     """
 
     def __init__(self, program: StaticProgram, names: Names) -> None:
@@ -74,10 +73,11 @@ class Converter(Importer):  # type: ignore[misc]
         self.block_builder = tvm_api.BlockBuilder()
 
     def run(self, outputs: int) -> tvm_api.IRModule:
-        """The Relax module; `main` returns that many tensors, as a tuple if there are several.
+        """Return the Relax module. `main` returns `outputs` tensors, as a tuple if there are
+        several.
 
         Raises:
-            ModelError: an operator that cannot be imported exactly.
+            ModelError: an operator cannot be imported exactly.
         """
         try:
             return self._label(self._module(outputs))
@@ -103,7 +103,10 @@ class Converter(Importer):  # type: ignore[misc]
         return builder.get()
 
     def refusals(self) -> dict[Node, ModelError]:
-        """Why nodes cannot be imported, each for itself: what is refused counts as an input."""
+        """Return the refusal of each node that cannot be imported.
+
+        A refused node counts as an input of later nodes.
+        """
         found: dict[Node, ModelError] = {}
         program, builder = self._program, self.block_builder
         with quiet(), builder.function("main", []):
@@ -123,7 +126,7 @@ class Converter(Importer):  # type: ignore[misc]
         return found
 
     def _check_types(self, node: Node) -> None:
-        """Refuse a node with an operand or a result of a dtype that is not supported."""
+        """Refuse a node with an operand or result of an unsupported dtype."""
         for used in (*node.all_input_nodes, node):
             value = self.fake(used)
             for each in value if isinstance(value, (tuple, list)) else [value]:
@@ -131,13 +134,13 @@ class Converter(Importer):  # type: ignore[misc]
                     self.dtype(each.dtype, node)
 
     def _stand_in(self, node: Node) -> None:
-        """Let a variable stand for what an input or a refused node yields."""
+        """Bind the result of an input or a refused node to a variable."""
         value: Any = self._program.values.get(node)
         if not is_fake(value):
             return
         several = isinstance(value, (tuple, list))
         tensors = [each for each in (value if several else [value]) if is_fake(each)]
-        # What has another dtype is not looked at: its users are refused.
+        # The type of an unsupported dtype does not matter: users of the tensor are refused.
         names = [str(each.dtype).removeprefix("torch.") for each in tensors]
         types = [
             tvm_api.tensor_type(tuple(each.shape), name if name in DTYPES else "float32")
@@ -146,38 +149,38 @@ class Converter(Importer):  # type: ignore[misc]
         self.env[node] = relax.Var(node.name, tvm_api.TupleType(types) if several else types[0])
 
     def value(self, node: Node) -> tvm_api.Expr:
-        """The Relax expression of a tensor node; constants are made when they are used."""
+        """Return the Relax expression of a tensor node. Constants are created on first use."""
         if node not in self.env:
             self.env[node] = self._constant(node)
         return self.env[node]
 
     def definition(self, value: tvm_api.Expr) -> tvm_api.Expr:
-        """What a variable is bound to; anything else is its own definition."""
+        """Return the expression that a variable is bound to, or any other expression itself."""
         bound = self.block_builder.lookup_binding(value) if isinstance(value, relax.Var) else None
         return value if bound is None else self.definition(bound)
 
     def fake(self, node: Node) -> Any:
-        """The value, or the type, that torch gives a node."""
+        """Return the value of a constant node, or torch's fake tensor of a computed node."""
         return self._program.values[node]
 
     def depends_on_inputs(self, node: Node) -> bool:
-        """Whether only a run can tell a node's value."""
+        """Return whether a node's value depends on the inputs."""
         return is_fake(self.fake(node))
 
     def type_of(self, node: Node) -> tuple[tuple[int, ...], str]:
-        """Shape and dtype of a tensor node, as torch has them."""
+        """Return torch's shape and dtype of a tensor node."""
         value = self.fake(node)
         return tuple(value.shape), self.dtype(value.dtype, node)
 
     def types_of(self, node: Node) -> list[tuple[tuple[int, ...], str]]:
-        """Shapes and dtypes of a node that yields several tensors."""
+        """Return torch's shapes and dtypes of a node with several results."""
         return [(tuple(v.shape), self.dtype(v.dtype, node)) for v in self.fake(node)]
 
     def dtype(self, dtype: torch.dtype, node: Node) -> str:
-        """A dtype of torch in TVM.
+        """Return TVM's name of a torch dtype.
 
         Raises:
-            ModelError: there is none.
+            ModelError: the dtype is not supported.
         """
         name = str(dtype).removeprefix("torch.")
         if name not in DTYPES:
@@ -185,18 +188,18 @@ class Converter(Importer):  # type: ignore[misc]
         return name
 
     def by_tvm(self, node: Node) -> Expr:
-        """What TVM's own converter makes of a node."""
+        """Convert a node by TVM's own converter."""
         converted: Expr = self.convert_map[node.target.__name__](node)
         return converted
 
     def refuse(self, node: Node, what: str, fix: str = "") -> ModelError:
-        """The error to raise about a node."""
+        """Return the error about a node."""
         return self._names.error(node, what, fix)
 
     # --- one node ---------------------------------------------------------------------------------
 
     def _convert_node(self, node: Node) -> None:
-        """Convert a node and note which bindings it made."""
+        """Convert a node and record the bindings of its result."""
         for used in node.all_input_nodes:
             if self._program.is_constant(used):
                 self.value(used)
@@ -207,7 +210,7 @@ class Converter(Importer):  # type: ignore[misc]
                 value = self._bound(in_front_of_dequantize(self, self._bound(value)))
         except ModelError:
             raise
-        except Exception as error:  # TVM raises whatever its converters stumble over
+        except Exception as error:  # TVM's converters raise arbitrary exceptions
             raise self.refuse(
                 node,
                 "is not supported for these inputs and attributes",
@@ -221,7 +224,7 @@ class Converter(Importer):  # type: ignore[misc]
             self._labels.setdefault(str(value.name), self._label_of(node))
 
     def _result(self, node: Node, name: str) -> tvm_api.Expr | None:
-        """What a node becomes; None for a check of torch, which computes nothing."""
+        """Return the expression of a node; None for assertions of torch, which compute nothing."""
         if name == "getitem":
             return self._item_of(node)
         namespace = getattr(node.target, "namespace", "")
@@ -244,7 +247,8 @@ class Converter(Importer):  # type: ignore[misc]
         return converter.convert(self, node, arguments)
 
     def _label_of(self, node: Node) -> str:
-        """The name of a node; a quantize or dequantize is called after what it is about."""
+        """Return the name of a node. Quantize and dequantize take the name of the related
+        operator."""
         follows = False
         while any(is_quantized_operator(node, kind) for kind in ("quantize", "dequantize")):
             follows = True
@@ -258,7 +262,8 @@ class Converter(Importer):  # type: ignore[misc]
         return node.name if node.op == "placeholder" else self._names.label(node)
 
     def _item_of(self, node: Node) -> tvm_api.Expr | None:
-        """What an element of several results is; None for one that nothing uses."""
+        """Return one element of a node with several results; None for unused, unsupported
+        elements."""
         source, position = node.args
         whole: tvm_api.Expr = self.env[source]
         if isinstance(whole.ty, relax.TensorType):
@@ -276,7 +281,7 @@ class Converter(Importer):  # type: ignore[misc]
         return self.block_builder.emit(relax.TupleGetItem(whole, position))
 
     def _bound(self, value: object) -> tvm_api.Expr:
-        """A value as a variable; a name of its own marks where the node ends."""
+        """Bind a value to a new variable, which marks the end of the node."""
         if isinstance(value, tvm_api.Var):
             return value
         if not isinstance(value, tvm_api.Expr):
@@ -284,7 +289,7 @@ class Converter(Importer):  # type: ignore[misc]
         return self.block_builder.emit(value)
 
     def _check_result(self, node: Node, value: tvm_api.Expr) -> None:
-        """Refuse a result of another type than torch's."""
+        """Refuse a result whose shape or dtype differs from torch's."""
         if not isinstance(self.fake(node), torch.Tensor):
             return
         wanted = self.type_of(node)
@@ -300,7 +305,8 @@ class Converter(Importer):  # type: ignore[misc]
             )
 
     def _constant(self, node: Node) -> tvm_api.Expr:
-        """A tensor that depends on weights alone; equal ones are one constant."""
+        """Return a Relax constant for a tensor that depends on weights only. Equal tensors share
+        one constant."""
         tensor = self.fake(node)
         dtype = self.dtype(tensor.dtype, node)
         if tensor.layout != torch.strided:

@@ -20,18 +20,18 @@ LIBRARY = re.compile(r"[\\/]torch[\\/](nn|_|fx|export|utils|functional|autograd)
 
 
 NUMBER = re.compile(r"(_\d+)+$")
-"""What torch puts behind names of nodes of the same operator anywhere in the model."""
+"""Suffix of torch for nodes with the same operator anywhere in the model."""
 
 
 class Names:
-    """Names of nodes: the path of a module of one operator, else the path and the operator.
+    """Names of nodes: the module path for modules of one operator, else path and operator.
 
-    Operators of the same kind in a module are numbered there, as torch numbers those of the whole
-    model, so that a change of one module renames nothing in another one.
+    Operators of the same kind are numbered within their module. Torch numbers them across the whole
+    model, so that a change of one module would rename nodes of another module.
 
     Args:
-        program: the exported program, before it is decomposed.
-        where: file or name of the model, for errors.
+        program: exported program before decomposition.
+        where: file or name of the model in error messages.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, where: str) -> None:
@@ -39,7 +39,7 @@ class Names:
         nodes = [node for node in program.graph.nodes if node.op == "call_function"]
         self._nodes = nodes
         self._paths = {node.name: _module_path(node) for node in nodes}
-        # An element of several results is no operator of its own.
+        # An element of a node with several results is not an operator.
         self._items = {node.name for node in nodes if node.target is operator.getitem}
         self._counts = Counter(
             path for name, path in self._paths.items() if name not in self._items
@@ -53,7 +53,7 @@ class Names:
         self._labels = self._all_labels()
 
     def label(self, node: torch.fx.Node) -> str:
-        """The name of a node of the program, or of one that it was decomposed into."""
+        """Return the name of a node, for decomposed nodes the name of the original node."""
         origin = self.origin(node)
         if origin in self._labels:
             return self._labels[origin]
@@ -61,7 +61,6 @@ class Names:
         return f"{path}.{origin}" if path else origin
 
     def _all_labels(self) -> dict[str, str]:
-        """Return a unique name for each node of the program."""
         alone = {path for path, count in self._counts.items() if path and count == 1}
         alone -= self._parents
         taken, numbers = set(alone), Counter[str]()
@@ -82,7 +81,7 @@ class Names:
         return labels
 
     def sources(self) -> dict[str, SourceOperator]:
-        """Return the operators of the program by their names, in its order."""
+        """Return the operators of the program by name, in program order."""
         found: dict[str, SourceOperator] = {}
         for number, node in enumerate(self._nodes):
             name = self.label(node)
@@ -91,7 +90,7 @@ class Names:
         return found
 
     def error(self, node: torch.fx.Node, what: str, fix: str = "") -> ModelError:
-        """An error about a node: operator, name, source line."""
+        """Return an error about a node, with operator, name and source line."""
         line = source_line(node)
         place = f"node {self.label(node)!r}" + (f" ({line})" if line else "")
         return ModelError(
@@ -101,7 +100,7 @@ class Names:
         )
 
     def origin(self, node: torch.fx.Node) -> str:
-        """The name of the node of the program that a decomposed node comes from."""
+        """Return the name of the program's node from which a node was decomposed."""
         found = str(node.name)
         source = (node.meta.get("from_node") or [None])[-1]
         while source is not None:
@@ -112,21 +111,21 @@ class Names:
 
 
 def operator_of(node: torch.fx.Node) -> str:
-    """`aten.relu.default` for a call of it."""
+    """Return the operator of a node, for example `aten.relu.default`."""
     if isinstance(node.target, str) or hasattr(node.target, "_schema"):
         return str(node.target)
     return str(node.target.__name__)
 
 
 def source_line(node: torch.fx.Node) -> str:
-    """`model.py:12` where the model's own source calls a node; empty when it is not known."""
+    """Return the source line of a node, for example `model.py:12`; empty if unknown."""
     frames = [match.groupdict() for match in FRAME.finditer(node.meta.get("stack_trace") or "")]
     own = [frame for frame in frames if not LIBRARY.search(frame["file"])]
     return f"{Path(own[-1]['file']).name}:{own[-1]['line']}" if own else ""
 
 
 def _module_path(node: torch.fx.Node) -> str:
-    """The innermost module that a node belongs to; empty for the model itself."""
+    """Return the path of a node's innermost module; empty for the model itself."""
     stack = list((node.meta.get("nn_module_stack") or {}).values())
     path = str(stack[-1][0]) if stack else ""
     return "" if path.startswith("_empty_nn_module_stack") else path

@@ -16,35 +16,35 @@ op = relax.op
 
 
 def constant(value: float, dtype: str) -> Expr:
-    """A number as a Relax constant."""
+    """Return a number as a Relax constant."""
     return relax.const(np.asarray(value, dtype), dtype)
 
 
 def constants(dtype: str, *values: float) -> tuple[Expr, ...]:
-    """Numbers as Relax constants of one dtype."""
+    """Return numbers as Relax constants of one dtype."""
     return tuple(constant(value, dtype) for value in values)
 
 
 def cast(value: Expr, dtype: str) -> Expr:
-    """A Relax expression in a dtype."""
+    """Return an expression converted to a dtype."""
     return value if tvm_api.dtype_of(value) == dtype else op.astype(value, dtype)
 
 
 def operand(graph: Graph, given: torch.fx.Node | float, dtype: str) -> Expr:
-    """A tensor or number as a Relax expression of a dtype."""
+    """Return a tensor or number as a Relax expression of a dtype."""
     if isinstance(given, torch.fx.Node):
         return cast(graph.value(given), dtype)
     return constant(given, dtype)
 
 
 def axis_of(graph: Graph, node: Node, dim: int) -> int:
-    """A dimension of a tensor node, counted from the first one; 0 for that of a scalar."""
+    """Return a dimension of a tensor node as a non-negative number; 0 for scalars."""
     rank = len(graph.type_of(node)[0])
     return dim % rank if rank else 0
 
 
 def reduced_axes(given: Arguments) -> list[int] | None:
-    """The dimensions that a reduction goes over; None for all."""
+    """Return the reduced dimensions; None for all."""
     dims = given.get("dim")
     if isinstance(dims, int):
         return [dims]
@@ -52,7 +52,7 @@ def reduced_axes(given: Arguments) -> list[int] | None:
 
 
 def moments(value: Expr, axes: Sequence[int], builder: tvm_api.BlockBuilder) -> tuple[Expr, Expr]:
-    """Difference to the mean, and mean of its square, over axes that are kept."""
+    """Return the difference to the mean and the mean squared difference, with axes kept."""
     centred = builder.emit(op.subtract(value, op.mean(value, list(axes), keepdims=True)))
     return centred, op.mean(op.multiply(centred, centred), list(axes), keepdims=True)
 
@@ -68,9 +68,7 @@ def expm1(value: Expr, dtype: str) -> Expr:
 
 
 def check_index(graph: Graph, node: Node, index: Expr, limits: tuple[int, int]) -> None:
-    """Refuse a constant index that is not from the first limit to below the second one.
-
-    Others are checked in C.
+    """Refuse a constant index outside `limits` = (first, end). Generated C checks other indices.
 
     Raises:
         ModelError: names the node, the index and the size.

@@ -2,8 +2,8 @@
 """Exported programs of PyTorch as input.
 
 torch decomposes the program into Core ATen operators and computes their shapes; TVM's converters
-translate them, one node at a time, so that names and errors keep their place. What would not be
-the network's result is refused: a model in training mode, state that is written, random numbers.
+translate them, one node at a time, so that names and errors keep their place. Models in training
+mode, writes to state and random numbers are refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from umakit.tvm_api import tuple_fields
 
 
 def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import an exported program with weights as constants.
+    """Import an exported program. Weights become constants.
 
     Args:
         source: a `.pt2` file or a `torch.export.ExportedProgram`.
@@ -39,7 +39,7 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
 
     Raises:
         ModelError: the file cannot be read safely, the program is in training mode, or an operator
-            cannot be imported exactly; names operator, node and source line.
+            cannot be imported exactly. The message names operator, node and source line.
     """
     program = load_program(source) if isinstance(source, Path) else source
     where = str(source) if isinstance(source, Path) else (name or "ExportedProgram")
@@ -74,7 +74,7 @@ def import_torch(source: Path | Any, name: str | None, input_shapes: InputShapes
 
 
 def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]:
-    """What the outputs are called: keys of a dictionary joined by `_`, else the graph's names.
+    """Return the names of the outputs: dictionary keys joined by `_`, else the graph's names.
 
     Raises:
         ModelError: an output is not a tensor, or the program writes a buffer or an input.
@@ -102,7 +102,7 @@ def output_names(program: torch.export.ExportedProgram, where: str) -> list[str]
 
 
 def _path_name(path: Sequence[object]) -> str:
-    """The name in a path of keys; empty when it holds positions only."""
+    """Return the name that a path of keys forms; empty for paths of positions only."""
     if all(isinstance(key, pytree.SequenceKey) for key in path):
         return ""
     parts = [getattr(key, "key", getattr(key, "name", getattr(key, "idx", ""))) for key in path]
@@ -113,7 +113,7 @@ def _path_name(path: Sequence[object]) -> str:
 
 
 def check_inference(node: torch.fx.Node, names: Names) -> None:
-    """Refuse what a network only does while it is trained.
+    """Refuse a node in training mode: batch statistics, active dropout, random numbers.
 
     Raises:
         ModelError: names the operator, its node and the source line.

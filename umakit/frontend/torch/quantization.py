@@ -3,10 +3,11 @@
 
 `torchao.quantization.pt2e` writes a quantized network as real arithmetic between the operators
 `torch.ops.quantized_decomposed.{quantize,dequantize}_per_{tensor,channel}`, whose meaning is their
-implementation in `torch/ao/quantization/fx/_decomposed.py`. So does Relax.
+implementation in `torch/ao/quantization/fx/_decomposed.py`. Relax represents quantized networks in
+the same way.
 
-Operators that only move numbers may stand between a dequantize and the operator that needs it, or
-between that and its quantize; they are applied to the integers instead, which changes no number.
+Data movement operators may stand between a dequantize and its operator, or between an operator and
+its quantize. They are applied to the integers instead, which changes no number.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     (r"^(onednn|_?quantized|xnnpack|mkldnn|fbgemm)\.", "is an operator of a runtime's own kernels",
      "export the program of convert_pt2e before it is lowered to a runtime"),
 )  # fmt: skip
-"""Pattern of the operator's name, what it does, what to do instead."""
+"""Pattern of the operator's name, its behaviour, and the fix."""
 
 
 def refusal(operator: str) -> tuple[str, str] | None:
-    """What a quantized operator does that is not supported, and what to do; None if it is another.
+    """Return the reason and the fix for an unsupported quantized operator; None for others.
 
     Args:
-        operator: with namespace and overload, such as `torchao.dequantize_affine.default`.
+        operator: operator with namespace and overload, such as `torchao.dequantize_affine.default`.
     """
     for pattern, what, fix in REFUSED:
         if re.search(pattern, operator):
@@ -68,7 +69,7 @@ def refusal(operator: str) -> tuple[str, str] | None:
 
 
 def is_quantized_operator(node: Node, kind: str) -> bool:
-    """Whether a node is a `quantize` or `dequantize` of PT2E."""
+    """Return whether a node is a `quantize` or `dequantize` of PT2E."""
     target = node.target
     space = getattr(target, "namespace", "")
     return space == "quantized_decomposed" and str(target.__name__).startswith(f"{kind}_per_")
@@ -82,10 +83,9 @@ class Grid:
     """Scale, zero point, axis and dtype of quantized integers.
 
     Attributes:
-        scale: float32, of no dimension or one.
-        zero_point: the integers that stand for 0, likewise.
-        axis: axis of the channels; -1 if there is one scale.
-        dtype: dtype of the integers.
+        scale: float32, scalar or vector.
+        zero_point: integers that represent 0, scalar or vector.
+        axis: axis of the channels; -1 for a single scale.
     """
 
     scale: Any
@@ -104,7 +104,7 @@ class Grid:
 
 
 def number_of(graph: Graph, node: Node, given: Any, what: str) -> npt.NDArray[Any]:
-    """A number or constant tensor among a node's arguments, as a NumPy array."""
+    """Return a number or constant tensor among a node's arguments as a NumPy array."""
     if not isinstance(given, torch.fx.Node):
         return np.asarray(given)
     if graph.depends_on_inputs(given):
@@ -119,10 +119,10 @@ def number_of(graph: Graph, node: Node, given: Any, what: str) -> npt.NDArray[An
 
 
 def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
-    """Scale, zero point and axis of a quantize or dequantize.
+    """Return the grid of a quantize or dequantize.
 
     Raises:
-        ModelError: a dtype, scale or zero point that integers of the C library cannot have.
+        ModelError: the C library does not support the dtype, scale or zero point.
     """
     dtype = str(given["dtype"]).removeprefix("torch.")
     if dtype not in DTYPES:
@@ -147,7 +147,7 @@ def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
 
 
 def single_grid(call: tvm_api.Expr) -> Grid | None:
-    """The grid of a dequantize call to float32 with one scale; None for anything else."""
+    """Return the grid of a per-tensor dequantize to float32; None for anything else."""
     if tvm_api.operator_name(call) != "dequantize" or tvm_api.dtype_of(call) != "float32":
         return None
     scale, zero_point = (tvm_api.constant_array(argument) for argument in call.args[1:3])
@@ -161,7 +161,7 @@ def single_grid(call: tvm_api.Expr) -> Grid | None:
 
 
 def _operands(call: tvm_api.Call) -> list[Any]:
-    """The tensors whose elements a movement moves."""
+    """Return the tensors whose elements a movement moves."""
     first = call.args[0]
     return list(first.fields) if isinstance(first, tvm_api.RelaxTuple) else [first]
 
@@ -173,7 +173,7 @@ def _with_operands(call: tvm_api.Call, operands: list[Any]) -> tvm_api.Call:
 
 
 def _is_movement(call: tvm_api.Expr) -> bool:
-    """Whether an expression is a call of an operator that only moves elements."""
+    """Return whether an expression is a call that only moves elements."""
     operator = tvm_api.operator_name(call)
     if operator == resampling.OPERATOR:
         return isinstance(call, tvm_api.Call) and resampling.moves_only(call)
@@ -181,11 +181,11 @@ def _is_movement(call: tvm_api.Expr) -> bool:
 
 
 def in_front_of_dequantize(graph: Graph, value: tvm_api.Expr) -> tvm_api.Expr:
-    """A movement of dequantized integers as dequantized, moved integers; others as they are.
+    """Move a data movement in front of the dequantize of its operands.
 
     Args:
-        graph: whose block builder knows the operands.
-        value: what an operator was converted to.
+        graph: graph whose block builder knows the operands.
+        value: converted result of an operator; returned unchanged if it is not such a movement.
     """
     call = graph.definition(value)
     if isinstance(call, tvm_api.Call) and tvm_api.operator_name(call) == "nn.pad":
@@ -198,13 +198,13 @@ def in_front_of_dequantize(graph: Graph, value: tvm_api.Expr) -> tvm_api.Expr:
     if grid is None or any(other != grid for other in grids):
         return value
     if tvm_api.constant_array(sources[0].args[0]) is not None:
-        return value  # a weight: islands look through its movements
+        return value  # a weight: quantization looks through its movements
     moved = graph.block_builder.emit(_with_operands(call, [s.args[0] for s in sources]))
     return grid.dequantize(moved, "float32")
 
 
 def _padded_integers(graph: Graph, call: tvm_api.Call, value: tvm_api.Expr) -> tvm_api.Expr:
-    """A pad of dequantized integers with 0 as a pad of the integers with their zero point."""
+    """Replace a zero pad of dequantized integers by a pad of the integers with the zero point."""
     source = graph.definition(call.args[0])
     grid, number = single_grid(source), float(call.attrs.pad_value)
     if grid is None or number != 0 or str(call.attrs.pad_mode) != "constant":
@@ -217,7 +217,7 @@ def _padded_integers(graph: Graph, call: tvm_api.Call, value: tvm_api.Expr) -> t
 def moved_behind(
     graph: Graph, value: tvm_api.Expr, function: Callable[[tvm_api.Expr], tvm_api.Expr]
 ) -> tvm_api.Expr:
-    """A quantize of moved numbers as the movement of quantized numbers."""
+    """Replace a quantize of moved numbers by the movement of quantized numbers."""
     call = graph.definition(value)
     if not isinstance(call, tvm_api.Call):
         return function(value)
@@ -239,12 +239,12 @@ def moved_behind(
 
 
 def edge_quantization(graph: Graph, node: Node, kind: str) -> Quantization | None:
-    """Scale and zero point of an integer input or output, where the program says them.
+    """Return scale and zero point of an integer input or output, if the program tells them.
 
     Args:
-        graph: that knows the program.
-        node: of the integers.
-        kind: `dequantize` for an input, whose users say it; `quantize` for an output.
+        graph: graph of the program.
+        node: node with the integers.
+        kind: `dequantize` for an input, read by the node's users; `quantize` for an output.
     """
     sources = node.users if kind == "dequantize" else [node]
     found = set()

@@ -18,15 +18,15 @@ from umakit.frontend.torch.static import input_sizes, make_static
 def refused_operators(
     program: torch.export.ExportedProgram, where: str, input_shapes: InputShapes
 ) -> Mapping[str, ModelError]:
-    """Return by the name of a node of the program why `import_torch` refuses it.
+    """Return the refusals of `import_torch` by node name.
 
     Args:
-        program: an exported program. What it writes, its inputs and its outputs are not looked at.
-        where: file or name of the model, for errors.
+        program: an exported program. Writes to state, inputs and outputs are not checked.
+        where: file or name of the model in error messages.
         input_shapes: sizes by input name, for symbolic dimensions.
 
     Raises:
-        ModelError: the program cannot be looked at, or does not allow the sizes.
+        ModelError: torch cannot decompose the program, or the program does not allow the sizes.
     """
     names = Names(program, where)
     refused: dict[str, ModelError] = {}
@@ -39,7 +39,7 @@ def refused_operators(
     found: dict[torch.fx.Node, ModelError] = {}
     static = make_static(program, shapes, names.error, where, found)
     found |= Converter(static, names).refusals()
-    for node in static.graph.nodes:  # the first that an operator was decomposed into says it
+    for node in static.graph.nodes:  # the first decomposed node's error wins
         if node in found:
             refused.setdefault(names.origin(node), found[node])
     return refused

@@ -26,7 +26,7 @@ Arguments = Mapping[str, Any]
 
 
 def arguments_of(node: Node) -> dict[str, Any]:
-    """A node's arguments by the names of its operator's schema, defaults included."""
+    """Return a node's arguments by schema name, including defaults."""
     schema = node.target._schema.arguments
     values = {a.name: a.default_value for a in schema if a.has_default_value()}
     values.update({a.name: value for a, value in zip(schema, node.args, strict=False)})
@@ -34,38 +34,38 @@ def arguments_of(node: Node) -> dict[str, Any]:
 
 
 class Graph(Protocol):
-    """What conversions may ask about the program, and where they put Relax bindings."""
+    """Program and block builder in the form that conversions use."""
 
     @property
     def block_builder(self) -> tvm_api.BlockBuilder:
-        """Relax's block builder, whose `emit` binds an expression to a variable."""
+        """Return Relax's block builder. Its `emit` binds an expression to a variable."""
 
     def value(self, node: Node) -> Expr:
-        """The Relax expression of a tensor node."""
+        """Return the Relax expression of a tensor node."""
 
     def definition(self, value: Expr) -> Expr:
-        """What a variable is bound to; anything else is its own definition."""
+        """Return the expression that a variable is bound to, or any other expression itself."""
 
     def fake(self, node: Node) -> Any:
-        """The value, or the type, that torch gives a node."""
+        """Return the value of a constant node, or torch's fake tensor of a computed node."""
 
     def depends_on_inputs(self, node: Node) -> bool:
-        """Whether only a run can tell a node's value."""
+        """Return whether a node's value depends on the inputs."""
 
     def type_of(self, node: Node) -> tuple[tuple[int, ...], str]:
-        """Shape and dtype of a tensor node, as torch has them."""
+        """Return torch's shape and dtype of a tensor node."""
 
     def types_of(self, node: Node) -> list[tuple[tuple[int, ...], str]]:
-        """Shapes and dtypes of a node that yields several tensors."""
+        """Return torch's shapes and dtypes of a node with several results."""
 
     def dtype(self, dtype: torch.dtype, node: Node) -> str:
-        """A dtype of torch in TVM."""
+        """Return TVM's name of a torch dtype."""
 
     def by_tvm(self, node: Node) -> Expr:
-        """What TVM's own converter makes of a node."""
+        """Convert a node by TVM's own converter."""
 
     def refuse(self, node: Node, what: str, fix: str = "") -> ModelError:
-        """The error to raise about a node."""
+        """Return the error about a node."""
 
 
 Conversion = Callable[[Graph, Node, Arguments], Expr]
@@ -74,11 +74,11 @@ Conversion = Callable[[Graph, Node, Arguments], Expr]
 
 @dataclass(frozen=True)
 class OperatorConverter:
-    """How an operator is converted.
+    """Conversion of an operator.
 
     Attributes:
-        arguments: names of the arguments that are looked at; others must have their defaults.
-        convert: the conversion.
+        arguments: names of the supported arguments; other arguments must have their defaults.
+        convert: function that converts a node.
     """
 
     arguments: frozenset[str]
@@ -99,8 +99,8 @@ def converts(
 
     Args:
         names: names of operators with overload, separated by spaces.
-        arguments: names of the arguments that the conversion looks at, separated by spaces.
-        decomposed: whether torch may decompose the operators, where it can.
+        arguments: names of the supported arguments, separated by spaces.
+        decomposed: whether torch may decompose the operators.
     """
 
     def register(convert: Conversion) -> Conversion:
@@ -114,10 +114,10 @@ def converts(
 
 
 def left_to_tvm(names: str, arguments: str) -> None:
-    """Register operators whose converters by TVM are right.
+    """Register operators that TVM converts correctly.
 
     Args:
         names: names of operators with overload, separated by spaces.
-        arguments: names of the arguments that TVM's converter looks at, separated by spaces.
+        arguments: names of the arguments that TVM's converter supports, separated by spaces.
     """
     converts(names, arguments)(lambda graph, node, given: graph.by_tvm(node))

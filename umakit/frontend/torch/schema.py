@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON parts of exported programs, reduced to what torch's schema knows and a network needs.
 
-torch reads them into the dataclasses of `torch._export.serde.schema` without looking at types, and
-then looks names up: operators as attributes of `torch`, `math` and `operator` (`torch.os.system`
-is one), names of nodes as Python source that `torch.fx` compiles, sizes as Python expressions.
-Here every value is compared with the schema's type, and every text with the rule of its field;
-a field without a rule is left out where the schema has a default for it, and refused elsewhere.
+torch reads the parts into the dataclasses of `torch._export.serde.schema` without type checks, and
+then looks names up: operators as attributes of `torch`, `math` and `operator` (`torch.os.system` is
+one), names of nodes as Python source that `torch.fx` compiles, sizes as Python expressions. This
+module checks every value against the schema's type, and every text against the rule of its field. A
+field without a rule is left out if the schema has a default, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from torch._export.serde import schema
 
 from umakit.frontend.torch.trees import UnknownTree, plain_tree
 
-# Sizes in exported programs: which texts are arithmetic that takes little time and memory.
+# Sizes in exported programs: tests whether a text is arithmetic of bounded time and memory.
 #
-# torch hands them to `sympy.sympify`, which evaluates its text as Python.
+# torch passes the texts to `sympy.sympify`, which evaluates them as Python.
 
 FUNCTIONS = frozenset(
     "Abs Add And CeilDiv CeilToInt CleanDiv Eq Equality Float FloatPow FloatTrueDiv FloorDiv "
@@ -48,13 +48,14 @@ SYMBOL = re.compile(r"[a-z]{1,4}_?\d{1,6}")
 """Names that torch gives symbolic sizes: `s77`, `u0`, `zf3`."""
 
 PLAIN_TEXT = re.compile(r"(?![\w.+-]*[eE][+-]?\d{5})[\w.+-]{1,64}", re.ASCII)
-"""Text of symbols and numbers, in which nothing can be called."""
+"""Text of symbols and numbers, without calls."""
 
 LONGEST, MOST_NODES, LARGEST, LARGEST_POWER = 20_000, 2_000, 2**63, 64
 
 
 def is_arithmetic(text: str) -> bool:
-    """Whether an expression holds bounded numbers, symbols, operators and known functions only."""
+    """Return whether an expression holds only bounded numbers, symbols, operators and known
+    functions."""
     if len(text) > LONGEST:
         return False
     try:
@@ -67,7 +68,7 @@ def is_arithmetic(text: str) -> bool:
 
 
 def _is_plain(node: ast.AST, is_called: bool) -> bool:
-    """Whether one node of an expression, without what is below it, is arithmetic."""
+    """Return whether one node of an expression, without its children, is arithmetic."""
     if isinstance(node, ast.Constant):
         if isinstance(node.value, str):
             return PLAIN_TEXT.fullmatch(node.value) is not None
@@ -90,7 +91,7 @@ def _is_plain(node: ast.AST, is_called: bool) -> bool:
 
 
 def _is_small_power(operands: list[ast.expr]) -> bool:
-    """Whether a power of something that holds no other power has a small constant exponent."""
+    """Return whether a power has a small constant exponent and a base without powers."""
     if len(operands) != 2:
         return False
     exponent = ast.unparse(operands[1])
@@ -133,24 +134,25 @@ TEXT_ARGUMENTS = frozenset(
 
 DEVICES = ("cpu", "cuda", "mps", "xpu", "meta")
 KEPT_METADATA = ("stack_trace", "nn_module_stack", "from_node")
-"""Metadata of a node from which its name and source line are taken."""
+"""Metadata from which a node's name and source line are taken."""
 
 
 class Refused(Exception):
-    """A part of a program that is damaged or would make torch load something; says which."""
+    """A part of a program that is damaged or would make torch load something. The message names
+    it."""
 
 
 def plain_program(content: Any) -> dict[str, Any]:
-    """The content of `models/model.json` with known fields and checked values only.
+    """Return the content of `models/model.json` reduced to known fields with checked values.
 
     Raises:
-        Refused: says what the file holds that is not part of a network.
+        Refused: names the content that is not part of a network.
     """
     program: dict[str, Any] = _checked(content, schema.ExportedProgram, "the program")
     module = program["graph_module"]
     definitions = module.get("treespec_namedtuple_fields") or {}
     fields = {name: definition["field_names"] for name, definition in definitions.items()}
-    # Only the call of the whole program is needed, not those of modules inside it.
+    # Only the call of the whole program is needed, not the calls of modules inside it.
     module["module_call_graph"] = module["module_call_graph"][:1]
     if not all(e.get("signature") for e in module["module_call_graph"] or [{}]):
         raise Refused("the program does not say how it is called")
@@ -168,10 +170,10 @@ def plain_program(content: Any) -> dict[str, Any]:
 
 
 def plain_payloads(content: Any) -> dict[str, Any]:
-    """The content of a table of weights or constants, checked as `plain_program` does.
+    """Return the content of a table of weights or constants, checked like `plain_program`.
 
     Raises:
-        Refused: says what is not part of a network.
+        Refused: names the content that is not part of a network.
     """
     table: dict[str, Any] = _checked(content, schema.PayloadConfig, "the table of its weights")
     return table
@@ -181,12 +183,12 @@ def plain_payloads(content: Any) -> dict[str, Any]:
 
 
 def _checked(value: Any, kind: Any, place: str) -> Any:
-    """A value as a type of the schema has it.
+    """Return a JSON value checked against a type of the schema.
 
     Args:
-        value: from JSON.
+        value: JSON value.
         kind: a dataclass, union, list, dictionary, enumeration or plain type.
-        place: `Class.field` that the value belongs to, by which its rule is found.
+        place: `Class.field` of the value, the key of the field's rule.
     """
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -209,14 +211,13 @@ def _checked(value: Any, kind: Any, place: str) -> Any:
 
 
 def _dictionary(value: dict[str, Any], kind: Any, place: str) -> dict[str, Any]:
-    """A dictionary, whose keys have the rule of its field."""
+    """Return a checked dictionary. The rule of its field applies to the keys."""
     if place == "Node.metadata":
         return {key: _metadata(key, value[key]) for key in KEPT_METADATA if value.get(key)}
     return {_text(key, place): _checked(inner, kind, f"{place}[]") for key, inner in value.items()}
 
 
 def _fields(value: dict[str, Any], kind: Any) -> dict[str, Any]:
-    """The known fields of a dataclass."""
     result = {}
     for field in dataclasses.fields(kind):
         place = f"{kind.__name__}.{field.name}"
@@ -265,12 +266,11 @@ def _expect(condition: bool, value: Any, place: str) -> None:
 
 @functools.cache
 def _types(kind: Any) -> dict[str, Any]:
-    """The types of a dataclass's fields."""
     return typing.get_type_hints(kind, globalns=vars(schema))
 
 
 def _holds_text(kind: Any) -> bool:
-    """Whether a type is text, or a list or dictionary with text of its own."""
+    """Return whether a type is text, or a list or dictionary with text."""
     return kind is str or any(_holds_text(inner) for inner in typing.get_args(kind))
 
 
@@ -295,12 +295,13 @@ def _is_identifier(text: str) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Names of modules and weights: whatever keeps its meaning inside of quotation marks."""
+    """Return whether a text is a safe module or weight name: short, printable, without quotes or
+    backslashes."""
     return len(text) <= 10_000 and text.isprintable() and not set("\"'\\") & set(text)
 
 
 def _is_operator(text: str) -> bool:
-    """Whether a target is an operator of tensors, or a function of sizes."""
+    """Return whether a target is a tensor operator or a function of sizes."""
     if text in SIZE_OPERATORS or text in GRAPH_OPERATORS:
         return True
     match = OPERATOR.fullmatch(text)
@@ -327,7 +328,7 @@ def _is_one_of(*texts: str) -> Callable[[str], bool]:
 
 
 def _check_arguments(node: dict[str, Any]) -> None:
-    """Refuse text for an argument that may be the name of a file, or code."""
+    """Refuse text arguments that may name a file or hold code."""
     for argument in node["inputs"]:
         texts = argument["arg"].keys() & {"as_string", "as_strings", "as_string_to_argument"}
         if texts and argument["name"] not in TEXT_ARGUMENTS:
@@ -339,7 +340,7 @@ def _check_arguments(node: dict[str, Any]) -> None:
 
 
 def _metadata(key: str, text: Any) -> str:
-    """Metadata of a node that torch can read: it is only shown, so what it cannot is left out."""
+    """Return metadata that torch can parse. Other metadata is dropped: it is only displayed."""
     _expect(isinstance(text, str), text, f"Node.metadata[{key}]")
     if key == "nn_module_stack":
         items = text.split(";")
@@ -353,7 +354,7 @@ def _metadata(key: str, text: Any) -> str:
 
 
 def _parts(item: str) -> int:
-    """Parts between the commas of an item that lie in no parentheses."""
+    """Return the number of comma-separated parts outside of brackets."""
     depth, count = 0, 1
     for letter in item:
         depth += (letter in "[(") - (letter in ")]")
@@ -363,7 +364,7 @@ def _parts(item: str) -> int:
 
 RULES: dict[str, Callable[[str], bool]] = {
     "Argument.as_operator": _is_overload,
-    "Argument.as_string": _always,  # _check_arguments says for which arguments
+    "Argument.as_string": _always,  # restricted by _check_arguments
     "Argument.as_string_to_argument": _never,
     "Argument.as_strings": _always,
     "ConstantValue.as_string": _always,

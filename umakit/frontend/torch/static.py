@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An exported program of PyTorch with every size known.
 
-torch itself computes shapes, sizes and whatever depends on weights alone; what is left to import
-is a graph of operators on tensors of static shape, each with the type that torch gives it.
+torch itself computes shapes, sizes and values that depend on weights only. The remaining graph has
+operators on tensors of static shape, each with torch's type.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ UNKNOWN = object()
 
 @dataclass(frozen=True)
 class StaticProgram:
-    """A decomposed graph and what torch says of it.
+    """A decomposed graph with torch's types and values.
 
     Attributes:
-        graph: Core ATen operators; arguments that were symbolic sizes are integers.
-        inputs: the placeholders that a caller fills.
-        values: by node: a fake tensor where it depends on the inputs, else the value itself.
+        graph: Core ATen operators; symbolic sizes in arguments are replaced by integers.
+        inputs: placeholders that a caller fills.
+        values: by node, a fake tensor for values that depend on inputs, else the value itself.
     """
 
     graph: Any
@@ -47,12 +47,12 @@ class StaticProgram:
     values: Mapping[Any, Any]
 
     def is_constant(self, node: torch.fx.Node) -> bool:
-        """Whether a node's value depends on weights alone."""
+        """Return whether a node's value depends on weights only."""
         return isinstance(self.values[node], torch.Tensor) and not is_fake(self.values[node])
 
 
 def is_fake(value: object) -> bool:
-    """Whether a value is a tensor with a type only, or holds one."""
+    """Return whether a value is a fake tensor (a type without data) or contains one."""
     if isinstance(value, (tuple, list)):
         return any(is_fake(inner) for inner in value)
     return isinstance(value, FakeTensor)
@@ -61,10 +61,10 @@ def is_fake(value: object) -> bool:
 def input_sizes(
     program: torch.export.ExportedProgram, wanted: InputShapes, where: str
 ) -> tuple[dict[str, tuple[int, ...]], list[str]]:
-    """Shapes by input name with symbolic dimensions bound, and what to tell the user.
+    """Return shapes by input name with symbolic dimensions bound, and notices for the user.
 
     Raises:
-        ModelError: an unknown input, or a size that the program does not allow.
+        ModelError: an input is unknown, or the program does not allow a size.
     """
     placeholders = {
         node.name: node.meta["val"]
@@ -112,7 +112,7 @@ def _expression(size: Any) -> Any:
 
 
 def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str) -> None:
-    """Find the symbols that give an input the sizes that the user wants."""
+    """Bind the symbols in an input's shape to the requested sizes."""
     if wanted is None:
         return
     if len(wanted) != value.dim():
@@ -133,7 +133,7 @@ def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], w
 
 @contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Keep torch's warnings away from the user: that it calls what has become deprecated."""
+    """Suppress torch's warnings about its own deprecated calls."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -151,11 +151,11 @@ def make_static(
 
     Args:
         program: an exported program in inference mode.
-        shapes: shapes of its inputs, by name.
-        fail: (node, what) -> the error to raise about a node.
-        where: the file, for errors.
-        refused: if given, errors about nodes are put here instead of being raised, and what the
-            program writes is not looked at.
+        shapes: input shapes by name.
+        fail: function from node and message to the error about the node.
+        where: file name in error messages.
+        refused: if given, collects errors about nodes instead of raising them; writes to state are
+            not checked.
 
     Raises:
         ModelError: torch cannot decompose the program or run it with these sizes.
@@ -163,7 +163,7 @@ def make_static(
     try:
         with quiet_torch():
             program = program.run_decompositions(_decompositions(NOT_DECOMPOSED))
-    except Exception as error:  # torch raises whatever its tracing stumbles over
+    except Exception as error:  # torch's tracing raises arbitrary exceptions
         raise ModelError(
             f"torch cannot decompose the program: {last_line(error)}",
             where=where,
@@ -204,7 +204,7 @@ def make_static(
 
 
 def _decompositions(whole: Collection[str]) -> Any:
-    """Torch's table of what becomes Core ATen operators, without operators that stay whole."""
+    """Return torch's decompositions into Core ATen without the operators in `whole`."""
     table = torch.export.default_decompositions()
     for name in whole:
         packet, overload = name.split(".")
@@ -215,7 +215,7 @@ def _decompositions(whole: Collection[str]) -> Any:
 def check_no_state(program: torch.export.ExportedProgram, where: str) -> None:
     """Refuse a program that writes a buffer or an input.
 
-    Only decomposition makes `buffer += 1` an output that torch would write back.
+    Decomposition turns `buffer += 1` into an output that torch writes back.
 
     Raises:
         ModelError: names the buffer or input.
@@ -231,13 +231,13 @@ def check_no_state(program: torch.export.ExportedProgram, where: str) -> None:
 
 
 def _number_or_node(used: Any, values: Mapping[Any, Any]) -> Any:
-    """A symbolic size as its number; any other node as it is."""
+    """Return the number of a symbolic size, or any other node itself."""
     value = values[used]
     return value if isinstance(value, (bool, int, float)) or value is None else used
 
 
 def _constants(program: torch.export.ExportedProgram, where: str) -> dict[str, Any]:
-    """Parameters, buffers and lifted constants by the name of their placeholder."""
+    """Return parameters, buffers and lifted constants by placeholder name."""
     signature, constants = program.graph_signature, {}
     for spec in signature.input_specs:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
@@ -258,7 +258,7 @@ def _evaluate(
     mode: Any,
     fail: Callable[[Any, str], ModelError],
 ) -> Any:
-    """A node's value from weights alone, or else its type."""
+    """Return a node's value if it depends on weights only, else its fake tensor."""
     arguments: list[Any] = []
 
     def value_of(used: Any) -> Any:
@@ -280,7 +280,7 @@ def _evaluate(
 
 
 def _type_by_torch(node: torch.fx.Node, mode: Any) -> Any:
-    """Return the type that torch gave a node when it exported it; `UNKNOWN` if its sizes vary."""
+    """Return the type that torch recorded at export; `UNKNOWN` for varying sizes."""
 
     def static(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or not all(type(n) is int for n in value.shape):
@@ -295,12 +295,13 @@ def _type_by_torch(node: torch.fx.Node, mode: Any) -> Any:
 
 
 def _is_foldable(target: Any) -> bool:
-    """Whether an operator may be computed now: a pure function of tensors and numbers."""
+    """Return whether an operator is a pure function of tensors and numbers, computable at
+    import."""
     if not isinstance(target, torch._ops.OpOverload):
         return True
     texts = any(str(argument.type).startswith(("str", "Optional[str")) for argument in
                 target._schema.arguments if argument.name != "rounding_mode")  # fmt: skip
-    # A dequantize of weights stays: the integers are what a quantized layer computes with.
+    # A dequantize of weights stays: quantized layers compute with the integers.
     pure = target.namespace == "aten" or (
         target.namespace == "quantized_decomposed" and target.__name__.startswith("quantize_per_")
     )

@@ -3,8 +3,8 @@
 
 A specification names Python types, and its contexts may name enumerations, named tuples and
 factories of dictionaries, for which torch imports modules (`enum_object_hook`,
-`_defaultdict_deserialize` in torch/utils/_pytree.py). All that a network needs of one are the
-names of its leaves: here every specification becomes one of tuples and dictionaries.
+`_defaultdict_deserialize` in torch/utils/_pytree.py). A network needs only the names of the leaves:
+this module reduces every specification to tuples and dictionaries.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ DEEPEST = 64
 
 
 class UnknownTree(Exception):
-    """A tree specification that is not a tree of tuples, lists and dictionaries; says why."""
+    """A tree specification with other nodes than tuples, lists and dictionaries. The message names
+    it."""
 
 
 def plain_tree(text: str, fields: Mapping[str, list[str]]) -> str:
-    """The same tree of tuples and dictionaries with text or integer keys.
+    """Return a tree specification reduced to tuples and dictionaries with text or integer keys.
 
     Args:
-        text: what `torch.utils._pytree.treespec_dumps` wrote.
-        fields: names of the fields of named tuples, by their type.
+        text: output of `torch.utils._pytree.treespec_dumps`.
+        fields: field names of named tuples, by type.
 
     Raises:
-        UnknownTree: the text is damaged, or names a type or a key of a type that is not known.
+        UnknownTree: the text is damaged, or names an unknown type or key.
     """
     try:
         protocol, tree = json.loads(text)
@@ -71,7 +72,7 @@ def _plain(tree: Any, fields: Mapping[str, list[str]], depth: int) -> dict[str, 
 
 
 def _keys(kind: str, context: Any, fields: Mapping[str, list[str]]) -> list[Any]:
-    """The names of the children of a dictionary, a named tuple or a data class."""
+    """Return the names of the children of a dictionary, named tuple or data class."""
     if kind == NAMED_TUPLE:
         if not isinstance(context, str) or context not in fields:
             raise UnknownTree(f"has a named tuple {context!r} whose fields are not known")
@@ -100,9 +101,9 @@ def _keys(kind: str, context: Any, fields: Mapping[str, list[str]]) -> list[Any]
 
 
 def _field_names(kind: str, context: Any) -> Any:
-    """The names of a data class: [names, names of fields that are None], for registered types.
+    """Return the field names of a registered data class.
 
-    `torch.utils._pytree.register_dataclass` writes them so.
+    `torch.utils._pytree.register_dataclass` writes [names, names of fields that are None].
     """
     match context:
         case [[*names], [*_]] if names and all(isinstance(name, str) for name in names):

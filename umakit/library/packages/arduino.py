@@ -51,12 +51,11 @@ def write_package(library: Path, destination: Path, force: bool) -> None:
 
     Args:
         library: folder or tar file of an exported library.
-        destination: folder to write; of an earlier one, the files that umakit wrote are replaced.
-        force: whether files in the way that were changed, or that something else wrote, are
-            replaced too.
+        destination: folder to write; files of umakit in an earlier folder are replaced.
+        force: whether to replace also changed files and files of other origin.
 
     Raises:
-        LibraryError: the library has no form for Arduino, or a file of it cannot be read.
+        LibraryError: the library has no form for Arduino, or a file cannot be read.
         OutputError: Arduino does not accept the name, or the folder must not be replaced or
             cannot be written.
     """
@@ -73,8 +72,8 @@ def arduino_files(
 
     Args:
         files: files of an exported library, by path.
-        metadata: content of its `metadata.json`.
-        where: path that errors name.
+        metadata: content of the library's `metadata.json`.
+        where: path for error messages.
 
     Raises:
         LibraryError: the library was exported by an older umakit, its weights are a blob, or two
@@ -89,7 +88,7 @@ def arduino_files(
         )
     prefix = description["interface"]
     sources = read_roles(metadata, where)
-    # A simulator of a backend's own is no C file of `src`: without it, none answers.
+    # A simulator of a backend's own is no C file of `src`: without it, no device answers.
     headers = (f"umakit/{name}" for name in SIMULATOR_HEADERS)
     omitted = {f"{SOURCE_FOLDER}/{name}" for name in (*sources.simulated, *headers) if sources.own}
     compiled = _compiled(sources, files, where)
@@ -146,11 +145,11 @@ def _compiled(
 ) -> dict[str, str | bytes]:
     """Return the static libraries of drivers by path in `src`.
 
-    Arduino links those that lie in a folder named after the board's processor, its `build.mcu`; so
-    that is where they have to lie in the backend.
+    Arduino links libraries in a folder named after the board's processor, its `build.mcu`; the
+    backend has to use such folders.
 
     Raises:
-        LibraryError: one is none that Arduino links, or lies in no such folder.
+        LibraryError: Arduino does not link such a file, or the file is in no such folder.
     """
     found: dict[str, str | bytes] = {}
     for backend, paths in sources.compiled.items():
@@ -179,7 +178,7 @@ def _compiled(
 
 
 def _with_start(start: str, text: str) -> str:
-    """Return the text of a C file with a first part, which goes below the line of its licence."""
+    """Return the text of a C file with a first part, placed after the line of the licence."""
     licence, newline, rest = text.partition("\n")
     is_licence = "SPDX-License-Identifier:" in licence and licence.endswith("*/")
     return f"{licence}{newline}{start}{rest}" if is_licence else start + text
@@ -191,12 +190,12 @@ def sources_and_headers(
     others: Mapping[str, str] | None = None,
     folders: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return C files and headers by their path below `src`, where the interface lies too.
+    """Return C files and headers, including the interface, by their path below `src`.
 
     Args:
         files: files of the export, by path.
-        where: path that errors name.
-        others: paths below `src` of other files that these include, by path.
+        where: path for error messages.
+        others: paths below `src` of other included files, by path.
         folders: folders of headers, as paths in `codegen/host/src`.
 
     Raises:
@@ -211,7 +210,7 @@ def sources_and_headers(
     paths = {path: _path_below_src(path) for path in chosen}
     taken: dict[str, str] = {}
     for path, target in paths.items():
-        # Paths that differ in case only are one file on some machines that run Arduino's IDE.
+        # Paths that differ in case only are one file on some machines with Arduino's IDE.
         other = taken.setdefault(target.lower(), path)
         if other != path:
             raise LibraryError(f"{other} and {path} would both be {target}", where=where)
@@ -229,7 +228,7 @@ def check_arduino_name(destination: Path) -> None:
     """Refuse a destination whose name Arduino does not accept.
 
     Raises:
-        OutputError: the name is not accepted; states the rules.
+        OutputError: Arduino does not accept the name; states the rules.
     """
     name = Path(os.path.realpath(destination)).name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", name):
@@ -251,7 +250,7 @@ def _path_below_src(path: str) -> str:
 def _with_moved_includes(
     text: str, path: str, paths: Mapping[str, str], folders: Sequence[str]
 ) -> str:
-    """Rewrite the includes of a file, which are relative to it, where its header moved."""
+    """Rewrite the relative includes of a file whose header moved."""
     folder = posixpath.dirname(path)
 
     def replaced(match: re.Match[str]) -> str:
@@ -277,8 +276,7 @@ def _tensor_view(tensor: Mapping[str, Any]) -> dict[str, Any]:
 
 # Libraries of C functions in an Arduino library.
 #
-# Arduino gives a library neither folders of headers nor macros nor flags, and compiles every C
-# file
+# Arduino gives a library neither folders of headers nor macros nor flags, and compiles every C file
 # of it. So includes are written relative to their files, macros stand at the top of C files, and C
 # files that others include get another name. All else in them stays.
 
@@ -297,11 +295,11 @@ def library_files(
     Args:
         sources: roles of the files of the export.
         files: files of the export, by path.
-        start: what stands at the top of every C file.
-        where: path that errors name.
+        start: text for the top of every C file.
+        where: path for error messages.
 
     Raises:
-        LibraryError: a macro names a file that is included, or two files get the same path.
+        LibraryError: an include names its file by a macro, or two files get the same path.
     """
     found: dict[str, bytes] = {}
     for library in sources.libraries.values():
@@ -330,7 +328,7 @@ def moved_paths(library: KernelLibrary) -> dict[str, str]:
 
 
 def macros(sources: Sources) -> str:
-    """Return the text that defines the macros of libraries, for the top of C files."""
+    """Return the definitions of the libraries' macros, for the top of C files."""
     return "".join(f"{line}\n" for line in _macro_lines(sources))
 
 
@@ -344,7 +342,7 @@ def _macro_lines(sources: Sources) -> Iterator[str]:
 
 
 def _optimizations(library: KernelLibrary) -> str:
-    """Return the flags that change code as GCC's pragmas; Arduino has no place for the others."""
+    """Return the flags that change code as GCC's pragmas; Arduino has no place for other flags."""
     flags = [flag[1:].removeprefix("f") for flag in library.flags if flag.startswith(("-f", "-O"))]
     if not flags:
         return ""

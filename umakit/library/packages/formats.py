@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package formats of a library.
 
-The command line lists them in its help; what writes a package is imported when it is called.
+The command line lists the formats in its help; the writer of a format is imported on its first
+call.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ class PackageFormat:
 
     Attributes:
         name: value of `uma package --format`.
-        description: description in a few words.
-        suffix: suffix of the default destination, whose stem is the prefix of the C interface.
+        suffix: suffix of the default destination; the stem is the prefix of the C interface.
         write: function that writes the package atomically; raises LibraryError for an invalid
             destination and OutputError if existing files must not be replaced.
     """
@@ -65,17 +65,16 @@ def package_library(
     Args:
         library: folder or tar file that `uma compile` wrote.
         kind: a name of `umakit.library.packages.formats.FORMATS`.
-        destination: the file or folder to write; files that umakit wrote earlier are replaced.
-            Default: named after the library, in the working directory.
-        force: whether files in the way that were changed, or that something else wrote, are
-            replaced too.
+        destination: the file or folder to write; earlier files of umakit are replaced. Default:
+            named after the library, in the working directory.
+        force: whether to replace also changed files and files of other origin.
 
     Returns:
         The path of the package.
 
     Raises:
-        LibraryError: the library is missing or damaged, or the destination is not ours to write
-            or cannot be written.
+        LibraryError: the library is missing or damaged, or the destination must not or cannot be
+            written.
     """
     if kind not in FORMATS:
         raise LibraryError(f"format {kind!r} is none of {', '.join(FORMATS)}")

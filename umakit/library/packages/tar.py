@@ -16,7 +16,7 @@ def write_package(library: Path, destination: Path, force: bool) -> None:
     Args:
         library: folder or tar file of an exported library.
         destination: file to write.
-        force: whether a file in the way that umakit did not write is replaced too.
+        force: whether to replace also a file of other origin.
 
     Raises:
         LibraryError: the destination has another suffix, or a file of the library cannot be read.
@@ -35,7 +35,7 @@ LEFT_OUT = ("build", "__pycache__")
 
 
 def read_files(library: Path) -> dict[str, str | bytes]:
-    """Return all files of a library by path, without files that were built in it.
+    """Return all files of a library by path, without build results in its folder.
 
     Raises:
         LibraryError: a file cannot be read, or is a link.

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lowered kernel of the CPU executes, counted over its TIR without running it."""
+"""Counts of the operations that a lowered kernel of the CPU executes, by its TIR, without running
+it."""
 
 from umakit.lower.executed.counter import executed_operations as executed_operations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls of the C functions that sum products execute, by the terms of `CpuCosts`."""
+"""Counts of the operations in calls of dot-product functions, by the terms of `CpuCosts`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from umakit.operators.kernels.dot_forms import FORMS, PREFIX
 
 Terms = dict[str, Any]
-"""How often each term is executed by a call, a number or one for each combination of values."""
+"""Executions of each term by a call: a number, or one number per combination of values."""
 
 Argument = Callable[[int], Any]
 """From the place of an argument to its value, an array of integers."""
@@ -20,7 +20,7 @@ Argument = Callable[[int], Any]
 
 @dataclass(frozen=True)
 class Widths:
-    """Elements that the functions of a form take at once, see `umakit/dot_products_FORM.h`.
+    """Elements per vector operation in the functions of a form, see `umakit/dot_products_FORM.h`.
 
     Attributes:
         products: elements of a window.
@@ -28,7 +28,7 @@ class Widths:
         copies: elements of a copy.
         channels: channels of a depthwise window.
         additions: elements of an addition.
-        predicated: whether instructions may leave elements out, so that there are no rests.
+        predicated: whether instructions can mask elements, so that there are no remainders.
     """
 
     products: int
@@ -54,12 +54,13 @@ def _groups(count: Any, width: int) -> Any:
 
 
 def terms_of_call(function: str, argument: Argument) -> Terms | None:
-    """Return what a call of a function of a form executes; None for other functions, and for forms
-    whose vectors have no fixed size.
+    """Return the executed terms of a call of a form's function.
+
+    None for other functions, and for forms whose vectors have no fixed size.
 
     Args:
-        function: its C name, such as `umakit_smlad_products`.
-        argument: the values of its arguments.
+        function: C name, such as `umakit_smlad_products`.
+        argument: values of the arguments.
     """
     form, _, name = function.removeprefix(PREFIX).partition("_")
     if not function.startswith(PREFIX) or form not in ("plain", *FORMS):

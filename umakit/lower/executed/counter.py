@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of what a kernel executes: loads, stores, operations, turns of loops and calls.
+"""Counts of a kernel's loads, stores, operations, turns of loops and calls.
 
-The count follows what an optimizing compiler makes of the loops: what does not change in a loop is
-computed before it, equal expressions are computed once, loops of few constant turns are unrolled,
-and an index that is linear in loop variables is a pointer that each loop advances. A store to an
-element that does not change in a loop is made behind it.
+The count models an optimizing compiler: loop invariants are computed before the loop, equal
+expressions are computed once, loops of few constant turns are unrolled, and an index that is linear
+in loop variables is a pointer that each loop advances. A store to an element that does not change
+in a loop is made after the loop.
 """
 
 from __future__ import annotations
@@ -45,15 +45,12 @@ EVEN_CHANCE = 0.5
 
 
 def executed_operations(kernel: Kernel) -> dict[str, float] | None:
-    """Return how often a kernel of the CPU executes each term of `umakit.machine.cpu`.
-
-    Args:
-        kernel: a kernel of the CPU.
+    """Return the number of executions of each term of `umakit.machine.cpu` in a kernel.
 
     Returns:
-        Counts by the name of a term, and of functions by `function.NAME`; they may be fractions
-        where conditions depend on data. None if numbers of turns depend on data, or if it has
-        driver calls.
+        Counts by the name of a term, and of functions by `function.NAME`. Counts may be fractions
+        where conditions depend on data. None if numbers of turns depend on data, or for kernels
+        with driver calls.
     """
     if kernel.driver_calls:
         return None
@@ -69,12 +66,12 @@ class _Level:
     """A loop around a statement, or the whole kernel.
 
     Attributes:
-        variable: of the loop; None for the kernel.
-        turns: executions of its body.
-        written: buffers that its body writes.
+        variable: loop variable; None for the kernel.
+        turns: executions of the body.
+        written: buffers that the body writes.
         body: the body.
-        is_parallel: whether compilers may turn its turns into places of vectors.
-        seen: what was counted already and is still valid.
+        is_parallel: whether compilers may vectorize the loop.
+        seen: terms that were counted already and are still valid.
     """
 
     variable: Any
@@ -89,7 +86,7 @@ class _Counter:
     """Counts the statements of one kernel.
 
     Args:
-        statements: its TIR.
+        statements: TIR of the kernel.
     """
 
     def __init__(self, statements: Sequence[Any]) -> None:
@@ -108,7 +105,7 @@ class _Counter:
             self._statement(statement)
         return {term: amount for term, amount in sorted(self.counts.items()) if amount}
 
-    # --- how often ----------------------------------------------------------------------------
+    # --- executions ----------------------------------------------------------------------------
 
     @property
     def executions(self) -> float:
@@ -121,7 +118,7 @@ class _Counter:
         return max((n for n, each in enumerate(self._levels) if each.variable in found), default=0)
 
     def executions_of(self, loops: frozenset[Any]) -> float:
-        """Return how often is executed what depends on some loop variables."""
+        """Return the executions of an expression that depends on some loop variables."""
         unrolled = self.facts.unrolled
         rolled = self.place_of(each for each in loops if each not in unrolled)
         inner = [
@@ -133,13 +130,13 @@ class _Counter:
         return min(self._levels[rolled].turns * copies, self.executions)
 
     def add(self, term: str, key: Any, loops: frozenset[Any], amount: float = 1) -> None:
-        """Count a term once for each combination of the loop variables that it depends on.
+        """Count a term once for each combination of the loop variables that the term depends on.
 
         Args:
-            term: its name.
-            key: what is computed; what is the same is computed once.
-            loops: loop variables that it depends on.
-            amount: how often each time.
+            term: name of the term.
+            key: identity of the computed value; equal values are computed once.
+            loops: loop variables that the value depends on.
+            amount: count each time.
         """
         level = self._levels[self.place_of(loops)]
         if (term, key) not in level.seen:
@@ -183,8 +180,8 @@ class _Counter:
         return frozenset(each.variable for each in self._levels[1:] if home in each.written)
 
     def _stays(self, home: Any, loops: frozenset[Any]) -> bool:
-        """Whether an element that depends on some loop variables is a register in the loops
-        within: no store in them goes to another one."""
+        """Whether an element stays in a register in the inner loops, because no store there writes
+        another element."""
         unrolled = self.facts.unrolled
         rolled = self.place_of(each for each in loops if each not in unrolled)
         inner = [each for each in self._levels[rolled + 1 :] if each.variable not in unrolled]
@@ -198,7 +195,7 @@ class _Counter:
         return all(not self.facts.loops_of(list(store.indices)) & variables for store in stores)
 
     def _address(self, home: Any, place: Value) -> None:
-        """Count what advances the pointer to an element."""
+        """Count the operations that advance the pointer to an element."""
         unrolled = set(self.facts.unrolled)
         parts = [part for part in place.parts if part[2] - unrolled]
         parts.sort(key=lambda part: self.place_of(part[2] - unrolled))
@@ -291,7 +288,7 @@ class _Counter:
             return EVEN_CHANCE
 
     def either(self, condition: Any, cases: Sequence[Any]) -> list[Value]:
-        """Count an expression of which one of two cases is computed."""
+        """Count an expression that computes one of two cases."""
         share = self.condition(condition)
         outside, found = self._domain, []
         for case, part in zip(cases, (share, 1 - share), strict=True):
@@ -301,7 +298,7 @@ class _Counter:
         return found
 
     def _count_products(self, call: Any) -> None:
-        """Count a call of a function that sums products."""
+        """Count a call of a dot-product function."""
         arguments, domain = list(call.args[1:]), self._domain
         for argument in arguments:
             self.values.computed(argument)
@@ -317,10 +314,8 @@ class _Counter:
 
 
 def _term(term: str, level: _Level) -> str:
-    """Return the name of a term in a loop."""
     return IN_PARALLEL.get(term, term).format(term) if level.is_parallel else term
 
 
 def lanes_of(node: Any) -> int:
-    """Return the number of elements of a value."""
     return int(str(node.ty.dtype).partition("x")[2] or 1)

@@ -2,8 +2,8 @@
 """The values of loop variables in all executions of a statement, as arrays.
 
 Extents of loops, conditions and sizes of copies may depend on variables of the loops around them,
-such as windows that are clipped at the border of an image. They are evaluated for all values that
-these variables take, so that counts are exact.
+such as windows that are clipped at the border of an image. All values of these variables are
+evaluated, so that counts are exact.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ Numbers = npt.NDArray[Any]
 
 
 def _quotient(left: Numbers, right: Numbers) -> Numbers:
-    """Divide as C does: rounded towards zero."""
     return np.trunc(left / right).astype(np.int64)
 
 
@@ -67,7 +66,7 @@ class Unknown(Exception):
 
 
 def called(node: object) -> str:
-    """Return the name of the operator that a node calls, without its dialect; empty for none."""
+    """Return the name of a call's operator, without its dialect; empty for other nodes."""
     name = str(getattr(getattr(node, "op", None), "name", ""))
     return name.rpartition(".")[2]
 
@@ -77,8 +76,8 @@ class Domain:
     """Combinations of values of loop variables.
 
     Attributes:
-        weights: float64[n], how often each combination is executed.
-        values: int64[n] for each variable.
+        weights: float64[n], the executions of each combination.
+        values: int64[n] for each variable, its value in each combination.
     """
 
     weights: Numbers = field(default_factory=lambda: np.ones(1))
@@ -94,17 +93,17 @@ class Domain:
         return float((self.weights * numbers).sum())
 
     def where(self, share: Numbers) -> Domain:
-        """Return the executions under a condition, or a share of each."""
+        """Return the executions under a condition, or a share of each combination."""
         return Domain(self.weights * share, self.values)
 
     def in_loop(self, variable: Any, first: Numbers, extents: Numbers, *, listed: bool) -> Domain:
         """Return the executions of the body of a loop.
 
         Args:
-            variable: of the loop.
-            first: its first value in each combination.
+            variable: loop variable.
+            first: first value in each combination.
             extents: number of turns in each combination.
-            listed: whether its values are needed.
+            listed: whether the values are needed.
         """
         turns = np.maximum(np.broadcast_to(extents, self.weights.shape), 0)
         if not listed:
@@ -132,10 +131,10 @@ class Domain:
 
         Args:
             node: an expression of integers.
-            bound: values of the variables that are no loop variables.
+            bound: values of variables other than loop variables.
 
         Raises:
-            Unknown: it depends on data.
+            Unknown: the value depends on data.
         """
         constant = tvm_api.integer_value(node)
         if constant is not None:

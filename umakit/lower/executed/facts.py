@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the count of a kernel has to know before: values, loops that are unrolled, registers."""
+"""Facts for the count of a kernel: values of variables, unrolled loops, and arrays in registers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class KernelFacts:
         statements: the TIR of the kernel.
 
     Attributes:
-        bound: value by variable, for variables that are no loop variables.
+        bound: values of variables other than loop variables.
         listed: loop variables whose values conditions, extents and arguments depend on.
-        unrolled: loop variables of loops that compilers unroll whole, with their extents.
-        registers: local arrays whose elements compilers keep in registers.
+        unrolled: extents of completely unrolled loops, by loop variable.
+        registers: local arrays in registers.
     """
 
     def __init__(self, statements: Sequence[Any]) -> None:
@@ -53,13 +53,13 @@ class KernelFacts:
         self.registers = self._registers(body)
 
     def home(self, buffer: Any) -> Any:
-        """Return the buffer that a buffer is a view of, or itself."""
+        """Return the buffer behind a view, or the buffer itself."""
         while buffer in self._viewed:
             buffer = self._viewed[buffer]
         return buffer
 
     def loops_of(self, node: Any) -> frozenset[Any]:
-        """Return the loop variables that an expression depends on, its loads left out."""
+        """Return the loop variables that an expression depends on, without its loads."""
         found: set[Any] = set()
         for variable in tvm_api.collect(node, tvm_api.Var):
             if variable in self._loops:
@@ -84,13 +84,15 @@ class KernelFacts:
         return [store for store in stores if self.home(store.buffer) == buffer]
 
     def is_parallel(self, loop: Any, early_turns: int) -> bool:
-        """Whether compilers may turn the turns of a loop into places of vectors: it computes in
-        float32, is innermost, has no conditions and calls, and stores to elements that follow each
-        other. gcc 12 does so for Helium; with integers of 8 bits it does not.
+        """Whether compilers may vectorize a loop.
+
+        The loop computes in float32, is innermost, has no conditions and calls, and stores to
+        consecutive elements. gcc 12 vectorizes such loops for Helium, but no loops of 8-bit
+        integers.
 
         Args:
             loop: the loop.
-            early_turns: turns up to which it is unrolled before that.
+            early_turns: most turns of loops that are unrolled before vectorization.
         """
         extent = tvm_api.integer_value(loop.extent)
         if extent is not None and extent <= early_turns:
@@ -110,11 +112,12 @@ class KernelFacts:
         )
 
     def _step(self, indices: Sequence[Any], variable: Any) -> int | None:
-        """Return how far apart elements of two turns are; None if that is not constant."""
+        """Return the distance of the elements of two turns; None if it is not constant."""
         return self._factor(indices[0], variable) if len(indices) == 1 else None
 
     def _factor(self, node: Any, variable: Any) -> int | None:
-        """Return the factor of a variable in an expression; None if it is not linear."""
+        """Return the factor of a variable in an expression; None if the expression is not
+        linear."""
         if isinstance(node, tvm_api.Var):
             if node in self.bound:
                 return self._factor(self.bound[node], variable)
@@ -150,8 +153,11 @@ class KernelFacts:
         return frozenset(found)
 
     def _unroll(self, statement: Any) -> int:
-        """Return about how many instructions a statement is, and note the loops to unroll; of a
-        statement with a loop that is not unrolled, more than are ever unrolled."""
+        """Return the approximate number of instructions of a statement, and note the loops to
+        unroll.
+
+        A statement with a loop that is not unrolled has more instructions than are ever unrolled.
+        """
         if isinstance(statement, tirx.SeqStmt):
             return sum(self._unroll(child) for child in statement.seq)
         if isinstance(statement, tirx.AttrStmt):
@@ -189,8 +195,10 @@ class KernelFacts:
 
 
 def _instructions(statement: Any) -> int:
-    """Return about how many instructions a statement without loops is; an index is none, since it
-    is constant in an unrolled loop."""
+    """Return the approximate number of instructions of a statement without loops.
+
+    Indices count nothing, since they are constant in an unrolled loop.
+    """
     loads = tvm_api.collect(statement, tvm_api.TensorLoad)
     stores = tvm_api.collect(statement, tirx.BufferStore)
     indices = [list(each.indices) for each in (*loads, *stores)]

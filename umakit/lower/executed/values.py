@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values that a kernel computes: which are the same, and which loop variables they depend on."""
+"""Values that a kernel computes: equal values, and the loop variables that values depend on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umakit.operators.kernels.dot_forms import PREFIX
 tirx = tvm_api.tirx
 
 Part = tuple[int, int, frozenset[Any]]
-"""A term of a sum: what it is, its factor, and the loop variables that it depends on."""
+"""A term of a sum: kind, factor, and the loop variables that the term depends on."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Value:
     """A value.
 
     Attributes:
-        key: the same for the same value.
-        loops: loop variables that it depends on.
-        parts: the sum that it is; more than one part is not computed yet.
-        constant: what is added to the sum.
+        key: identity; equal values have equal keys.
+        loops: loop variables that the value depends on.
+        parts: terms of the value as a sum; a sum of several parts is not computed yet.
+        constant: constant term of the sum.
     """
 
     key: int
@@ -50,7 +50,7 @@ ADDRESSES = ("address_of", "tvm_access_ptr", "buffer_data")
 
 
 class Counts(Protocol):
-    """What counts terms."""
+    """The interface of counters of terms."""
 
     facts: Any
 
@@ -64,7 +64,7 @@ class Counts(Protocol):
         """Count a load and return its value."""
 
     def either(self, condition: Any, cases: Sequence[Any]) -> list[Value]:
-        """Count an expression of which one of two cases is computed."""
+        """Count an expression that computes one of two cases."""
 
     def place_of(self, loops: Any) -> int:
         """Return the number of the innermost level of some loop variables."""
@@ -74,7 +74,7 @@ class Values:
     """The values of one kernel.
 
     Args:
-        counts: counts what they execute.
+        counts: counter of the executed terms.
     """
 
     def __init__(self, counts: Counts) -> None:
@@ -83,7 +83,7 @@ class Values:
         self._bound: dict[Any, Value] = {}
 
     def new(self, identity: Any, loops: frozenset[Any]) -> Value:
-        """Return the value of something that is no sum."""
+        """Return the value of an expression that is no sum."""
         key = self._keys.setdefault(identity, len(self._keys))
         return Value(key, loops, ((key, 1, loops),))
 
@@ -92,7 +92,8 @@ class Values:
         self._bound[variable] = self.computed(value) if _is_data(value) else self.of(value)
 
     def index(self, indices: Sequence[Any]) -> Value:
-        """Return the value of an index, whose sum is not computed: a pointer advances by it."""
+        """Return the value of an index; its sum is not counted, because a pointer advances by
+        it."""
         if len(indices) != 1:
             return self._joined("indices", [self.computed(index) for index in indices])
         node = indices[0]
@@ -101,7 +102,7 @@ class Values:
         return self.of(node)
 
     def computed(self, node: Any) -> Value:
-        """Count an expression with the sum that it is, and return its value."""
+        """Count an expression including its last sum, and return its value."""
         value = self.of(node)
         if len(value.parts) == 1 and value.parts[0][1] == 1 and not value.constant:
             return value
@@ -120,7 +121,7 @@ class Values:
         return Value(value.key, value.loops, ((value.key, 1, value.loops),))
 
     def of(self, node: Any) -> Value:
-        """Count an expression, but for a last sum of integers, and return its value."""
+        """Count an expression without its last sum of integers, and return its value."""
         number = tvm_api.integer_value(node)
         if number is not None:
             return Value(self._keys.setdefault(number, len(self._keys)), constant=number)
@@ -148,7 +149,6 @@ class Values:
         return self.new((kind, *(each.key for each in operands)), loops)
 
     def _operation(self, kind: str, node: Any, operands: Sequence[Any]) -> Value:
-        """Count an operation whose operands are computed."""
         given = [self.computed(operand) for operand in operands]
         value = self._joined(kind, given)
         if kind not in LOGIC:
@@ -227,7 +227,7 @@ class Values:
         return value
 
     def _address(self, node: Any) -> Value:
-        """Return a pointer, whose sum is computed once."""
+        """Return a pointer; its sum is computed once."""
         values = []
         for argument in node.args:
             indices = argument.indices if isinstance(argument, tvm_api.TensorLoad) else [argument]
@@ -257,7 +257,6 @@ def _type(node: Any) -> str:
 
 
 def _term(kind: str, node: Any) -> str:
-    """Return the term of an operation on operands of a type."""
     type_ = _type(node)
     if type_ == "vector":
         return "vector_operation"

@@ -1,34 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
 """A lower bound of a layer's cycles on a systolic array: folds, drain, first load and last store.
 
-It holds for every tiling of a layer that starts on an idle machine and ends with its result in main
-memory, in the best dataflow that the array has. R are rows and C columns of cells; of one image M
-are positions and N channels of the result, and K the products for each element of it.
+The bound holds for every tiling of a layer that starts on an idle machine and ends with its result
+in main memory, in the best dataflow of the array. R and C are rows and columns of cells. Per image,
+M is the number of positions, N the number of channels of the result, and K the number of products
+per result element.
 
 **Folds.** A fold holds at most R positions x one block of C channels (output stationary), R
 products x one block (weight stationary), or R products x C positions (input stationary). Blocks are
-those in which weights are stored. However tiles are cut, each block meets M positions, which takes
-ceil(M / R) folds of this block at least; so there are ceil(M / R) * ceil(N / C) folds in all, and
-for the others likewise ceil(K / R) * ceil(N / C) and ceil(K / R) * ceil(M / C). Where columns that
-the last block leaves free take further positions, it needs ceil(M / (R * floor(C / rest))) folds
-instead. What moves through the folds of one block moves a step a cycle and is not less for being
-cut, but with `preload` a fold lasts at least as long as the stationary operand of the next takes to
-enter; without, each fold is filled and drained.
+the blocks of stored weights. In any tiling, each block meets M positions, which takes at least
+ceil(M / R) folds. So the layer takes ceil(M / R) * ceil(N / C) folds; weight stationary takes
+ceil(K / R) * ceil(N / C), and input stationary ceil(K / R) * ceil(M / C). If further positions use
+the free columns of the last block, this block needs ceil(M / (R * floor(C / rest))) folds instead.
+Operands move through the folds of a block at one step per cycle, independent of the tiling. With
+`preload`, a fold lasts at least as long as the load of the next stationary operand; without, each
+fold is filled and drained.
 
-**Ways in and out.** The array starts after the operands of the smallest job have arrived, and the
-last job has to leave it (fill, drain) before the smallest tile of the result can be stored:
+**Ways in and out.** The array starts after the operands of the smallest job have arrived. The last
+job leaves the array (fill, drain) before the smallest tile of the result is stored:
 
     first load + folds + drain + last store
 
-**The bus.** All bytes cross it. The last of the operands feeds at least one job, whose result has
-to be stored after it:
+**The bus.** All bytes cross the bus. The last operand feeds at least one job, whose result is
+stored afterwards:
 
     max(all copies + latency, all loads + latency + smallest job + drain + last store)
 
-The larger one of these is the bound of a dataflow, and the smallest over dataflows that of the
-layer. Without a queue of commands nothing overlaps, and all copies and jobs add up. Cycles of a
-fold are those of SCALE-Sim (A. Samajdar et al., ISPASS 2020) with the options of `[array]`.
-Register accesses of the driver count nothing.
+The larger value is the bound of a dataflow. The smallest bound over all dataflows is the bound of
+the layer. Without a command queue nothing overlaps, and all copies and jobs add up. Cycles of a
+fold follow SCALE-Sim (A. Samajdar et al., ISPASS 2020) with the options of `[array]`. Register
+accesses of the driver are free.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ArrayBound:
         first_load: the fewest cycles until the first job can start.
         drain: the fewest cycles from the end of the last job's folds until its results have left.
         last_store: the fewest cycles from there until the last tile of the result is stored.
-        bus: the fewest cycles by what crosses the bus.
+        bus: the fewest cycles that the traffic on the bus takes.
         cycles: the bound.
     """
 
@@ -67,14 +68,14 @@ class ArrayBound:
 
 @dataclass(frozen=True)
 class ArrayWork:
-    """What a layer costs the array at least in one dataflow.
+    """The least array cycles of a layer in one dataflow.
 
     Attributes:
         dataflow: the dataflow; None for pools.
         folds: folds of all images.
         busy: cycles that jobs occupy the array.
-        tail: cycles behind those of a job until its results have left.
-        smallest: cycles of the smallest job without its tail.
+        tail: cycles from the end of a job until the results have left the array.
+        smallest: cycles of the smallest job without the tail.
     """
 
     dataflow: Dataflow | None
@@ -87,19 +88,15 @@ class ArrayWork:
 def array_bound(hardware: Hardware, layer: Layer) -> ArrayBound:
     """Return the bound of a layer on a systolic array, in cycles.
 
-    Args:
-        hardware: the array, its DMA engine and its queue, as the backend describes them.
-        layer: the layer, which some dataflow of the array computes.
-
     Raises:
-        ValueError: none does.
+        ValueError: no dataflow of the array computes the layer.
     """
     bounds = [_bound(hardware, layer, work) for work in works_of(hardware, layer)]
     return min(bounds, key=lambda bound: bound.cycles)
 
 
 def works_of(hardware: Hardware, layer: Layer) -> list[ArrayWork]:
-    """Return what a layer costs the array at least, in each dataflow that can compute it."""
+    """Return the least array work of a layer, in each dataflow that can compute the layer."""
     if layer.is_pool:
         lanes = hardware.pooling_lanes or 1
         smallest = layer.window
@@ -153,8 +150,8 @@ def _output_folds(hardware: Hardware, positions: int, channels: int) -> int:
 
 
 def _least_products(hardware: Hardware, layer: Layer) -> int:
-    """Return the fewest products for each element of a result that one job can do: those of one
-    input channel where a memory keeps their sums, else all."""
+    """Return the fewest products per result element of one job: the products of one input channel
+    where a memory keeps partial sums, else all products."""
     cut = hardware.accumulator_bytes > 0 or layer.kind is not Kind.CONVOLUTION
     return layer.window * (1 if cut else layer.input_channels)
 

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lower bounds of several inferences of a network on one accelerator, one after the other.
 
-Each inference has inputs and outputs of its own, which cross the bus each time, and the same
-weights, bias, multipliers and shifts. Those that lie in memories of the accelerator when one
-inference ends need not be loaded for the next. Between two inferences these memories hold S bytes,
-so of W bytes of weights at least W - S are loaded again: N inferences move W + (N - 1) * (W - S)
-bytes of them, and never less than W. A machine that keeps nothing between inferences has S = 0.
+Inputs and outputs cross the bus in each inference. Weights, bias, multipliers and shifts are the
+same in all inferences: constants that lie in memories of the accelerator when one inference ends
+need not be loaded for the next. Between two inferences these memories hold S bytes, so of W bytes
+of weights at least W - S are loaded again: N inferences move W + (N - 1) * (W - S) bytes of them,
+and never less than W. A machine that keeps nothing between inferences has S = 0.
 
 The bound holds for schedules that end an inference before they begin the next one, as the calls of
 an exported library do; a schedule that computes several inferences layer by layer may beat it, if
 W > S. Registers of an array and memories of sums hold no tensors, and do not count in S.
 
-What could stay beside a schedule that exists is another question: `layers_that_fit` chooses
-layers for the room that this schedule never uses. Nothing but the loads of
-their constants changes then.
+`layers_that_fit` answers another question, for an existing schedule: the layers whose constants fit
+into the memory that the schedule never uses. Only the loads of these constants change then.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from umakit.machine.costs import TENSORS
 from umakit.machine.tile_machine import TileMachine
 
 MOST_UNITS = 65_536
-"""Maximum number of units that room is divided into to choose what fits."""
+"""Maximum number of units into which the search for a fitting choice divides the room."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,10 @@ class InferencesBound:
     """Lower bounds of inferences one after the other.
 
     Attributes:
-        first: of one inference that starts with nothing in the accelerator.
-        steady: of each later one.
-        all: of all together. It may be below the sum of the others: an inference may copy while
-            another one computes.
+        first: bound of an inference that starts with nothing in the accelerator.
+        steady: bound of each later inference.
+        all: bound of all inferences together. The bound may be below the sum of the others: an
+            inference may copy while another inference computes.
     """
 
     first: CycleBound
@@ -62,10 +61,10 @@ def inferences_bound(
         steps: all steps of the program, in order.
         outputs: names of the tensors that are outputs of the network.
         where: the accelerator.
-        limits: what its description says.
+        limits: speeds and sizes of the accelerator.
         count: number of inferences, at least 1.
-        kept: bytes of its memories that keep weights from one inference to the next; 0 if none do,
-            None if it is not known. Bytes of later inferences are unknown then.
+        kept: bytes of the accelerator's memories that keep weights from one inference to the next;
+            0 for none, None if unknown. Bytes of later inferences are unknown then.
     """
     macs = sum(step.macs for step in steps if step.where == where)
     every = compulsory_bytes(steps, outputs, where)
@@ -91,7 +90,6 @@ def inferences_bound(
 
 
 def _without_bytes(macs: int, limits: Limits) -> CycleBound:
-    """Return the bound of work alone."""
     bound = bound_of(macs, {}, limits)
     why = limits.unknown.get("scratchpad_bytes", "not described")
     return CycleBound(bound.compute, None, None, (*bound.unknown, f"bytes that stay: {why}"))
@@ -101,8 +99,8 @@ def memory_bytes(limits: Limits, machine: TileMachine | None) -> int | None:
     """Return the bytes of all memories of an accelerator that hold tensors; None if unknown.
 
     Args:
-        limits: what its description says.
-        machine: the machine that its planner cuts layers for; None without a planner.
+        limits: speeds and sizes of the accelerator.
+        machine: the planner's machine; None without a planner.
     """
     if machine is None:
         return limits.scratchpad_bytes
@@ -113,20 +111,18 @@ def memory_bytes(limits: Limits, machine: TileMachine | None) -> int | None:
 def layers_that_fit(
     places: Mapping[int, Sequence[int]], worth: Mapping[int, int], room: int, alignment: int
 ) -> frozenset[int]:
-    """Choose layers whose constants fit into a memory, and are worth the most together.
+    """Choose layers whose constants fit into a memory and save the most loaded bytes together.
 
-    It is the knapsack problem (S. Martello and P. Toth, Knapsack Problems, 1990, section 2.6),
-    solved by dynamic programming over the room in units of the alignment. Rooms of more than
-    `MOST_UNITS` units are divided into larger ones: what is chosen fits, and may not be the most.
+    The choice is the knapsack problem (S. Martello and P. Toth, Knapsack Problems, 1990, section
+    2.6), solved by dynamic programming over the room in units of the alignment. Rooms of more than
+    `MOST_UNITS` units are divided into larger units: the chosen layers fit, but may not be the best
+    ones.
 
     Args:
-        places: by layer, the bytes of each place that its constants need.
-        worth: by layer, what it is worth that they fit: the bytes that are not loaded then.
-        room: bytes of the memory that are free.
-        alignment: each place starts at a multiple of so many bytes, at least 1.
-
-    Returns:
-        The chosen layers.
+        places: by layer, the bytes of each place for constants.
+        worth: by layer, the bytes that need not be loaded if the constants of the layer fit.
+        room: free bytes of the memory.
+        alignment: bytes, at least 1; each place starts at a multiple of the alignment.
     """
     unit = alignment * max(1, -(-(room // alignment) // MOST_UNITS))
     units = max(0, room) // unit
@@ -150,7 +146,7 @@ def layers_that_fit(
 
 
 def units_of(places: Mapping[int, Sequence[int]], unit: int) -> dict[int, int]:
-    """Return by layer the number of units that places which start at a multiple of one take."""
+    """Return by layer the number of units that its places take; each place starts at a unit."""
     return {
         layer: sum(-(-size // unit) for size in sizes) for layer, sizes in sorted(places.items())
     }

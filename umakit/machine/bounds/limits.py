@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the description of an accelerator says about its speed, for the bounds of a network."""
+"""The speed of an accelerator by its description, for the bounds of a network."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from umakit.machine.costs import TENSORS
 from umakit.machine.tile_machine import TileMachine
 
 ACTIVATIONS = ("data", "addend", "result")
-"""Tensors that one layer can leave in a memory of the accelerator for another."""
+"""Tensors that one layer can leave in the accelerator's memory for another layer."""
 
 
 @dataclass(frozen=True)
 class EngineLimit:
-    """An engine that copies, with a width of its own.
+    """An engine that copies with its own number of bytes per cycle.
 
     Attributes:
-        name: its name.
-        bytes_per_cycle: largest number of bytes that it copies in a cycle, at least 1.
-        copies: the tensors of `TENSORS` that it copies, and no other engine.
+        bytes_per_cycle: largest number of bytes that the engine copies in a cycle, at least 1.
+        copies: the tensors of `TENSORS` that only this engine copies.
     """
 
     name: str
@@ -40,7 +39,7 @@ class Limits:
             unknown.
         scratchpad_bytes: bytes of all memories that hold activations; None if unknown.
         engines: engines with a width of their own.
-        unknown: for each of the first three that is None, why, by its name.
+        unknown: by name of an attribute that is None, the reason.
     """
 
     macs_per_cycle: int | None
@@ -54,9 +53,9 @@ def limits_of(configuration: AcceleratorConfig, machine: TileMachine | None) -> 
     """Return the limits of an accelerator.
 
     Args:
-        configuration: its `accel.toml`.
-        machine: the machine that its planner cuts layers for, as the backend describes it; None
-            without a planner, where the sections of the file are all there is.
+        configuration: the accelerator's `accel.toml`.
+        machine: the planner's machine; None without a planner: the limits then come from the
+            sections of the file.
     """
     if machine is None:
         return _limits_of_sections(configuration)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cycles of a layer above its bound, by cause. They add up to the difference, to the cycle.
+"""The cycles of a layer above its bound, by cause. The causes add up to the difference.
 
-The bound of a layer is that of its array or that of its bus, and what the layer loses is counted on
-the one that bounds it: the cycles in which the array does less than its peak, or those in which the
-bus copies nothing that every tiling has to copy. Idle cycles are attributed along the critical path
-that ends with the next command, as in `umakit.machine.stalls`.
+The bound of a layer is either the array's or the bus's. Losses are counted on the bounding
+resource: cycles in which the array does less than its peak, or cycles in which the bus copies
+nothing that every tiling has to copy. Idle cycles are attributed along the critical path that ends
+with the next command, as in `umakit.machine.stalls`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ CAUSES: Mapping[str, str] = {
     "other": "the array waits for another engine that computes",
     "not_predicted": "simulated beyond what was predicted; negative if it was less",
 }
-"""What each cause means. Layers that the array bounds have `folds` to `last_store`, `driver` and
-`other`; those that the bus bounds have `fill` to `driver`."""
+"""Descriptions of the causes. Array-bound layers have `folds` to `last_store`, `driver` and
+`other`; bus-bound layers have `fill` to `driver`."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Cycles above a bound from one cause, whose name is in `CAUSES`."""
+    """Cycles above a bound from one cause of `CAUSES`."""
 
     cause: str
     cycles: int
@@ -54,7 +54,7 @@ class Losses:
     """The cycles of a layer above its bound.
 
     Attributes:
-        bound_by: what the bound is that of: the array, or the bus.
+        bound_by: the bounding resource: the array, or the bus.
         bound: the bound in cycles.
         parts: cycles by cause, without causes of 0 cycles; largest first.
     """
@@ -65,7 +65,7 @@ class Losses:
 
     @property
     def cycles(self) -> int:
-        """Cycles of the layer: its bound and all parts."""
+        """Cycles of the layer: the bound and all parts."""
         return self.bound + sum(part.cycles for part in self.parts)
 
     def as_json(self) -> dict[str, Any]:
@@ -84,22 +84,22 @@ def losses_of(
     width: int = 1,
     simulated: int | None = None,
 ) -> Losses | None:
-    """Return what a layer loses against its bound.
+    """Return the cycles of a layer above its bound, by cause.
 
     Args:
-        run: the run of its commands, as the clock found it.
-        bound: its bound.
+        run: the clock's run of the layer's commands.
+        bound: the layer's bound.
         finish: cycles after the last command in which the driver closes the layer.
-        least_array: the fewest cycles that its jobs occupy the array in any tiling; None where
-            nothing says them, so that `folds` and `cuts` are one cause, `work`.
-        fill: cycles of the bus for what fills blocks of weights up.
-        bytes_again: bytes that it copies beyond those of the bound and of `fill`.
-        width: bytes in a cycle of all engines that copy.
-        simulated: cycles of a simulator, if they may differ from the predicted ones.
+        least_array: the fewest cycles that the layer's jobs occupy the array in any tiling; None if
+            unknown: `folds` and `cuts` are then one cause, `work`.
+        fill: bus cycles of the padding of blocks of weights.
+        bytes_again: bytes that the layer copies beyond the bound and `fill`.
+        width: bytes per cycle of all copying engines together.
+        simulated: simulated cycles, if they may differ from the predicted cycles.
 
     Returns:
-        None if commands are shorter than the machine's description of its peak and widths allows,
-        so that the bound does not hold for them.
+        None if commands are shorter than the machine's peak and widths allow, so that the bound
+        does not hold.
     """
     if bound.compute >= bound.memory:
         bound_by: Resource = "array"
@@ -170,7 +170,7 @@ def _of_bus(run: Run, least: int, fill: int, again: int) -> dict[str, int]:
 
 
 def _after(run: Run, idle_from: int) -> CycleBreakdown:
-    """Return what the cycles from a time in which an engine became idle to the end went to."""
+    """Return the causes of the cycles after an engine became idle at `idle_from`."""
     waits, ends = _waits(run), run.schedule.completions
     last = max(range(len(run.commands)), key=ends.__getitem__)
     if ends[last] > idle_from:

@@ -6,12 +6,11 @@ any tensors kept in the accelerator. Each multiply-accumulate takes its share of
 cells. Each byte that only the outside has (inputs, weights, bias, multipliers, shifts) has to cross
 the bus at least once, and so has each byte that the outside reads, and the bus takes so many in a
 cycle. The two may overlap entirely, so the larger one is the bound (the roofline of S. Williams et
-al., CACM 52(4), 2009, for a whole network). The bytes are what the first reads and the last
-writes of the red-blue pebble game move (J. Hong and H. Kung, STOC 1981): all else that a game moves
-depends on the size of the fast memory, which is what `scratchpad.py` adds.
+al., CACM 52(4), 2009, for a whole network). The bytes are the first reads and the last writes of
+the red-blue pebble game (J. Hong and H. Kung, STOC 1981). All further moves of the game depend on
+the size of the fast memory; `scratchpad.py` adds their bytes.
 
-What an accelerator does not run takes no part: a tensor that a step on the CPU computes is an input
-here, and one that it reads an output.
+Steps on the CPU take no part: their results are inputs here, and their operands outputs.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ class Read:
     """A tensor that a step reads.
 
     Attributes:
-        tensor: its name.
-        size: all its bytes.
-        bytes: number of them that the step cannot do without; 0 if nothing is known.
+        size: bytes of the whole tensor.
+        bytes: bytes that the step needs at least; 0 if unknown.
         role: one of `umakit.machine.costs.TENSORS`; empty if unknown.
     """
 
@@ -44,14 +42,15 @@ class Step:
     """A step of a program.
 
     Attributes:
-        name: its name for users.
-        where: what runs it.
-        macs: its multiply-accumulates, those on padding included.
-        reads: tensors that earlier steps computed, and inputs of the network.
-        writes: bytes of each tensor that it computes, by name.
-        weights, parameters: the fewest bytes of its weights, and of bias, multipliers and shifts,
-            that it has to read.
-        constants: bytes of each constant that these lie in, by name: several steps may share one.
+        name: name for users.
+        where: the CPU or the accelerator that runs the step.
+        macs: multiply-accumulates, including padding.
+        reads: operands that earlier steps computed, and inputs of the network.
+        writes: bytes of each result, by name.
+        weights, parameters: the fewest bytes of weights, and of bias, multipliers and shifts, that
+            the step has to read.
+        constants: bytes of each constant with these weights and parameters, by name; several steps
+            may share a constant.
     """
 
     name: str
@@ -69,10 +68,11 @@ class CycleBound:
     """A lower bound of cycles.
 
     Attributes:
-        compute: cycles of the multiply-accumulates; None if their number in a cycle is unknown.
-        memory: cycles of the bytes; None if their number in a cycle, or which bytes, is unknown.
+        compute: cycles of the multiply-accumulates; None if the multiply-accumulates per cycle are
+            unknown.
+        memory: cycles of the bytes; None if the bytes, or the bytes per cycle, are unknown.
         bytes: bytes that cross the bus at least; None if unknown.
-        unknown: why parts of it are None, a clause each.
+        unknown: a clause for each part that is None, with the reason.
     """
 
     compute: int | None
@@ -82,7 +82,7 @@ class CycleBound:
 
     @property
     def cycles(self) -> int | None:
-        """The larger part that is known; None if none is."""
+        """The larger known part; None if both are unknown."""
         known = [part for part in (self.compute, self.memory) if part is not None]
         return max(known, default=None)
 
@@ -96,22 +96,20 @@ def network_bound(
         steps: all steps of the program, in order.
         outputs: names of the tensors that are outputs of the network.
         where: the accelerator.
-        limits: what its description says.
-        spilled: bytes that cross the bus beyond those that every schedule moves, from
-            `spilled_bytes`.
+        limits: speeds and sizes of the accelerator.
+        spilled: bytes on the bus beyond the compulsory bytes, from `spilled_bytes`.
     """
     macs = sum(step.macs for step in steps if step.where == where)
     return bound_of(macs, compulsory_bytes(steps, outputs, where), limits, spilled)
 
 
 def bound_of(macs: int, moved: Mapping[str, int], limits: Limits, others: int = 0) -> CycleBound:
-    """Return the bound of work and of bytes that have to cross the bus.
+    """Return the bound of multiply-accumulates and of bytes that have to cross the bus.
 
     Args:
-        macs: multiply-accumulates.
-        moved: bytes by role, as of `compulsory_bytes`.
-        limits: what the accelerator's description says.
-        others: further bytes, of which it is not known which engine copies them.
+        moved: bytes by role, from `compulsory_bytes`.
+        limits: speeds and sizes of the accelerator.
+        others: further bytes, copied by an unknown engine.
     """
     total = sum(moved.values()) + others
     peak, width = limits.macs_per_cycle, limits.bytes_per_cycle
@@ -132,12 +130,12 @@ def bound_of(macs: int, moved: Mapping[str, int], limits: Limits, others: int = 
 def compulsory_bytes(steps: Sequence[Step], outputs: frozenset[str], where: str) -> dict[str, int]:
     """Return the bytes that every schedule moves to and from an accelerator, by role.
 
-    Roles are those of `umakit.machine.costs.TENSORS`, and the empty one of tensors that are read in
-    several roles, or of constants that several layers share.
+    Roles are the names of `umakit.machine.costs.TENSORS`, and the empty role for tensors read in
+    several roles and for constants that several layers share.
 
-    An input counts with the bytes that the layer needs that needs most of it, as all of them
-    together need at least those. A constant that an earlier layer has read counts once: a layer
-    that needs n bytes, s of them at most in constants that were read already, adds n - s.
+    An input counts with the bytes of the layer that needs the most of the input, since all layers
+    together need at least these bytes. A constant counts once: a layer that needs n bytes, s of
+    them at most in constants that an earlier layer read, adds n - s.
     """
     moved: dict[str, int] = {}
     made = {name for step in steps if step.where == where for name in step.writes}
@@ -166,7 +164,7 @@ def compulsory_bytes(steps: Sequence[Step], outputs: frozenset[str], where: str)
 
 def leaving(steps: Sequence[Step], outputs: frozenset[str], where: str) -> dict[str, int]:
     """Return the bytes of each tensor that an accelerator computes for the outside: outputs of the
-    network, and what steps elsewhere read."""
+    network, and operands of steps elsewhere."""
     read = {each.tensor for step in steps if step.where != where for each in step.reads} | outputs
     return {
         name: size

@@ -1,30 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of activations that cannot stay in an accelerator between layers.
 
-A lower bound for schedules that compute layer after layer: in the program's order, each once, and
-no job of a layer before the last job of the one before. Schedules that fuse layers may beat it; no
+The bound holds for schedules that compute layer after layer in the program's order: all jobs of a
+layer come after all jobs of the previous layer. Schedules that fuse layers may beat this bound; no
 schedule beats the bound without a scratchpad in `network.py`.
 
-It is the red-blue pebble game (J. Hong and H. Kung, STOC 1981) with a red pebble for each byte of
-the scratchpad, and the argument counts the pebbles at a boundary, the moment between the last
-job of one layer and the first of the next:
+The argument is the red-blue pebble game (J. Hong and H. Kung, STOC 1981) with a red pebble for each
+byte of the scratchpad. It counts the pebbles at a boundary, the moment between the last job of a
+layer and the first job of the next layer:
 
-1. A byte is live at a boundary if a layer behind it needs the byte and it was in the accelerator
-   before: computed there, or loaded for an earlier layer. What leaves the scratchpad for good takes
-   no part. With L live bytes at a boundary and S bytes of scratchpad, at least L - S of them lie in
-   main memory alone.
-2. Each of these bytes has to be loaded between this boundary and the end of the layer that needs it
-   next. It was loaded or computed before, so this load is none of those that every schedule has.
-3. A byte that the accelerator computed got there by a store. That is one that every schedule has if
-   the outside reads the tensor too; else it is one more. So a byte costs one copy or two, and the
-   cheapest L - S live bytes are a bound of what crosses the bus for a boundary.
-4. Copies of two boundaries are different ones if no tensor is live at both: they are of different
-   tensors. The bounds of such boundaries therefore add up; of all sets of them the one with the
-   largest sum is taken. As a tensor is live from one boundary to another without a gap, these are
-   intervals, and the largest sum is found from the first boundary to the last.
+1. A byte is live at a boundary if a later layer needs the byte and the accelerator held it before:
+   computed, or loaded for an earlier layer. With L live bytes at a boundary and S bytes of
+   scratchpad, at least L - S live bytes lie in main memory alone.
+2. Each of these bytes has to be loaded between this boundary and the end of the layer that needs
+   the byte next. This load comes on top of the loads that every schedule has, as the byte was
+   loaded or computed before.
+3. A byte computed by the accelerator also needs a store. Every schedule has this store if the
+   outside reads the tensor; otherwise the store is additional. So a byte costs one or two copies,
+   and the cheapest L - S live bytes are a bound of the bus traffic for a boundary.
+4. Two boundaries without a common live tensor have different copies, so their bounds add up. The
+   set of such boundaries with the largest sum gives the result. As a tensor is live over an
+   interval of boundaries, one pass over the boundaries finds the largest sum.
 
-Nothing is asked of the time within a layer, where operands, result and weights need room at once,
-nor of tiles: both only add bytes. Memories of sums hold no tensors of the network and do not count.
+The bound ignores the time within a layer, where operands, result and weights need room at once, and
+tiles: both only add bytes. Accumulator memories hold no tensors of the network and do not count.
 """
 
 from __future__ import annotations
@@ -37,16 +36,17 @@ from umakit.machine.bounds.network import Step, leaving
 
 @dataclass(frozen=True)
 class LiveTensor:
-    """A tensor whose bytes are in an accelerator, or could be, from one layer to another.
+    """A tensor whose bytes can be in an accelerator from one layer to another.
 
     Attributes:
-        size: all its bytes.
-        first: number of the layer, among those of the accelerator, that computes it or is the first
-            to load it.
-        is_computed: whether the accelerator computes it; else it loads it from outside.
-        uses: by number of a layer that reads it, the bytes that this layer needs.
-        copies: bytes that cross the bus for each one that leaves and comes back: 1 if main memory
-            has it anyway, else 2.
+        size: bytes of the whole tensor.
+        first: number of the accelerator's layer that computes the tensor, or loads the tensor
+            first.
+        is_computed: whether the accelerator computes the tensor; else the tensor comes from
+            outside.
+        uses: by number of a reading layer, the bytes that the layer needs.
+        copies: bus bytes for each byte that leaves and comes back: 1 if main memory has the byte
+            anyway, else 2.
     """
 
     size: int
@@ -56,10 +56,10 @@ class LiveTensor:
     copies: int
 
     def bytes_at(self, boundary: int) -> int:
-        """Return bytes that are live between a layer and the next: at least so many are.
+        """Return the least number of bytes that are live between a layer and the next.
 
-        Of a tensor from outside these are bytes that were loaded before and are needed again: two
-        layers that need m and n of its bytes share at least m + n - size of them.
+        A live byte of an outside tensor was loaded before and is needed again. Two layers that need
+        m and n bytes of a tensor share at least m + n - size of these bytes.
         """
         later = max((count for layer, count in self.uses.items() if layer > boundary), default=0)
         if boundary < self.first:
@@ -73,19 +73,19 @@ class LiveTensor:
 def spilled_bytes(
     steps: Sequence[Step], outputs: frozenset[str], where: str, scratchpad: int
 ) -> int:
-    """Return the fewest bytes that cross the bus because activations do not fit into a scratchpad.
+    """Return the fewest bus bytes for activations that do not fit into a scratchpad.
 
-    They come on top of `compulsory_bytes`.
+    These bytes come on top of `compulsory_bytes`.
 
     Args:
         steps: all steps of the program, in order.
         outputs: names of the tensors that are outputs of the network.
         where: the accelerator.
-        scratchpad: bytes of its memories of activations.
+        scratchpad: bytes of the accelerator's memories for activations.
     """
     own = [step for step in steps if step.where == where]
     tensors = _live_tensors(own, leaving(steps, outputs, where))
-    best = [0]  # the largest sum over boundaries before each
+    best = [0]  # the largest sum over the boundaries before each boundary
     for boundary in range(len(own) - 1):
         live = [(each, each.bytes_at(boundary)) for each in tensors]
         live = [(each, count) for each, count in live if count]
@@ -100,7 +100,6 @@ def spilled_bytes(
 
 
 def _live_tensors(own: Sequence[Step], stored: Mapping[str, int]) -> list[LiveTensor]:
-    """Return the tensors that may be live at a boundary, inputs of the accelerator among them."""
     made = {name: number for number, step in enumerate(own) for name in step.writes}
     sizes = {read.tensor: read.size for step in own for read in step.reads}
     uses: dict[str, dict[int, int]] = {}

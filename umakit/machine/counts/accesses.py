@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accesses of a systolic array's commands to its memories, in closed form.
 
-The model of `sim/src/umakit_systolic_accesses.c`, in whose first comment it is described. The
-scratchpad is as wide as the bus, the accumulator memory as the sums of a row of cells.
+The first comment of `sim/src/umakit_systolic_accesses.c` describes the model. The scratchpad is as
+wide as the bus, the accumulator memory as the sums of a row of cells.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class JobCounts:
     """Counts of a job of the array.
 
     Attributes:
-        wasted_macs: multiply-accumulates that its folds have room for besides its own.
-        scratchpad, accumulator: accesses to these.
+        wasted_macs: multiply-accumulate slots of the folds that the job does not use.
+        scratchpad, accumulator: accesses to these memories.
     """
 
     wasted_macs: int
@@ -37,14 +37,7 @@ def transfer_accesses(width: int, rows: int, row_bytes: int) -> tuple[int, int]:
 
 
 def job_counts(hardware: Hardware, layer: Layer, dataflow: Dataflow, job: Job) -> JobCounts:
-    """Return the counts of a job.
-
-    Args:
-        hardware: the array and its memories.
-        layer: the layer that the job is of.
-        dataflow: of the job.
-        job: the job, all of whose numbers are integers.
-    """
+    """Return the counts of a job, all of whose numbers are integers."""
     scratchpad = _Scratchpad(hardware, layer, dataflow, job)
     if layer.is_pool:
         return JobCounts(0, scratchpad.counts(hardware.pooling_lanes), NO_ACCESSES)
@@ -60,7 +53,7 @@ def job_counts(hardware: Hardware, layer: Layer, dataflow: Dataflow, job: Job) -
 
 
 def wasted_macs(hardware: Hardware, sizes: TileSizes) -> int:
-    """Return the multiply-accumulates that folds have room for besides those of a tile."""
+    """Return the multiply-accumulate slots that the folds of a tile do not use."""
     if sizes.layer.is_pool:
         return 0
     array = SystolicArray(
@@ -71,7 +64,7 @@ def wasted_macs(hardware: Hardware, sizes: TileSizes) -> int:
 
 
 def _sums(hardware: Hardware, sizes: TileSizes, job: Job) -> MemoryCounts:
-    """Return the accesses to the memory of sums."""
+    """Return the accesses to the accumulator memory."""
     if not hardware.accumulator_bytes:
         return NO_ACCESSES
     product, folds = sizes.product, 1
@@ -99,7 +92,7 @@ class _Scratchpad:
         self._taps = self._taps_along(0, rows, height) * self._taps_along(1, columns, width)
 
     def counts(self, lanes: int) -> MemoryCounts:
-        """Return all accesses of a job that computes so many channels at a time."""
+        """Return all accesses of a job that computes `lanes` channels at a time."""
         reads = read = writes = written = 0
         for first in range(0, self._outputs, lanes):
             count = min(lanes, self._outputs - first)
@@ -113,7 +106,7 @@ class _Scratchpad:
         return MemoryCounts(reads, read, writes, written)
 
     def _block(self, first: int, count: int) -> tuple[int, int]:
-        """Return what the array reads for a block of output channels: accesses and bytes."""
+        """Return accesses and bytes that the array reads for a block of output channels."""
         inputs = self._inputs_of(first, count)
         reads = self._taps * self._words(inputs, self._data_is_dense)
         read = self._taps * inputs
@@ -129,7 +122,6 @@ class _Scratchpad:
         return -(-size // self._hardware.bytes_per_cycle) if is_dense else size
 
     def _parameters(self) -> tuple[int, ...]:
-        """Return the bytes of bias, multipliers and shifts that the job reads."""
         if self._layer.is_pool:
             return ()
         bias = 0 if self._job.continues else 4 * self._outputs
@@ -138,21 +130,20 @@ class _Scratchpad:
 
     @property
     def _depth(self) -> int:
-        """The products that each sum is of."""
+        """Return the number of products of each sum."""
         is_depthwise = self._layer.kind is Kind.DEPTHWISE
         return self._layer.window * (1 if is_depthwise else self._inputs)
 
     def _inputs_of(self, first: int, count: int) -> int:
-        """Return the input channels that a block of output channels reads."""
         if self._layer.per_channel:
             multiplier = self._outputs // self._inputs
             return (first + count - 1) // multiplier - first // multiplier + 1
         if self._dataflow is Dataflow.INPUT_STATIONARY and first:
-            return 0  # they are in the array
+            return 0  # the inputs are in the array
         return self._inputs
 
     def _weight_passes(self, count: int) -> int:
-        """Return how often the weights of a block of output channels enter the array."""
+        """Return the number of passes of a block's weights into the array."""
         if self._dataflow is Dataflow.WEIGHT_STATIONARY:
             return 1
         if self._dataflow is Dataflow.INPUT_STATIONARY:
@@ -161,7 +152,7 @@ class _Scratchpad:
         return -(-self._positions // (self._hardware.rows * groups))
 
     def _taps_along(self, axis: int, outputs: int, inputs: int) -> int:
-        """Return the pairs of an output and a position of the kernel that meet an input."""
+        """Return the number of pairs of an output and a kernel position that meet an input."""
         layer, before = self._layer, int(self._job.padding[axis])
         return sum(
             0 <= output * layer.strides[axis] - before + tap * layer.dilation[axis] < inputs

@@ -10,11 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class MemoryCounts:
-    """Accesses to a memory of an accelerator; None for what is not known.
+    """Accesses to a memory of an accelerator; None for unknown counts.
 
     Attributes:
         reads, writes: accesses, each of at most the memory's width.
-        read_bytes, written_bytes: bytes of these.
+        read_bytes, written_bytes: bytes of all reads and of all writes.
     """
 
     reads: int | None = None
@@ -23,7 +23,7 @@ class MemoryCounts:
     written_bytes: int | None = None
 
     def plus(self, other: MemoryCounts) -> MemoryCounts:
-        """Return the sums; None where one is not known."""
+        """Return the sums; None where a count is unknown."""
         pairs = ((getattr(self, each.name), getattr(other, each.name)) for each in fields(self))
         return MemoryCounts(*(_added(one, two) for one, two in pairs))
 
@@ -33,18 +33,17 @@ NO_ACCESSES = MemoryCounts(0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Events of a layer on an accelerator, or of several; None for what is not known.
+    """Events of one or several layers on an accelerator; None for unknown counts.
 
     Attributes:
         macs: multiply-accumulates of the layer, computed from its shapes.
-        wasted_macs: multiply-accumulates that the array had room for besides, in folds that are
-            not full.
-        bus_read_bytes, bus_written_bytes: bytes that the accelerator read and wrote over the bus.
+        wasted_macs: multiply-accumulate slots of folds that are not full.
+        bus_read_bytes, bus_written_bytes: bytes that the accelerator reads and writes over the bus.
         register_accesses: accesses of the driver to registers.
         cycles: cycles of the accelerator's clock.
-        idle_cycles: those of them in which no engine works.
-        memories: accesses to the accelerator's memories that are counted, by name; empty if it
-            has none, None if it is not known which it has.
+        idle_cycles: cycles in which no engine works.
+        memories: accesses to the counted memories, by name; empty for no memories, None if the
+            memories are unknown.
     """
 
     macs: int | None = None
@@ -58,12 +57,13 @@ class EventCounts:
 
     @property
     def plain(self) -> dict[str, int | None]:
-        """The counts without those of memories, by name."""
+        """All counts by name, without `memories`."""
         return {each.name: getattr(self, each.name) for each in fields(self)[:-1]}
 
     @classmethod
     def total(cls, counts: Iterable[EventCounts]) -> EventCounts:
-        """Return the sums; None, or without a memory, where one of the counts is not known."""
+        """Return the sums; a count is None, and a memory missing, where one of the counts is
+        unknown."""
         found = list(counts)
         if not found:
             return cls()
@@ -88,7 +88,7 @@ def _added(one: int | None, other: int | None) -> int | None:
 def _both(
     one: Mapping[str, MemoryCounts] | None, other: Mapping[str, MemoryCounts] | None
 ) -> dict[str, MemoryCounts] | None:
-    """Return the sums of each memory; unknown where one side does not count it."""
+    """Return the sums of each memory; unknown where one side does not count the memory."""
     if one is None or other is None:
         return None
     unknown = MemoryCounts()

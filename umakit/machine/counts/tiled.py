@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicted counts of a layer that is cut into tiles."""
+"""Predicted counts of events of a tiled layer."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Taken = TypeVar("Taken")
 def tiled_counts(
     planner: TilePlanner, tiles: Tiles, prediction: Prediction, scratchpad: str | None = None
 ) -> EventCounts:
-    """Return the counts that a planner's tiling of a layer has.
+    """Return the predicted counts of a tiled layer.
 
-    Register accesses, cycles and idle cycles are those of the clock on which cycles are predicted.
+    Register accesses, cycles and idle cycles come from the clock that predicts the cycles.
 
     Args:
         planner: the planner.
-        tiles: the layer, cut into tiles.
-        prediction: its prediction.
-        scratchpad: name of the scratchpad of umakit's systolic array; None for another machine,
-            of whose memories only what copies alone do is known.
+        tiles: the tiles of the layer.
+        prediction: the prediction for these tiles.
+        scratchpad: name of the scratchpad of umakit's systolic array; None for another machine:
+            only the effect of copies on its memories is known.
     """
     machine, layer, run = planner.described, tiles.layer, prediction.run
     transfers = list(_transfers(tiles))
@@ -64,7 +64,6 @@ def tiled_counts(
 def _array(
     hardware: Hardware, tiles: Tiles, transfers: list[tuple[str, Transfer, int]], scratchpad: str
 ) -> tuple[int, dict[str, MemoryCounts]]:
-    """Return the wasted multiply-accumulates and the accesses to the memories of the array."""
     total, sums, wasted = NO_ACCESSES, NO_ACCESSES, 0
     for tensor, each, count in transfers:
         total = total.plus(_copy(hardware.bytes_per_cycle, tensor, each, count))
@@ -80,8 +79,10 @@ def _array(
 def _copied(
     machine: TileMachine, transfers: list[tuple[str, Transfer, int]]
 ) -> dict[str, MemoryCounts]:
-    """Return what copies alone do to the memories of a machine: jobs do not write memories of
-    tensors that are loaded, and do not read the one of the result unless sums lie there."""
+    """Return the known accesses of copies to the memories of a machine.
+
+    Jobs do not write memories of loaded tensors, and read the memory of the result only for sums.
+    """
     held: dict[str, set[str]] = {}
     for tensor, _, _ in transfers:
         held.setdefault(machine.memory_of(tensor), set()).add(tensor)
@@ -105,7 +106,7 @@ def _copied(
 
 
 def _copy(width: int, tensor: str, moved: Transfer, count: int) -> MemoryCounts:
-    """Return the accesses of so many equal transfers to the memory of a tensor's tiles."""
+    """Return the accesses of `count` equal transfers to the memory of a tensor's tiles."""
     accesses, size = transfer_accesses(width, count * _rows(moved), int(moved.row_bytes))
     is_store = tensor == "result"
     return MemoryCounts(accesses, size, 0, 0) if is_store else MemoryCounts(0, 0, accesses, size)
@@ -120,11 +121,11 @@ def _times(counts: MemoryCounts, factor: int) -> MemoryCounts:
     return MemoryCounts(*(None if each is None else factor * each for each in values))
 
 
-# --- commands that are equal but for places -------------------------------------------------------
+# --- commands that differ in places only --------------------------------------------------------
 
 
 def _transfers(tiles: Tiles) -> Iterator[tuple[str, Transfer, int]]:
-    """Yield the transfers of a layer by tensor, one of each size, and how often there is one."""
+    """Yield one transfer of each size by tensor, with the number of such transfers."""
     layer = tiles.layer
     for name in tiles.buffers:
         if name == "parameters":
@@ -144,7 +145,7 @@ def _transfers(tiles: Tiles) -> Iterator[tuple[str, Transfer, int]]:
 
 
 def _jobs(tiles: Tiles) -> Iterator[tuple[Job, int]]:
-    """Yield the jobs of a layer, one of each size, and how often there is one."""
+    """Yield one job of each size, with the number of such jobs."""
     yield from _different(
         tiles,
         tiles.loops,
@@ -162,10 +163,10 @@ def _different(
     take: Callable[[dict[str, int]], Taken],
     key: Callable[[Taken], Hashable],
 ) -> Iterator[tuple[Taken, int]]:
-    """Yield what tiles have that differ in size, and their number.
+    """Yield one transfer or job of each size, and the number of such transfers or jobs.
 
-    Each size depends on the tile's number along one axis only, so that it is enough to look at
-    each axis alone.
+    Each size depends on the tile's number along one axis only: looking at each axis alone is
+    enough.
     """
     origin = dict.fromkeys(tiles.extents, 0)
     groups: list[list[tuple[int, int]]] = []
@@ -189,8 +190,9 @@ def _different(
 
 
 def _register_accesses(run: Run, planner: TilePlanner) -> int | None:
-    """Return the accesses of a driver that sleeps while it waits, as those of umakit do: it arms
-    the interrupt, which takes no cycle of its own as engines are at work, and then waits.
+    """Return the register accesses of a driver that sleeps while it waits, like umakit's drivers.
+
+    The driver arms the interrupt, which takes no cycle of its own because engines work, and waits.
 
     Returns:
         None for other machines than umakit's systolic array, and for a driver that polls.
@@ -212,7 +214,7 @@ def _register_accesses(run: Run, planner: TilePlanner) -> int | None:
 
 
 def _working(run: Run) -> int:
-    """Return the cycles in which any engine works, from the start of a command to its end."""
+    """Return the cycles in which an engine works, from start to completion of commands."""
     schedule, until, total = run.schedule, 0, 0
     ends = schedule.completions
     for start, end in sorted(zip(schedule.starts, ends[: len(schedule.starts)], strict=False)):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write what comes from the register maps of the kit's devices: C headers, SystemVerilog packages
-and a page of the documentation.
+"""Write the files generated from the register maps of the kit's devices: C headers, SystemVerilog
+packages and a page of the documentation.
 
 With --check nothing is written: the exit code is 1 if a file is out of date.
 """
@@ -38,7 +38,7 @@ devices with their map; [An engine for whole layers](new-layer.md#your-registers
 
 
 def generated_files() -> dict[Path, str]:
-    """Return the texts of all files that come from register maps, by path.
+    """Return the texts of all files generated from register maps, by path.
 
     Raises:
         RegisterMapError: a map is not sound.
@@ -54,7 +54,7 @@ def generated_files() -> dict[Path, str]:
 
 
 def designs_of(name: str) -> list[Path]:
-    """Return the folders of the designs of umakit's backends that have a register map, by name."""
+    """Return the design folders of umakit's backends whose simulator has a name."""
     found = []
     for folder in sorted(BACKENDS.glob(f"*/{RTL}")):
         configuration = tomllib.loads((folder.parent / "accel.toml").read_text(encoding="utf-8"))
@@ -64,7 +64,6 @@ def designs_of(name: str) -> list[Path]:
 
 
 def _files_of(specification: Path, registers: RegisterMap) -> dict[Path, str]:
-    """Return the C header of a map and its SystemVerilog packages."""
     notice = (
         f"Generated from sim/registers/{registers.name}.toml. Do not edit: change that file",
         "and run python -m umakit.machine.registers.",

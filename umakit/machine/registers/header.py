@@ -17,8 +17,8 @@ def register_header(registers: RegisterMap, *, prefix: str, notice: Sequence[str
 
     Args:
         registers: the register map.
-        prefix: what all names begin with, such as `MY_NPU`.
-        notice: sentences on where it comes from, for the comment at its top.
+        prefix: prefix of all names, such as `MY_NPU`.
+        notice: sentences on the origin of the header, for the first comment.
     """
     lines = [*notice, *(["", *_wrapped(registers.description)] if registers.description else [])]
     return render(
@@ -35,7 +35,7 @@ def register_header(registers: RegisterMap, *, prefix: str, notice: Sequence[str
 
 
 def hexadecimal(value: int, digits: int) -> Code:
-    """Return an unsigned C number."""
+    """Return an unsigned hexadecimal C number."""
     return Code(f"0x{value:0{digits}X}u")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which numbers a driver writes to a register or field: limits of it alone and next to others."""
+"""Limits of the numbers that a driver writes to a register or field, alone or with other fields."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ OPERANDS: dict[str, Elements] = {
     "$multipliers": "int32",
     "$shifts": "int8",
 }
-"""Types of what operands point to, by their text."""
+"""Element types of operands by their text."""
 
 ELEMENT_LIMITS = {"$multipliers": (0, (1 << 31) - 1), "$shifts": (-31, 30)}
-"""Least and largest number that a driver's tensors have, for those that have not all of a type."""
+"""Least and greatest element of driver tensors with a range smaller than their type."""
 
 ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: lambda a, b: a + b,
@@ -43,7 +43,7 @@ def _nodes(text: str) -> Iterator[ast.expr]:
     """Yield the numbers and references of an expression.
 
     Raises:
-        ValueError: it has something else.
+        ValueError: the expression has another kind of node.
     """
     try:
         if len(text) > LONGEST:
@@ -78,15 +78,15 @@ Limit = Annotated[int, Field(ge=-(1 << 31), lt=1 << 32)]
 
 
 class Limits(BaseModel):
-    """Numbers that a driver writes, whenever work starts.
+    """Limits of the number in a register or field when the driver starts work.
 
     Attributes:
-        least, highest: the least and the largest; None: those that the bits hold. A negative one
-            says that the bits are in two's complement.
-        multiple_of: what they are multiples of.
-        not_above: expression of other registers and fields, which they are at most: numbers,
-            `REGISTER`, `REGISTER.FIELD`, `+`, `-`, `*`, `/` (rounded down) and brackets.
-        one_of: expressions, one of which they are; empty: any.
+        least, highest: least and largest number; None for the range of the bits. A negative limit
+            means two's complement.
+        multiple_of: divisor of every number.
+        not_above: expression of other registers and fields, an upper limit: numbers, `REGISTER`,
+            `REGISTER.FIELD`, `+`, `-`, `*`, `/` (rounded down) and brackets.
+        one_of: expressions of the allowed numbers; empty for any number.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -99,12 +99,12 @@ class Limits(BaseModel):
 
     @property
     def has_limits(self) -> bool:
-        """Whether not every number is written."""
+        """Whether the driver may not write every number."""
         return self.has_range or bool(self.not_above)
 
     @property
     def has_range(self) -> bool:
-        """Whether the numbers are limited, whatever other registers hold."""
+        """Whether numbers are limited independently of other registers."""
         is_limited = self.least is not None or self.highest is not None
         return is_limited or self.multiple_of > 1 or bool(self.one_of)
 
@@ -115,18 +115,18 @@ class Limits(BaseModel):
 
     @property
     def references(self) -> list[str]:
-        """Registers and fields that its expressions name."""
+        """Registers and fields in the expressions."""
         nodes = [node for text in self.expressions for node in _nodes(text)]
         return [ast.unparse(each) for each in nodes if not isinstance(each, ast.Constant)]
 
     @property
     def expressions(self) -> list[str]:
-        """Texts of its expressions."""
+        """Texts of all expressions."""
         return [*([self.not_above] if self.not_above else []), *self.one_of]
 
     @property
     def sentence(self) -> str:
-        """The limits for people, such as `Driver: -128 to 127.`; empty if there are none."""
+        """The limits for people, such as `Driver: -128 to 127.`; empty without limits."""
         return f"Driver: {self.limits}." if self.limits else ""
 
     @property
@@ -157,14 +157,14 @@ class Limits(BaseModel):
 
 
 def elements_of(operand: str | dict[str, str]) -> Elements:
-    """Return the type of what an operand points to; empty if it points to nothing."""
+    """Return the element type of an operand's buffer; empty if the operand points to no buffer."""
     texts = [operand] if isinstance(operand, str) else list(operand.values())
     found = {OPERANDS.get(text.strip(), "") for text in texts}
     return found.pop() if len(found) == 1 else ""
 
 
 def element_limits(operand: str | dict[str, str]) -> tuple[int, int] | None:
-    """Return least and largest number of what an operand points to; None: those of its type."""
+    """Return least and largest element of an operand's buffer; None for the range of the type."""
     return ELEMENT_LIMITS.get(operand.strip()) if isinstance(operand, str) else None
 
 
@@ -174,11 +174,11 @@ def _parsed(expression: str) -> ast.expr:
 
 
 def value_of(expression: str, value: Callable[[str], int]) -> int | None:
-    """Return the value of an expression; None if it divides by 0.
+    """Return the value of an expression; None for a division by 0.
 
     Args:
-        expression: as `Limits` has it.
-        value: returns the value of a `REGISTER` or `REGISTER.FIELD`.
+        expression: an expression of `Limits`.
+        value: function from `REGISTER` or `REGISTER.FIELD` to the value.
     """
 
     def of(node: ast.expr) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SystemVerilog package of a register map: what a register file in RTL is written with."""
+"""The SystemVerilog package of a register map, for register files in RTL."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ LINE = 100
 INDENTATION = 4
 
 _DIRECTIVE = re.compile(r"(?=(?:verilator|synopsys|synthesis|pragma|cadence|ambit|xilinx)\b)", re.I)
-"""How a comment begins that tools take for an instruction to them."""
+"""Start of a comment that tools take as a directive."""
 
 
 def package_name(name: str) -> str:
-    """Return the name of the package of a device; its file is this name and `.sv`."""
+    """Return the package name of a device; the file has this name and `.sv`."""
     return f"{name}_registers_pkg"
 
 
@@ -32,7 +32,7 @@ def register_package(
     Args:
         registers: the register map.
         package: name of the package, as `package_name` returns it.
-        notice: sentences on where it comes from, for the comment at its top.
+        notice: sentences on the origin of the package, for the first comment.
         where: file of the map, for messages.
 
     Raises:
@@ -74,7 +74,7 @@ def _wrapped(text: str, indentation: int) -> list[str]:
 
 
 def _comment(*texts: str) -> Code:
-    """Return a comment of several lines, of which the template indents the first one."""
+    """Return a comment of several lines; the template indents the first line."""
     text = " ".join(each.strip() for each in texts if each.strip())
     space = " " * INDENTATION
     return Code(f"\n{space}".join(f"// {line}" for line in _wrapped(text, INDENTATION)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What registers of a map consist of: names, fields and named numbers."""
+"""Parts of the registers of a map: names, fields and named numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Operand = str | dict[str, str]
 
 
 class Part(BaseModel):
-    """Something with a name."""
+    """A named part of a register map."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -46,11 +46,11 @@ class BitField(Limits, Part):
     """Neighbouring bits of a word.
 
     Attributes:
-        lowest_bit, width: where it is, in bits.
-        operand: what a driver writes there, see `Register`.
-        signed: whether the operand is in two's complement; None if its text says so: zero points,
-            clips, shifts and what begins with a minus sign are.
-        present: name of a register: devices in which it is 0 do not have the field.
+        lowest_bit, width: place in the word, in bits.
+        operand: value that a driver writes, see `Word`.
+        signed: whether the operand is in two's complement; None to tell from its text: zero points,
+            clips, shifts and texts that begin with a minus sign are.
+        present: name of a register; devices in which this register is 0 do not have the field.
     """
 
     lowest_bit: Annotated[int, Field(ge=0, le=31)]
@@ -61,7 +61,7 @@ class BitField(Limits, Part):
 
     @property
     def mask(self) -> int:
-        """The bits of the field in its word."""
+        """The bit mask of the field in its word."""
         return ((1 << self.width) - 1) << self.lowest_bit
 
     @model_validator(mode="after")

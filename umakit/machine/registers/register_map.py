@@ -35,26 +35,27 @@ Answer = Literal["", "ignored", "zero", "error"]
 
 
 class Access(BaseModel):
-    """How a device answers accesses that drivers should not make.
+    """Answers of a device to accesses that drivers should not make.
 
     An answer is one of
 
     - `ignored`: a write changes nothing, a read gives anything,
     - `zero`: a write changes nothing, a read gives 0,
-    - `error`: as `zero`, and the register `error` is not 0 from then on, until 1 is written to
+    - `error`: like `zero`; in addition the register `error` is not 0 until 1 is written to
       `clear`,
-    - empty: unknown, so that nothing relies on it.
+    - empty: unknown; nothing relies on the answer.
 
     Attributes:
         holes: answer to an access of an offset at which there is no register.
-        wrong: answer to a write of what is read only, and to a read of what is write only.
-        reserved: answer to a write of ones to bits that a write does not change. `ignored`: the
-            others are written; `error`: none is.
-        busy: what registers do that are written while an engine works. `kept`: they keep what is
-            written, for the next command, and the work goes on with what they held before.
+        wrong: answer to a write of a read-only register, and to a read of a write-only register.
+        reserved: answer to a write of ones to read-only bits. `ignored`: the other bits are
+            written; `error`: no bit is written.
+        busy: effect of writes while an engine works. `kept`: registers keep the written value for
+            the next command, and the work continues with the previous value.
         outside: answer to a command that uses numbers beyond the limits of registers and fields:
             `error`; empty: unknown.
-        error, clear: `REGISTER` or `REGISTER.FIELD`; empty: `error` and `stop` of `[job]`.
+        error, clear: `REGISTER` or `REGISTER.FIELD` to read an error and to clear an error; empty:
+            `error` and `stop` of `[job]`.
         size: bytes from the first register to the end of the last hole, or None: the size of all
             registers, rounded up to a power of two.
     """
@@ -83,7 +84,7 @@ class Access(BaseModel):
 
 
 ANY = "any"
-"""Key of an operand for all operators that have what it names."""
+"""Key of an operand for all operators with such an operand."""
 
 
 def _check_offset(offset: int) -> int:
@@ -101,7 +102,7 @@ def _check_folder(path: str) -> str:
 
 
 WRITTEN = ("job.start", "job.stop", "descriptor.register", "access.clear")
-"""References to what a driver writes; it reads the others."""
+"""References that a driver writes; it reads all others."""
 
 
 MOST_ALIGNMENT = 4096
@@ -112,12 +113,13 @@ class Word(Limits, Part):
     """A word of 32 bits: a register, or an element of a job descriptor.
 
     Attributes:
-        operand: C text of what a driver writes there, `$name` being an argument of the driver; by
-            operator, `any` for all operators that have these names. Without one for an operator,
-            a register is not written for it and a word of a descriptor is 0.
-        points_to: the type of the elements of a buffer whose bus address it is, of which `least`
-            and `highest` are then; empty: it points to no buffer, or its operand says to which.
-        field, value: its bit fields, and numbers with names.
+        operand: C text of the value that a driver writes; `$name` is an argument of the driver. By
+            operator, or `any` for all operators with these arguments. For an operator without
+            operand, a register is not written, and a word of a descriptor is 0.
+        points_to: element type of a buffer, if the word is the buffer's bus address; `least` and
+            `highest` then limit the elements. Empty for no buffer, or if the operand names the
+            buffer.
+        field, value: bit fields, and named numbers.
     """
 
     operand: Operand = ""
@@ -127,19 +129,19 @@ class Word(Limits, Part):
 
     @property
     def elements(self) -> Elements:
-        """Type of what it points to, as `points_to` or its operand says; empty if it is none."""
+        """Element type of the buffer by `points_to` or the operand; empty without a buffer."""
         return self.points_to or elements_of(self.operand)
 
     @property
     def sentence(self) -> str:
-        """What a driver writes, for people; empty if that is not said."""
+        """The value that a driver writes, for people; empty if unknown."""
         if not self.points_to:
             return super().sentence
         return f"Driver: address of {self.points_to}{f', {self.limits}' if self.limits else ''}."
 
     @property
     def parts(self) -> list[tuple[BitField | None, Operand]]:
-        """What is written: fields with their operands, or None with the word's own."""
+        """The written values: fields with their operands, or None with the word's operand."""
         fields: list[tuple[BitField | None, Operand]] = [
             (each, each.operand) for each in self.field if each.operand
         ]
@@ -168,15 +170,15 @@ class Register(Word):
     """A register.
 
     Attributes:
-        offset: bytes from the first one.
+        offset: bytes from the first register.
         access: `ro`, `wo` or `rw`.
-        reset: its value after power-on.
-        writable: the bits that a write changes, or None: those of its fields, or all of them if it
-            has none or an operand of its own.
-        write: what a write does: it stores the bits, clears those that are 1, or is a command.
-        volatile: whether it changes by itself, such as a counter that runs.
-        configured: whether its value after power-on is the device's own, such as a size, so that
-            `reset` is not what is read; a text is where `accel.toml` has it, such as `array.rows`,
+        reset: value after power-on.
+        writable: bits that a write changes; None for the bits of the fields, or for all bits of a
+            register without fields or with an operand of its own.
+        write: effect of a write: store the bits, clear the bits that are 1, or start a command.
+        volatile: whether the register changes by itself, such as a running counter.
+        configured: whether the value after power-on is the device's own, such as a size, and not
+            `reset`; a text is the key of `accel.toml` with the value, such as `array.rows`,
             `memory.NAME.size`, or `scratchpad.size` of the first scratchpad.
     """
 
@@ -190,7 +192,7 @@ class Register(Word):
 
     @property
     def writable_mask(self) -> int:
-        """The bits that a write changes; 0 of a register that is read only."""
+        """The bits that a write changes; 0 for a read-only register."""
         if self.access == "ro":
             return 0
         if self.writable is not None:
@@ -208,12 +210,12 @@ class Register(Word):
 
 
 class Descriptor(BaseModel):
-    """A job as words in memory, whose address a register gets.
+    """A job as words in memory; a register gets the address of the words.
 
     Attributes:
         register: name of the register.
-        alignment: of its address, in bytes.
-        word: its words in their order.
+        alignment: alignment of the address in bytes.
+        word: the words in order.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
@@ -234,11 +236,11 @@ class Job(BaseModel):
     """Registers with a meaning for the driver, as `REGISTER` or `REGISTER.FIELD`.
 
     Attributes:
-        start: 1 is written there behind all operands.
-        error: 0 after a job that ended well, else an `enum umakit_status`.
-        busy: not 0 while a job runs; empty: whoever waits for the interrupt knows.
-        stop: 1 is written there after a failure.
-        identity: compared with its reset value before anything is written.
+        start: place of the 1 that the driver writes after all operands.
+        error: 0 after a successful job, else an `enum umakit_status`.
+        busy: not 0 while a job runs; empty if the interrupt alone tells the end of a job.
+        stop: place of the 1 that the driver writes after a failure.
+        identity: register that the driver compares with its reset value before any write.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -254,15 +256,14 @@ class RegisterMap(BaseModel):
     """A register map.
 
     Attributes:
-        name: of the device.
-        description: what it is.
-        register: its registers.
+        name: name of the device.
+        description: description of the device.
         job: registers with a meaning for a driver.
-        descriptor: a job in memory; None: a job is in registers.
-        mock: C text of arguments that no register says as it is, by name, for the mock.
-        systemverilog: folder for the SystemVerilog package, in that of the backend; empty: none is
-            written.
-        access: how it answers what a driver should not do.
+        descriptor: the job in memory; None for a job in registers.
+        mock: C text, by name, of arguments that no register holds unchanged, for the mock.
+        systemverilog: folder for the SystemVerilog package, below the backend's folder; empty for
+            no package.
+        access: answers to accesses that a driver should not make.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, protected_namespaces=())
@@ -288,25 +289,25 @@ class RegisterMap(BaseModel):
 
     @property
     def error(self) -> str:
-        """Where an error is read, as `REGISTER` or `REGISTER.FIELD`; empty if the map has none."""
+        """Place of the error, as `REGISTER` or `REGISTER.FIELD`; empty if the map has none."""
         return self.access.error or (self.job.error if self.job is not None else "")
 
     @property
     def clear(self) -> str:
-        """Where 1 is written to clear an error; empty if the map has none."""
+        """Place of the 1 that clears an error; empty if the map has none."""
         of_job = "" if self.access.error or self.job is None else self.job.stop
         return self.access.clear or of_job
 
     @property
     def words(self) -> list[Word]:
-        """What a driver writes: words of the descriptor, or registers."""
+        """The words that a driver writes: of the descriptor, or registers."""
         if self.descriptor is not None:
             return list(self.descriptor.word)
         return [each for each in self.registers if each.parts]
 
     @property
     def buffer_alignment(self) -> int:
-        """Bytes of which the address of each buffer is a multiple."""
+        """Alignment of the addresses of all buffers, in bytes."""
         return max((each.multiple_of for each in self.buffers()), default=1)
 
     def buffers(self) -> Iterator[Word]:
@@ -318,7 +319,7 @@ class RegisterMap(BaseModel):
         """Return the register and field of `REGISTER` or `REGISTER.FIELD`.
 
         Raises:
-            KeyError: there is none.
+            KeyError: there is no such register or field.
         """
         name, _, part = text.partition(".")
         register = next((each for each in self.registers if each.name == name), None)
@@ -361,7 +362,7 @@ class RegisterMap(BaseModel):
         return self
 
     def limited(self) -> Iterator[tuple[Word, BitField | None, Limits]]:
-        """Yield what has limits: words with a field, or None and the word's own."""
+        """Yield each limited word with None, and with each limited field."""
         words: list[Word] = [*self.registers, *(self.descriptor.word if self.descriptor else [])]
         for word in words:
             if word.has_limits or word.points_to:
@@ -419,10 +420,10 @@ def read_register_map(text: str, where: str) -> RegisterMap:
 
     Args:
         text: TOML.
-        where: its file, for messages.
+        where: file, for messages.
 
     Raises:
-        RegisterMapError: it is not TOML or not sound; with file and line.
+        RegisterMapError: the text is not TOML or not sound; with file and line.
     """
     try:
         data = tomllib.loads(text)
@@ -448,7 +449,7 @@ def read_register_map(text: str, where: str) -> RegisterMap:
 
 
 def _line(text: str, data: Any, location: list[str | int], message: str) -> int | None:
-    """Return the line of the entry that a message is about; None if it is not known."""
+    """Return the line of the entry that a message is about; None if unknown."""
     names = []
     for part in location:
         try:
@@ -468,7 +469,7 @@ def _line_of_key(text: str, key: str) -> int | None:
 
 
 def line_of(text: str, names: Iterable[str]) -> int | None:
-    """Return the number of the line with `name = "NAME"`, for the first of several names."""
+    """Return the line number of `name = "NAME"` for the first of several names."""
     lines = text.splitlines()
     for name in names:
         wanted = re.compile(rf"""^\s*name\s*=\s*["']{re.escape(name)}["']""")

@@ -57,7 +57,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def _rows(word: Word, offset: str) -> Iterator[tuple[str, ...]]:
-    """Yield the row of a word, of its fields, and of its values."""
+    """Yield the rows of a word, of its fields, and of its values."""
     access = reset = ""
     more: list[str] = []
     if isinstance(word, Register):
@@ -89,7 +89,7 @@ def bits_of(field: BitField) -> str:
 
 
 def _answers(registers: RegisterMap) -> Iterator[str]:
-    """Yield what a device answers to accesses that a driver should not make."""
+    """Yield the answers of a device to accesses that a driver should not make."""
     access = registers.access
     below = f"0x{registers.size_of_holes:X}"
     answers = {
@@ -138,5 +138,5 @@ def _paragraph(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return a text in which Markdown sees no marks of its own."""
+    """Escape the marks of Markdown in a text."""
     return re.sub(r"([\\`*\[\]<>|~]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of operands to the scale of the result, for operators that need it."""
+"""Conversion of operands to the scale of the result."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from umakit.operators.tensors import Quantized
 
 
 def integers_of_result(island: Island, source: Quantized) -> tvm_api.Expr:
-    """Return an operand converted to the result's scale and limited to its activation's range.
+    """Return an operand at the result's scale, limited to the range of the activation.
 
-    The rounding is that of ONNX Runtime: a table for 8 bits, once and ties to even for 16 bits.
+    The rounding is ONNX Runtime's: a table for 8 bits, once with ties to even for 16 bits.
 
     Args:
         island: the operator with its quantize.

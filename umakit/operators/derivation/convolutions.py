@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls of convolutions of either direction, in one or two dimensions."""
+"""Calls of convolutions and transposed convolutions, in one or two dimensions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def convolution_call(
     Args:
         kind: kind of convolution.
         operators: Relax's names of the operator.
-        island: ends with one of the operators or with `add`.
+        island: island that ends with one of the operators or with `add`.
         ordered: (weights, window, attributes) -> weights in the kernel's order.
 
     Returns:
-        The call; None for a sum that is not a convolution plus a bias.
+        The call; None for sums other than a convolution plus a bias.
 
     Raises:
         NoIntegerForm: the integer operator does not support the attributes, dtypes or scales.

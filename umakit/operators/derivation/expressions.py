@@ -10,7 +10,7 @@ from umakit.operators.tensors import Definition
 def with_scalar(
     call: tvm_api.Expr, operator: str, definition: Definition
 ) -> tuple[tvm_api.Expr, float] | None:
-    """Return the first operand and the constant scalar that is the second operand."""
+    """Return the first operand and the constant scalar second operand; None for other calls."""
     if tvm_api.operator_name(call) != operator:
         return None
     number = tvm_api.constant_array(definition(call.args[1]))

@@ -2,9 +2,9 @@
 """Sums and products of two quantized tensors, equal to ONNX Runtime's float32 arithmetic.
 
 Each float32 constant is an integer multiple of a common power of two, so the same steps can be
-taken in 64-bit integers that are rounded to 24 bits where float32 would be. That is rarely needed:
-all pairs of integers are tried here, and if there is a constant with which the exact sum gives the
-same result for each pair, the kernel computes that sum.
+taken in 64-bit integers, rounded to 24 bits wherever float32 is rounded. This rounding is rarely
+needed: all pairs of integers are tried here, and if a constant makes the exact sum give the same
+result for each pair, the kernel computes the exact sum.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ FEWEST_FRACTION_BITS = 24
 
 @dataclass(frozen=True)
 class Float32Pair(Parameters):
-    """Two tensors combined as float32 would, in fixed point.
+    """Two tensors combined in fixed point, with the results of float32.
 
     Attributes:
-        offsets: numbers that are added to left and right first.
+        offsets: numbers added to left and right first.
         factors: factors of left and right; for `Float32Product`, of the product and unused.
-        constant: number that is added to the scaled operands.
+        constant: number added to the scaled operands.
         fraction_bits: number of fractional bits of factors and constant.
-        output_offset: number that is added to the result; it includes the zero point.
+        output_offset: number added to the result, including the zero point.
         scalar: 1 or 2 if left or right is one number for each run of the other operand, else 0.
         plain: whether the sum is computed without intermediate rounding, because the results are
-            equal or the arithmetic is defined so; the constant then includes half an LSB.
+            equal or the arithmetic is defined this way; the constant then includes half an LSB.
     """
 
     multiplies: ClassVar[bool] = False
@@ -82,7 +82,7 @@ def exact_sum(
     target: Scale,
     shapes: Sequence[tuple[int, ...]],
 ) -> P:
-    """Return the parameters of a sum that equals ONNX Runtime's.
+    """Return the parameters of a sum equal to ONNX Runtime's.
 
     int8 is computed as uint8, as in ONNX Runtime on x86-64.
 
@@ -90,11 +90,11 @@ def exact_sum(
         kind: class of the parameters.
         common: the fields of all `Parameters`.
         scales: scales of left and right.
-        target: of the result.
+        target: scale of the result.
         shapes: shapes of left and right.
 
     Raises:
-        NoIntegerForm: scales so different that 64 bits do not hold the sum.
+        NoIntegerForm: the scales are so different that 64 bits do not hold the sum.
     """
     offset = 128 if target.dtype == "int8" else 0
     left, right = scales
@@ -129,7 +129,7 @@ def exact_product(
     target: Scale,
     shapes: Sequence[tuple[int, ...]],
 ) -> P:
-    """Return the parameters of a product; arguments and errors are those of `exact_sum`."""
+    """Return the parameters of a product; arguments and errors as in `exact_sum`."""
     offset = 128 if target.dtype == "int8" else 0
     left, right = scales
     ratio = np.float32(left.scale * right.scale) / target.scale
@@ -154,18 +154,18 @@ def nearest_pair(
     """Return the parameters of a sum, difference or product of any dtypes, rounded once.
 
     ONNX Runtime dequantizes the operands, combines them in float32 and quantizes the result. The
-    result is the same if there is a suitable constant for all pairs of 8-bit integers; otherwise
-    a few pairs whose result is close to a tie differ by one.
+    result is the same if a constant suits all pairs of 8-bit integers; otherwise a few pairs with
+    results close to a tie differ by one.
 
     Args:
         kind: class of the parameters.
         common: the fields of all `Parameters`.
         scales: scales of left and right.
-        target: of the result.
+        target: scale of the result.
         sign: -1 for a difference.
 
     Raises:
-        NoIntegerForm: scales so different that 64 bits do not hold the result.
+        NoIntegerForm: the scales are so different that 64 bits do not hold the result.
     """
     left, right = scales
     if kind.multiplies:
@@ -199,9 +199,9 @@ def nearest_pair(
 
 
 def _fixed_point(values: Sequence[float | np.float32], factor_bits: int) -> tuple[list[int], int]:
-    """Return float32 numbers as integers with a common number of fraction bits, and that number.
+    """Return float32 numbers as integers with a common number of fraction bits, and this number.
 
-    All but the last number are multiplied by integers of `factor_bits` bits.
+    All numbers but the last are factors of integers of `factor_bits` bits.
     """
     pairs = [float32_integer(np.float32(value)) for value in values]
     bits = max(1, *(-exponent for _, exponent in pairs))
@@ -215,7 +215,7 @@ def _fixed_point(values: Sequence[float | np.float32], factor_bits: int) -> tupl
 
 
 def _scalar(left: Sequence[int], right: Sequence[int]) -> int:
-    """Return 1 or 2 if ONNX Runtime broadcasts left or right as one number for each run, else 0."""
+    """Return 1 or 2 if ONNX Runtime broadcasts left or right as one number per run, else 0."""
     rank = max(len(left), len(right))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in (left, right)]
     for first, second in zip(*(reversed(shape) for shape in padded), strict=True):
@@ -260,7 +260,7 @@ def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | N
     """Return parameters with `plain` and the constant that yields the given results, if any.
 
     Args:
-        parameters: parameters whose constant includes half an LSB.
+        parameters: parameters; the constant includes half an LSB.
         left, right: dtypes of the operands.
         wanted: clipped results, int64[256, 256].
     """
@@ -289,7 +289,7 @@ def _with_constant(parameters: P, left: str, right: str, wanted: Array) -> P | N
 def derive_pair(
     kind: type[P], fused: Callable[..., P] | None, island: Island, sign: int = 1
 ) -> tvm_api.Expr:
-    """Return a call of a sum, difference or product; ONNX Runtime fuses those of equal dtypes.
+    """Return a call of a sum, difference or product; ONNX Runtime fuses operands of equal dtypes.
 
     Args:
         kind: class of the parameters.
@@ -332,11 +332,10 @@ def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> t
 def _combined(
     parameters: Float32Pair, a: tvm_api.PrimExpr, b: tvm_api.PrimExpr
 ) -> tvm_api.PrimExpr:
-    """Return the int32 result of two expressions, before the offset.
+    """Return the int32 result of two expressions, before the offset, in the steps of
+    `exact_results`.
 
-    The expressions are int32, or int64 where their product has more than 32 bits.
-
-    The steps are those of `exact_results`.
+    The expressions are int32, or int64 if their product has more than 32 bits.
     """
     constant = int64(parameters.constant)
     if parameters.multiplies:

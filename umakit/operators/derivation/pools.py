@@ -19,7 +19,7 @@ P = TypeVar("P", bound=Pool2d)
 
 
 class PoolFields(WindowFields):
-    """The fields that `Pool2d` adds to those of all operators."""
+    """The fields of `Pool2d` beyond the fields of all operators."""
 
     window: Pair
 
@@ -29,9 +29,9 @@ def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Ar
 
     Args:
         kind: kind of pool.
-        result: the value that is quantized.
+        result: the quantized value.
         call: a Relax pooling operator.
-        arithmetic: unused by pools, but part of all parameters.
+        arithmetic: unused by pools, but a field of all parameters.
 
     Raises:
         NoIntegerForm: the integer pools do not support the attributes.
@@ -44,7 +44,7 @@ def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Ar
 
 
 def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
-    """Return a call of a pool whose data and result have the same scale.
+    """Return a call of a pool of data and result of the same scale.
 
     Raises:
         NoIntegerForm: the integer operator does not support the scales or attributes.
@@ -60,7 +60,7 @@ def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
 def pool_of_images(
     island: Island, parameters_of: Callable[[Result, tvm_api.Expr], Pool2d]
 ) -> tvm_api.Call:
-    """Return a call of a pool of images or rows that compares integers of the result's scale.
+    """Return a call of a pool of images or rows; the pool compares integers of the result's scale.
 
     Args:
         island: the pool with its quantize.
@@ -76,7 +76,7 @@ def pool_of_images(
 
 
 def pool_fields(window: Window, result: Result, data: tvm_api.Expr) -> PoolFields:
-    """Return the fields of all pools; padding is added for an output size that is rounded up."""
+    """Return the fields of all pools, with more padding for an output size that is rounded up."""
     sizes = (tvm_api.static_shape(data) or ())[2:]
     top, left, *after = window.padding
     for axis, before in enumerate((top, left)):

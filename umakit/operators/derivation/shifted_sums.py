@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums as ADD_N and CUMSUM of TensorFlow Lite compute them.
+"""Sums with the arithmetic of TensorFlow Lite's ADD_N and CUMSUM.
 
-Both add integers with 19 more fractional bits and rescale the sum, in add_n.h and cumsum.h of
-TensorFlow Lite's reference. They start from the integer 0, which stands for `-zero point` steps,
-so that the zero point is included once more than there are terms.
+Both operators add integers with 19 more fractional bits and rescale the sum, in add_n.h and
+cumsum.h of TensorFlow Lite's reference. The sum starts from the integer 0, which represents `-zero
+point` steps, so the zero point is included once more than there are terms.
 """
 
 from __future__ import annotations

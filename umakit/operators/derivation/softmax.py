@@ -14,14 +14,14 @@ TOLERANCE_OF_SCALES = 1e-3
 
 
 def has_scale(scale: Scale, wanted: float) -> bool:
-    """Whether a scale is the wanted one; 16-bit scales are compared with a tolerance."""
+    """Whether a scale has the wanted value; 16-bit scales are compared with a tolerance."""
     if scale.dtype == "int16":
         return abs(float(scale.scale) - wanted) <= TOLERANCE_OF_SCALES * wanted
     return bool(scale.scale == np.float32(wanted))
 
 
 def check_last_axis(result: Result) -> None:
-    """Refuse a softmax over another axis than the last one.
+    """Refuse a softmax over another axis than the last axis.
 
     Raises:
         NoIntegerForm: the softmax is over another axis.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Constants of layers with weights: weights, bias, multipliers and shifts.
 
-The formulas are those of TensorFlow Lite Micro's kernels ("prepare" functions), in the same
-precision: float32 scales are multiplied and divided in float64.
+The formulas are from TensorFlow Lite Micro's kernels ("prepare" functions), in the same precision:
+float32 scales are multiplied and divided in float64.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ MOST_OF_A_WIDE_BIAS = 2.0**46
 
 
 BIAS_TOLERANCE = 0.02
-"""How far, in LSBs of the result, a bias's scale may be from that of the accumulator."""
+"""Largest deviation of a bias's scale from the accumulator's scale, in LSBs of the result."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution or fully connected layer, read from its island.
+    """A convolution or fully connected layer of an island.
 
     Attributes:
         source: the data.
         weights: integers of the weights, with their scales.
-        bias: integers, real numbers, or None.
+        bias: integers, real numbers, or None without a bias.
         arithmetic: rounding of the results.
     """
 
@@ -51,7 +51,7 @@ class Layer:
 
 
 def adds_bias(island: Island, operators: Sequence[str]) -> bool:
-    """Whether an island is the sum of the result of one of some operators and a bias."""
+    """Whether an island is the sum of the result of a given operator and a bias."""
     if tvm_api.operator_name(island.call) != "add":
         return False
     first = island.definition(island.call.args[0])
@@ -59,17 +59,17 @@ def adds_bias(island: Island, operators: Sequence[str]) -> bool:
 
 
 def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer] | None:
-    """Return the layer of an island that ends with one of some operators, or with its bias.
+    """Return the layer of an island that ends with a given operator, or with its bias.
 
     Args:
-        island: ends with one of the operators or with `add`.
-        operators: Relax's names.
+        island: island that ends with one of the operators or with `add`.
+        operators: names of the operators in Relax.
 
     Returns:
         The island without the bias, and the layer; None for other sums.
 
     Raises:
-        NoIntegerForm: data or weights that are not dequantized integers.
+        NoIntegerForm: data or weights are not dequantized integers.
     """
     bias = None
     if tvm_api.operator_name(island.call) == "add":
@@ -135,13 +135,13 @@ def constant_operands(result: Result, layer: Layer) -> list[tvm_api.Expr]:
 
 
 def _factors(source: Quantized, weights: Weights, result: Result, arithmetic: Arithmetic) -> Array:
-    """Return the factors of a linear layer's accumulators, one or one for each channel.
+    """Return the factors of a linear layer's accumulators, one factor or one per channel.
 
-    ONNX Runtime computes them in float32, TensorFlow Lite Micro in float64. LiteRT multiplies the
-    scales in float32 if the weights have one scale (`GetQuantizedConvolutionMultipler`); that is
-    reproduced for uint8, which only LiteRT supports.
+    ONNX Runtime computes the factors in float32, TensorFlow Lite Micro in float64. LiteRT
+    multiplies the scales in float32 if the weights have one scale
+    (`GetQuantizedConvolutionMultipler`); this is reproduced for uint8, which only LiteRT supports.
     """
-    # Where integers of 16 bits are rounded once, as exact as can be.
+    # 16-bit integers are rounded once, as exactly as possible.
     kind: type[np.floating[Any]] = np.float32 if arithmetic is Arithmetic.ORT else np.float64
     legacy = arithmetic is Arithmetic.TFLM and source.scale.dtype == "uint8"
     of_scales = np.float32 if legacy else kind
@@ -160,14 +160,14 @@ def _rounded_bias(
     The rounding error is at most half an LSB of the accumulators.
 
     Raises:
-        NoIntegerForm: a number needs more bits than the accumulators have.
+        NoIntegerForm: a number exceeds the bits of the accumulators.
     """
     scales = np.float32(source.scale.scale) * weights.channel_scales().astype(np.float32)
     scales = np.broadcast_to(scales, (weights.integers.shape[0],))
     if bias.size != scales.size:
         raise NoIntegerForm("the bias is not one number for each output channel")
     quotients = np.rint(bias.reshape(-1).astype(np.float64) / scales.astype(np.float64))
-    # `not <`, so that no number is refused too.
+    # `not <`, so that NaN is refused too.
     if not (np.abs(quotients) < 2.0 ** (8 * dtype.itemsize - 2)).all():
         raise NoIntegerForm("the bias is too large for the scale of the products")
     return Weights(quotients.astype(dtype), scales)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes of Relax's convolutions and pools as those of images, in one or two dimensions."""
+"""Windows of Relax's convolutions and pools as windows of images, in one or two dimensions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Window:
         )
 
     def common(self) -> WindowFields:
-        """Return the fields that all `WindowParameters` have."""
+        """Return the fields of all `WindowParameters`."""
         return {"strides": self.strides, "padding": self.padding, "layout": self.layout}
 
     def ordered(self, weights: Weights, layout: str) -> Weights:
@@ -81,7 +81,7 @@ def on_images(
     Args:
         island: the operator with its quantize.
         source: the data.
-        make: (island whose result has rank 4, data of rank 4) -> call.
+        make: (island with a result of rank 4, data of rank 4) -> call.
     """
     shape = island.result.shape
     if len(shape) == 4:
@@ -105,7 +105,7 @@ def same_padding(size: int, window: int, stride: int, dilation: int = 1) -> tupl
 
 
 def _pair(values: Iterable[SupportsInt]) -> Pair:
-    """Return numbers for rows and columns; a single number is that of columns, with 1 row."""
+    """Return numbers for rows and columns; a single number is for columns, with 1 for rows."""
     numbers = [int(value) for value in values]
     first, second = [1] * (2 - len(numbers)) + numbers
     return first, second

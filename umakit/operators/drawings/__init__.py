@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of families of operators, for the files of operators; see `operators.drawing`."""
+"""Drawings of families of operators, see `operators.drawing`."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings that drawings share; drawings of fully connected layers and elementwise operators."""
+"""Shared settings of drawings; drawings of fully connected layers and elementwise operators."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ WEIGHTED: Mapping[str, tuple[Setting, ...]] = {
     "input_zero_point": ZERO_POINTS,
     "weights": ("random", "extreme", "lowest"),
 }
-"""`scales` is 1 for one of the tensor, 0 for one of each output channel."""
+"""`scales` is 1 for per-tensor scales, 0 for per-channel scales."""
 
 
 def common_fields(settings: Settings, shape: tuple[int, ...], zero_point: int) -> dict[str, Any]:
-    """Return the fields of `Parameters`; clips are as of fused activations, around zero."""
+    """Return the fields of `Parameters`; clips are like fused activations, around zero."""
     dtype = str(settings["dtype"])
     limits = np.iinfo(dtype)
     low, high = int(limits.min), int(limits.max)
@@ -137,12 +137,12 @@ def elements(
     result: Callable[[Tensor, int], int] = lambda data, zero_point: zero_point,
     **settings: tuple[Setting, ...],
 ) -> Drawing:
-    """Return the drawing of an operator whose result has the shape and dtype of its only data.
+    """Return the drawing of an operator with one operand and a result of the same shape and dtype.
 
     Args:
-        make: makes parameters and constants.
-        result: (data, drawn zero point) -> zero point of the result, if it is not the drawn one.
-        settings: that replace those of the family, or are more of them.
+        make: function that makes parameters and constants.
+        result: (data, drawn zero point) -> zero point of the result; default: the drawn zero point.
+        settings: settings that replace or extend the family's settings.
     """
 
     def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:

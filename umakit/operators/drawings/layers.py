@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of layers of one operator, given its inputs and what makes its parameters of them."""
+"""Drawings of layers of one operator, from their inputs and parameters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from umakit.operators.refusals import NoIntegerForm
 
 Inputs = tuple[Tensor, ...]
 First = Callable[[Settings, "Tensor | None"], Inputs]
-"""(settings, what an earlier layer computes) -> the inputs; raises `NotDrawable`."""
+"""(settings, tensor from an earlier layer) -> the inputs; raises `NotDrawable`."""
 
 Operands = Sequence["Input | Array"]
 Make = Callable[[Settings, Inputs, np.random.Generator], tuple[Parameters, Operands]]
@@ -71,13 +71,13 @@ def layer(
     """Return the drawing of an operator.
 
     Args:
-        make: makes parameters and operands.
-        first: makes the inputs.
-        family: settings.
+        make: function that makes parameters and operands.
+        first: function that makes the inputs.
+        family: settings of the family.
         sizes: settings that can become as large as the accelerator accepts.
         work: (parameters, inputs) -> operations; default: elements of inputs and result.
-        settings: that replace those of the family, or are more of them; an empty tuple takes one
-            of the family away.
+        settings: settings that replace or extend the family's settings; an empty tuple removes a
+            setting.
     """
 
     def build(chosen: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
@@ -98,7 +98,7 @@ def layer(
 
 
 def result_of(parameters: Parameters, data: Tensor) -> Tensor:
-    """Return the result of parameters, in the layout of the data."""
+    """Return the result described by parameters, in the layout of the data."""
     return Tensor(
         parameters.output_shape, parameters.output_dtype, parameters.output_zero_point, data.layout
     )
@@ -121,12 +121,12 @@ def relax_layer(
     family: Mapping[str, tuple[Setting, ...]],
     sizes: tuple[str, ...] = ("size", "other"),
 ) -> Drawing:
-    """Return the drawing of an operator in whose place networks have Relax's own.
+    """Return the drawing of an operator that networks have as Relax's own operator.
 
     Args:
-        make: makes the step and the result.
-        first: makes the inputs.
-        family: settings.
+        make: function that makes the step and the result.
+        first: function that makes the inputs.
+        family: settings of the family.
         sizes: settings that can become as large as the accelerator accepts.
     """
 

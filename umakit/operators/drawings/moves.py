@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of operators that move integers: pads and concatenations, which are Relax's own."""
+"""Drawings of operators that move integers: pads and concatenations, as Relax's own operators."""
 
 from __future__ import annotations
 

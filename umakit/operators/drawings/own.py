@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings that a backend gives with a pattern of its own, for `uma check`."""
+"""Drawings of a backend's own patterns, for `uma check`."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ Layer = Callable[
 
 
 def drawn(layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[Setting]) -> Drawing:
-    """Return how `uma check` draws layers for a pattern, for `_register_pattern(drawing=...)`.
+    """Return a drawing of layers for a pattern, for `_register_pattern(drawing=...)`.
 
     Args:
         layer: (settings by name, numpy.random.Generator) -> ([(shape, dtype) of each input],
             function of the inputs that returns the Relax expression). Weights and other constants
-            are `relax.const`. It raises ValueError for settings of which there is no layer. Equal
+            are `relax.const`. The function raises ValueError for settings without a layer. Equal
             settings and random numbers have to give equal layers.
         sizes: names of settings that can become as large as the accelerator accepts.
-        settings: numbers or texts that are tried, by name, the simplest first: failures are
-            reduced to it. `values` is taken: it says what integers the inputs are.
+        settings: numbers or texts to try, by name, the simplest first: failures are reduced to the
+            simplest. The name `values` is taken, for the integers of the inputs.
 
     Raises:
-        BackendError: a setting has no values or a name that is taken, or a size is no setting.
+        BackendError: a setting has no values or a taken name, or a size is no setting.
     """
     values = {name: tuple(given) for name, given in settings.items()}
     wrong = [name for name, given in values.items() if not given or name in ("values", "seed")]
@@ -70,10 +70,10 @@ def drawn(layer: Layer, *, sizes: Iterable[str] = (), **settings: Iterable[Setti
 
 
 def _layer(made: Any, data: Tensor | None) -> Drawn:
-    """Return the layer of what a backend's function returned.
+    """Return the layer of a backend function's result.
 
     Raises:
-        NotDrawable: it cannot read the data of an earlier layer.
+        NotDrawable: the layer cannot read the data of an earlier layer.
     """
     described, make = made
     inputs = tuple(Tensor(tuple(int(n) for n in shape), str(dtype)) for shape, dtype in described)
@@ -91,7 +91,8 @@ def _layer(made: Any, data: Tensor | None) -> Drawn:
 
 
 def _place(function: Any, error: BaseException) -> str:
-    """Return the line of a function's file that raised an exception, else its first one."""
+    """Return the line of a function's file that raised an exception, else the function's first
+    line."""
     code = getattr(function, "__code__", None)
     if code is None:
         return "drawing"

@@ -34,11 +34,11 @@ MATRICES: Mapping[str, tuple[Setting, ...]] = {
     "terms": SIZES, "left_adjoint": (0, 1), "right_adjoint": (0, 1), **COMMON, "scale": SCALES,
     "left_zero_point": ZERO_POINTS, "right_zero_point": ZERO_POINTS,
 }  # fmt: skip
-"""`repeated` is the side of one matrix, which is the operand of all products."""
+"""`repeated` is the side with a single matrix, the operand of all products."""
 
 
 def pair(make: Make, **settings: tuple[Setting, ...]) -> Drawing:
-    """Return the drawing of an elementwise operator of two tensors; arguments are of `layer`."""
+    """Return the drawing of an elementwise operator of two tensors; arguments as in `layer`."""
     return layer(make, _two, {**ELEMENTWISE, **settings})
 
 
@@ -62,7 +62,7 @@ def quotient(kind: Callable[..., Parameters], shifts: tuple[Setting, ...]) -> Dr
 
     Args:
         kind: class of the parameters.
-        shifts: of the factor of quotients that the kernel takes.
+        shifts: possible shifts of the quotient's factor.
     """
 
     def make(
@@ -80,7 +80,7 @@ def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> 
 
     Args:
         kind: class of the parameters.
-        left_shifts: of the operands, by dtype.
+        left_shifts: left shifts of the operands, by dtype.
     """
 
     def make(
@@ -108,7 +108,7 @@ def squares(kind: Callable[..., Parameters], left_shifts: Mapping[str, int]) -> 
 
 
 def slopes(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a leaky ReLU with a tensor of slopes, which is constant or not."""
+    """Return the drawing of a leaky ReLU with a tensor of slopes, constant or not."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator
@@ -136,7 +136,7 @@ def magnitudes(inputs: Inputs) -> list[int]:
 
 
 def with_float32(kind: Callable[..., Parameters], exact: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a sum or product that equals float32's.
+    """Return the drawing of a sum or product with the results of float32.
 
     Args:
         kind: class of the parameters.
@@ -184,7 +184,7 @@ def _matrices(settings: Settings, data: Tensor | None) -> Inputs:
 
 
 def matrix_products(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of products of matrices, neither of which is constant."""
+    """Return the drawing of products of matrices, neither of them constant."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawing of an LSTM, of whose three results a layer has one."""
+"""Drawing of an LSTM; a layer has one of the three results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SETTINGS: Mapping[str, tuple[Setting, ...]] = {
     "result": (0, 1, 2), "cell_scale": (-11, -9, -12, -14), "input_zero_point": ZERO_POINTS,
     "output_zero_point": ZERO_POINTS, "weights": WEIGHTED["weights"], "values": COMMON["values"],
 }  # fmt: skip
-"""`result` is what is compared: outputs, hidden or cell state; `cell_scale` a power of two."""
+"""`result` selects the compared tensor: outputs, hidden or cell state. `cell_scale` is a power of
+two."""
 
 GATES, FUNCTION_BITS, GATE_BITS = 4, 15, 12
 

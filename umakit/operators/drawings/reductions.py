@@ -39,7 +39,7 @@ def axes_of(settings: Settings, rank: int) -> tuple[int, ...]:
 
 
 def without(shape: tuple[int, ...], axes: tuple[int, ...], keep: bool) -> tuple[int, ...]:
-    """Return a shape whose axes are reduced to one element, or left out."""
+    """Return a shape with the axes reduced to one element, or left out."""
     found = [1 if axis in axes else n for axis, n in enumerate(shape) if keep or axis not in axes]
     return tuple(found)
 
@@ -64,7 +64,7 @@ def reduction(
     Args:
         kind: class of the parameters.
         tflm_multiplier: (ratio of scales, terms) -> multiplier and shift of TensorFlow Lite Micro;
-            sums have one term.
+            one term for sums.
     """
 
     def make(

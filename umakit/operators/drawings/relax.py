@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of patterns of TVM, which are walked: Relax operators of floats, one in another."""
+"""Drawings of patterns of TVM: nested Relax operators of floats."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class _Walk:
         self._known: list[tuple[tvm_api.DFPattern, Made]] = []
 
     def value(self, pattern: tvm_api.DFPattern, leaf: Callable[[], Tensor]) -> Made:
-        """Return an operand, made by its own operators if the pattern has any.
+        """Return an operand; the operators of its pattern compute it, if there are any.
 
         Args:
-            pattern: of the operand.
-            leaf: the tensor if the pattern says nothing about it.
+            pattern: pattern of the operand.
+            leaf: function for the tensor of a pattern without operators.
         """
         for known, made in self._known:
             if known.same_as(pattern):
@@ -91,7 +91,7 @@ class _Walk:
         return made
 
     def constant(self, pattern: tvm_api.DFPattern, shape: Sequence[int], layout: str) -> Made:
-        """Return weights or another second operand, a constant unless operators compute it."""
+        """Return weights or another second operand; a constant unless operators compute it."""
         call = tvm_api.call_of_pattern(pattern)
         if call is not None and call[0] == "relax.permute_dims":
             operand, tensor = self.constant(call[1][0], shape[::-1], layout)
@@ -203,7 +203,7 @@ def _binary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Ma
 
 
 def _other(walk: _Walk, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
-    """Return the other operand of an elementwise operator: of one shape, or repeated."""
+    """Return the other operand of an elementwise operator: of equal shape, or broadcast."""
     kind = str(walk.settings["operand"])
     if kind == "same":
         return walk.value(pattern, lambda: tensor)
@@ -235,7 +235,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _is_unary(name: str, operands: Sequence[tvm_api.DFPattern]) -> bool:
-    """Whether an operator needs one operand and no attribute, which patterns do not say."""
+    """Whether an operator needs one operand and no attribute; patterns do not state attributes."""
     if len(operands) != 1:
         return False
     try:
@@ -258,11 +258,11 @@ OPERATORS: Mapping[str, tuple[Maker, Mapping[str, tuple[Setting, ...]]]] = {
         for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum")
     },
 }
-"""Operators whose operands are not one tensor, with what makes them and their settings."""
+"""Operators with several operands, each with its operand builder and settings."""
 
 
 def drawing_of(alternatives: Sequence[tvm_api.DFPattern]) -> Drawing | None:
-    """Return the drawing of patterns of which one has to match; None if none can be drawn."""
+    """Return the drawing of alternative patterns; None if none can be drawn."""
     patterns = [pattern for pattern in alternatives if _is_drawable(pattern)]
     if not patterns:
         return None
@@ -300,7 +300,7 @@ def _missing(name: str) -> bool:
 
 
 def _operators(pattern: tvm_api.DFPattern) -> list[tuple[str, int]]:
-    """Return the operators of a pattern and how many operands each has, the outermost first."""
+    """Return the operators of a pattern with their numbers of operands, the outermost first."""
     call = tvm_api.call_of_pattern(pattern)
     if call is None:
         return []

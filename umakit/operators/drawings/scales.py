@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of scales, and of the weights and biases that go with them."""
+"""Drawings of scales, and of matching weights and biases."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def weights_of(
     """Return weights with output channels first, bias, multipliers and shifts.
 
     Raises:
-        NotDrawable: the rounding has no products that saturate.
+        NotDrawable: the rounding has no saturating products.
     """
     is_tflm = settings["rounding"] == Arithmetic.TFLM.value
     if is_tflm and settings["scale"] == "saturating":
@@ -78,12 +78,12 @@ def weights_of(
 def factors(
     settings: Settings, divisor: float, count: int, random: np.random.Generator
 ) -> tuple[Array, Array]:
-    """Return multipliers and shifts of factors by which a sum becomes a result.
+    """Return multipliers and shifts of the factors from a sum to a result.
 
     Args:
-        settings: `scale` is one of `SCALES`; at a `threshold` factors are one half, as in the
-            first rounding of TensorFlow Lite, where a multiplier less by one shows.
-        divisor: what a usual sum is divided by.
+        settings: `scale` is one of `SCALES`; at a `threshold` factors are one half, where the first
+            rounding of TensorFlow Lite shows a multiplier that is too small by one.
+        divisor: divisor of a usual sum.
         count: number of factors.
         random: source of random numbers.
     """
@@ -101,7 +101,7 @@ def factors(
 
 
 def scaled(settings: Settings, factors: Sequence[float]) -> tuple[Array, Array]:
-    """Return multipliers and shifts of factors; those of ONNX Runtime are of float32."""
+    """Return multipliers and shifts of factors; for ONNX Runtime from float32."""
     found = fixed_point(factors)
     if settings["rounding"] == Arithmetic.ORT.value:
         return float32_multipliers(found.multipliers), found.shifts
@@ -116,17 +116,18 @@ def _put_on_thresholds(
     shifts: Array,
     random: np.random.Generator,
 ) -> None:
-    """Make multipliers the least or largest ones that yield a result: one LSB more or less shows.
+    """Make multipliers the least or largest multipliers of a result, so that an error of one LSB
+    shows.
 
-    A channel whose weights become 0 has the sum of its bias, whatever the data are. Its
-    multiplier becomes the least one whose product with the bias rounds to the result, or the one
-    below it. Changes all arrays in place.
+    A channel with weights 0 has its bias as sum, whatever the data are. Its multiplier becomes the
+    least multiplier whose product with the bias rounds to the result, or the multiplier below.
+    Changes all arrays in place.
 
     Args:
-        settings: of the layer.
+        settings: settings of the layer.
         weights: output channels first.
-        bias: for each output channel.
-        multipliers, shifts: one, or one for each output channel; of usual scales.
+        bias: one number per output channel.
+        multipliers, shifts: one, or one per output channel; of usual scales.
         random: source of random numbers.
     """
     lsb = 2**7 if settings["rounding"] == Arithmetic.ORT.value else 1
@@ -150,14 +151,14 @@ def _put_on_thresholds(
 def _saturate(
     weights: Array, bias: Array, multipliers: Array, shifts: Array, random: np.random.Generator
 ) -> None:
-    """Make products of 2^31 and 2^32: the sum of a channel is its bias, whatever the data are.
+    """Make products of 2^31 and 2^32, with channels whose sum is the bias, whatever the data are.
 
     Changes all arrays in place.
 
     Args:
         weights: output channels first.
-        bias: for each output channel.
-        multipliers, shifts: one, or one for each output channel.
+        bias: one number per output channel.
+        multipliers, shifts: one, or one per output channel.
         random: source of random numbers.
     """
     exponents = random.integers(3, 20, len(multipliers))
@@ -171,16 +172,16 @@ def _saturate(
 
 
 def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> tuple[int, int]:
-    """Return a sum, and the least multiplier that makes a result of it.
+    """Return a sum, and the least multiplier from the sum to a result.
 
     TensorFlow Lite rounds the product to an integer (halves up), then its right shift (halves
     away from zero); others round once.
 
     Args:
-        settings: `rounding` is read.
-        result: of the layer, without zero point; not 0.
-        multiplier: an approximate one.
-        right: number of bits of the right shift that follows.
+        settings: settings with `rounding`.
+        result: result of the layer without zero point; not 0.
+        multiplier: approximate multiplier.
+        right: number of bits of the following right shift.
     """
     total = _threshold_product(settings, abs(result), right) // multiplier
     least = threshold_multiplier(settings, result, total, right)
@@ -188,7 +189,7 @@ def _threshold(settings: Settings, result: int, multiplier: int, right: int) -> 
 
 
 def _threshold_product(settings: Settings, size: int, right: int) -> int:
-    """Return the least product of a sum and a multiplier that becomes a result."""
+    """Return the least product of a sum and a multiplier that becomes the result."""
     if settings["rounding"] == Arithmetic.TFLM.value:
         least = ((2 * size << right) - (1 << right) + 1) // 2
         return (least << MULTIPLIER_BITS) - (1 << (MULTIPLIER_BITS - 1))
@@ -196,19 +197,19 @@ def _threshold_product(settings: Settings, size: int, right: int) -> int:
 
 
 def threshold_multiplier(settings: Settings, result: int, total: int, right: int) -> int:
-    """Return the least multiplier with which a sum of this magnitude becomes a result.
+    """Return the least multiplier from a sum of a magnitude to a result.
 
     Args:
-        settings: `rounding` is read.
-        result: of the layer, without zero point; not 0.
+        settings: settings with `rounding`.
+        result: result of the layer without zero point; not 0.
         total: magnitude of the sum, above 0.
-        right: number of bits of the right shift that follows.
+        right: number of bits of the following right shift.
     """
     product = _threshold_product(settings, abs(result), right)
     return product // total + 1 if result < 0 else -(-product // total)
 
 
 def tflm_scaled(value: int, multiplier: int, shift: int) -> int:
-    """Return a value times a factor as TensorFlow Lite rounds it."""
+    """Return a value times a factor with TensorFlow Lite's rounding."""
     product = high_product(value << max(shift, 0), multiplier)
     return shift_right_rounding(product, max(-shift, 0)) if shift < 0 else product

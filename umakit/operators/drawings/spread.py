@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of windows that are not those of plain convolutions and pools, and of resized images."""
+"""Drawings of dilated, transposed and averaging windows, and of resized images."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _work(parameters: Any, inputs: Inputs) -> int:
 
 
 def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a pool whose window has holes; data and result have one scale."""
+    """Return the drawing of a pool with a dilated window; data and result have one scale."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator
@@ -75,7 +75,7 @@ def dilated_pool(kind: Callable[..., Parameters]) -> Drawing:
 
 
 def mean_pool(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of means of windows with another scale, by the number of elements."""
+    """Return the drawing of means of windows at another scale, by number of elements."""
 
     def make(
         settings: Settings, inputs: Inputs, random: np.random.Generator
@@ -110,7 +110,7 @@ LEFT_OUT: Mapping[str, tuple[Setting, ...]] = {
 
 
 def transposed_convolution(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a transposed convolution; groups are those of NCHW only."""
+    """Return the drawing of a transposed convolution; only NCHW has groups."""
 
     def first(settings: Settings, data: Tensor | None) -> Inputs:
         channels = int(settings["groups"]) * int(settings["channels_per_group"])
@@ -149,7 +149,8 @@ def transposed_convolution(kind: Callable[..., Parameters]) -> Drawing:
 def _spread(
     settings: Settings, sizes: Mapping[str, int]
 ) -> tuple[tuple[int, ...], tuple[int, int], dict[str, Any]]:
-    """Return what is left out (top, left, bottom, right), rows and columns, and other fields."""
+    """Return the results left out (top, left, bottom, right), rows and columns, and other
+    fields."""
     before, after, extents, fields = [], [], [], {"strides": (), "dilation": ()}
     kind = str(settings["padding"])
     for axis, name, taps, more, sides in (
@@ -180,13 +181,13 @@ def resized(
     modes: Mapping[str, tuple[int, int]],
     leaves_the_image: Callable[..., bool],
 ) -> Drawing:
-    """Return the drawing of an image of another height and width.
+    """Return the drawing of an image resize.
 
     Args:
         kind: class of the parameters.
         modes: (aligned corners, centers of pixels) by name.
-        leaves_the_image: (size, size of the result, align, half_pixel) -> whether rounded
-            positions reach behind the image.
+        leaves_the_image: (size, size of the result, align, half_pixel) -> whether rounded positions
+            lie behind the image.
     """
 
     def make(

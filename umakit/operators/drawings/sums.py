@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of sums and differences of two tensors, with elements that show an error of one LSB."""
+"""Drawings of sums and differences of two tensors, with elements that show errors of one LSB."""
 
 from __future__ import annotations
 
@@ -47,19 +47,18 @@ def sum_of(
     sign: int = 1,
     constant: tuple[int, Sequence[int]] | None = None,
 ) -> tuple[Parameters, tuple[Tensor, Tensor]]:
-    """Return the parameters of a sum or difference of two tensors, and both with an element.
+    """Return the parameters of a sum or difference, and both tensors with an element.
 
-    At a `threshold` the multipliers are such that one LSB less or more changes the result of two
-    elements: half of the elements of each tensor should be that one.
+    At a `threshold`, an error of one LSB in a multiplier changes the result of two elements: half
+    of the elements of each tensor should have this value.
 
     Args:
         kind: class of the parameters.
-        settings: of the layer.
+        settings: settings of the layer.
         sides: both tensors.
         random: source of random numbers.
         sign: -1 for a difference.
-        constant: the number of a side that is computed, and elements that it has whatever the data
-            are.
+        constant: the number of a computed side, and elements of the side that no data change.
     """
     left_shift = LEFT_SHIFTS[sides[0].dtype]
     scales = np.exp2(random.uniform(-4, 0, 2))
@@ -98,7 +97,7 @@ def _elements(
     constant: tuple[int, Sequence[int]] | None,
     random: np.random.Generator,
 ) -> Terms | None:
-    """Return an element of each side whose terms have one sign, as the result may have it."""
+    """Return an element of each side, with terms of one sign that the result may have."""
     for wanted in random.permutation([1, -1]):
         if not _results_of(int(wanted), results):
             continue
@@ -124,7 +123,7 @@ def _elements(
 
 
 def _results_of(sign: int, results: tuple[int, int]) -> range:
-    """Return the magnitudes of results of a sign that differ from the next smaller one."""
+    """Return the magnitudes of results of a sign that differ from the next smaller magnitude."""
     lowest, highest = results
     if sign > 0:
         return range(max(1, lowest + 1), highest + 1)
@@ -139,19 +138,19 @@ def put_sum_on_threshold(
     random: np.random.Generator,
     sign: int = 1,
 ) -> None:
-    """Make the multipliers of a sum of two terms the least ones of a result, or one below.
+    """Make the multipliers of a sum of two terms the least multipliers of a result, or one below.
 
-    Each multiplier of a term becomes the least one that yields the scaled term, and the last one
-    the least that makes a result of their sum: then one LSB less of any of them shows. Or those of
-    the terms are one below, or that of the sum, so that one LSB more of them shows. TensorFlow
-    Lite's rounding; nothing shows if no result fits.
+    Each multiplier of a term becomes the least multiplier of the scaled term, and the last
+    multiplier the least multiplier from their sum to a result: then one LSB less in any multiplier
+    shows. Otherwise the multipliers of the terms, or of the sum, are one below, so that one LSB
+    more shows. The rounding is TensorFlow Lite's; nothing shows if no result fits.
 
     Args:
-        terms: elements of both tensors without their zero points; not 0, and neither makes the
-            magnitude of the sum less.
-        results: least and largest result, without zero point.
-        factors: multipliers and shifts of both, and of the sum; changed in place.
-        left_shift: of both before they are scaled.
+        terms: elements of both tensors without their zero points; not 0, and of one sign in the
+            sum.
+        results: least and largest result without zero point.
+        factors: multipliers and shifts of both terms, and of the sum; changed in place.
+        left_shift: left shift of both terms before scaling.
         random: source of random numbers.
         sign: -1 for a difference.
     """
@@ -185,7 +184,7 @@ def _is_multiplier(number: int) -> bool:
 
 
 def sum_of_two(kind: Callable[..., Parameters], sign: int = 1) -> Drawing:
-    """Return the drawing of a sum, or with the sign -1 of a difference."""
+    """Return the drawing of a sum, or with sign -1 of a difference."""
 
     def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
         left, right, shape = sides_of(settings, data)

@@ -55,7 +55,7 @@ WINDOW: Mapping[str, tuple[Setting, ...]] = {
 
 
 def image_of(settings: Settings, data: Tensor | None, channels: int) -> Tensor:
-    """Return the image that a layer reads."""
+    """Return the image of a layer."""
     if data is not None:
         if len(data.shape) != 4 or data.dtype != settings["dtype"]:
             raise NotDrawable("another kind of tensor")
@@ -108,7 +108,7 @@ def window_of(
 def pool_of(
     settings: Settings, image: Tensor, window: tuple[int, int]
 ) -> tuple[tuple[int, int, int, int], tuple[int, int], tuple[int, int]]:
-    """Return `window_of` of a pool. Each of its windows has an element of the image."""
+    """Return `window_of` of a pool; each window has an element of the image."""
     padding, strides, extents = window_of(settings, image, window, (1, 1))
     if any(pad >= taps for pad, taps in zip(padding, window * 2, strict=True)):
         raise NotDrawable("a window without elements")
@@ -167,7 +167,7 @@ def convolution(kind: Callable[..., Parameters]) -> Drawing:
 
 
 def _constant_elements(settings: Settings, convolution: Drawn) -> list[int]:
-    """Return elements of a convolution's result that no data change."""
+    """Return elements of a convolution's result that do not depend on the data."""
     _, weights, bias, multipliers, shifts = convolution.steps[0].operands
     assert isinstance(weights, np.ndarray) and isinstance(bias, np.ndarray)
     assert isinstance(multipliers, np.ndarray) and isinstance(shifts, np.ndarray)
@@ -186,7 +186,7 @@ def _constant_elements(settings: Settings, convolution: Drawn) -> list[int]:
 def convolution_and_sum(
     kind: Callable[..., Parameters], addition: Callable[..., Parameters]
 ) -> Drawing:
-    """Return the drawing of a convolution whose result is added to another tensor."""
+    """Return the drawing of a convolution with an addition of another tensor."""
     first = _convolution(kind)
 
     def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
@@ -216,7 +216,7 @@ def convolution_and_sum(
 
 
 def pool(kind: Callable[..., Parameters]) -> Drawing:
-    """Return the drawing of a pool whose data and result have one scale."""
+    """Return the drawing of a pool with one scale for data and result."""
 
     def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
         image = image_of(settings, data, int(settings["channels"]))

@@ -30,7 +30,7 @@ def kernel_of_operands(function: KernelOfOperands) -> Kernel:
     """Return a function (parameters, call) -> call of a kernel with the call's own operands.
 
     Args:
-        function: makes the prim func.
+        function: function that makes the prim func.
     """
 
     def kernel(parameters: Any, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer convolutions of data in NCHW, without a transposition.
 
-Ungrouped convolutions are in `gathered`, for either layout. This file has those with groups or few
-output channels: the positions of a row of the result are computed together, so that the innermost
+Ungrouped convolutions are in `gathered`, for both layouts. This file has convolutions with groups
+or few output channels: the positions of a result row are computed together, so that the innermost
 loop runs along a row of the image.
 """
 
@@ -51,7 +51,7 @@ def conv2d(
         data_shape: [N, C, H, W].
         data_dtype: dtype of the data.
         layer: the constants; weights are [O, C / groups, KH, KW].
-        zero_point: zero point of the data; 0 if it is in the bias already.
+        zero_point: zero point of the data; 0 if the bias includes it.
     """
     vertical, horizontal = window_axes(parameters, data_shape, layer)
     data = buffer("data", data_shape, data_dtype)
@@ -102,10 +102,10 @@ def _along_row(
     width: Extent,
     add_term: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
 ) -> tvm_api.Stmt:
-    """Return the statements that multiply a row of the window with all positions of a tile.
+    """Return the statements that multiply a row of the window at all positions of a tile.
 
-    Where the whole row of the window is inside the image, which holds except for a few positions
-    at either end, its products are added in one loop.
+    If the whole row of the window is inside the image, true except for a few positions at either
+    end, one loop adds its products.
 
     Args:
         axis: columns of the window.
@@ -150,12 +150,12 @@ def _positions(
 
     Args:
         axis: axis of the window.
-        element: of the window.
+        element: element of the window.
         first: position of the tile.
         width: width of the tile.
 
     Returns:
-        First position relative to the tile, and end position, which is smaller if there are none.
+        First position relative to the tile, and end position; the end is smaller for no positions.
     """
     if axis.inside:
         return int32(0), int32(width)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of convolutions in NHWC, and parts that all kernels of layers with weights share."""
+"""Kernels of convolutions in NHWC, and shared parts of kernels of layers with weights."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Constants:
     Attributes:
         weights: int8 or int16, output channels first.
         bias: int32[O], or int64[O] for 64-bit accumulators.
-        multipliers, shifts: one, or one for each output channel.
+        multipliers, shifts: one, or one per output channel.
     """
 
     weights: Array
@@ -67,7 +67,7 @@ class Constants:
     def without_zero_point(self, zero_point: int) -> Constants:
         """Move the data's zero point into the bias: sum((x - z) w) = sum(x w) - z sum(w).
 
-        That holds in integers that wrap around, if no padding is left out of the sum.
+        This holds for wrapping integers, if no padding is left out of the sum.
         """
         if zero_point == 0:
             return self
@@ -115,12 +115,12 @@ def as_operands(arrays: Sequence[Array]) -> list[tvm_api.GenericConst]:
 
 
 def product(data: tvm_api.PrimExpr, weight: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
-    """Return (data - zero point) * weight in 32 bits, so that compilers see 16-bit factors."""
+    """Return (data - zero point) * weight in 32 bits, with 16-bit factors visible to compilers."""
     return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
 
 
 def shifted(data: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
-    """Return data - zero point in 16 bits, or in 32 bits if it does not fit."""
+    """Return data - zero point in 16 bits, or in 32 bits if 16 bits do not suffice."""
     dtype = tvm_api.dtype_of(data)
     if dtype == "uint16" or (dtype == "int16" and zero_point):
         return int32(data) - int32(zero_point)
@@ -173,16 +173,16 @@ def conv2d(
 ) -> tvm_api.PrimFunc:
     """Return the kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
 
-    The accumulators of a block of output channels are in registers, so that an element of the
-    data is loaded once for all of them. Where it can be, a row of the window and its channels are
-    one contiguous run.
+    The accumulators of a block of output channels are in registers, so that an element of the data
+    is loaded once for the block. If possible, a row of the window and its channels are one
+    contiguous run.
 
     Args:
         parameters: parameters of the operator.
         data_shape: [N, H, W, C].
         data_dtype: dtype of the data.
         layer: the constants.
-        zero_point: zero point of the data; 0 if it is in the bias already.
+        zero_point: zero point of the data; 0 if the bias includes it.
     """
     batch, _, _, channels = data_shape
     vertical, horizontal = window_axes(parameters, data_shape, layer)
@@ -241,8 +241,8 @@ def window_loops(
     Args:
         rows, columns: numbers of rows and columns of the window.
         channels: number of channels of each element.
-        contiguous: whether a row of the window and its channels are one run in memory, which
-            takes one loop.
+        contiguous: whether a row of the window and its channels are one run in memory, and one
+            loop.
         body: (row, column, channel) -> statements.
     """
     if not contiguous:
@@ -278,9 +278,9 @@ def tiled_conv2d(
     layer: Constants,
     zero_point: int,
 ) -> tvm_api.PrimFunc:
-    """Return the same kernel, computing a tile of output channels together.
+    """Return the kernel of `conv2d` that computes a tile of output channels together.
 
-    It is faster for depthwise convolutions in NHWC, and for convolutions whose windows are too
+    The kernel is faster for depthwise convolutions in NHWC, and for convolutions with windows too
     small for `gathered`. Weights are ordered by `channels_last`, so that the innermost loop, over
     output channels, is contiguous.
     """
@@ -345,7 +345,7 @@ def is_depthwise(parameters: ConvolutionParameters, data_shape: tuple[int, ...])
 def suits_tiles(
     parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants
 ) -> bool:
-    """Whether `tiled_conv2d` is the faster one."""
+    """Whether `tiled_conv2d` is the fastest kernel."""
     if parameters.layout == "NCHW":
         return parameters.groups == 1 and len(layer.bias) >= FEW_CHANNELS
     if is_depthwise(parameters, data_shape):
@@ -355,5 +355,5 @@ def suits_tiles(
 
 
 def pads(parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants) -> bool:
-    """Whether some window reaches outside the image."""
+    """Whether a window reaches outside the image."""
     return not all(axis.inside for axis in window_axes(parameters, data_shape, layer))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of instructions that sum products of integers, and the order of weights that each reads.
+"""Sets of dot-product instructions for integers, with their orders of weights.
 
-The C of a form is `umakit/dot_products_FORM.h`, which defines the same functions for all forms.
+The C of a form is `umakit/dot_products_FORM.h`, with the same functions for all forms.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ PREFIX = "umakit_"
 
 @dataclass(frozen=True)
 class DotForm:
-    """How a set of instructions sums products.
+    """The properties of a set of dot-product instructions.
 
     Attributes:
-        name: what descriptions of CPUs call it.
+        name: name in descriptions of CPUs.
         window: dtype of the copies of windows.
-        positions: most windows that are multiplied at once.
+        positions: most windows multiplied at once.
         channels: output channels of a block of weights.
-        group: weights of a channel that lie next to each other; 0 for all.
-        elements: what the number of elements of a window is filled up to a multiple of.
-        order: order of the weights of a group; empty for their own.
-        depthwise_group: weights of a channel of a depthwise window that lie next to each other.
-        roundings: roundings of results that the form has instructions for.
-        others: form whose functions of depthwise windows, results and additions it uses; its own if
-            empty.
-        adds: whether it has instructions for additions of TensorFlow Lite.
-        least_depthwise_weight: least weight of a depthwise convolution that it can sum.
+        group: contiguous weights of a channel; 0 for all.
+        elements: unit of a window's number of elements; windows are padded to a multiple.
+        order: order of the weights of a group; empty for no change.
+        depthwise_group: contiguous weights of a channel of a depthwise window.
+        roundings: roundings of results with instructions in the form.
+        others: form with the functions for depthwise windows, results and additions; empty for the
+            form itself.
+        adds: whether the form has instructions for additions of TensorFlow Lite.
+        least_depthwise_weight: least weight of a depthwise convolution that the form can sum.
     """
 
     name: str
@@ -50,21 +50,21 @@ class DotForm:
     least_depthwise_weight: int = -128
 
     def filled(self, elements: int) -> int:
-        """Return the number of elements of a window with those that fill it up."""
+        """Return the number of elements of a padded window."""
         return -(-elements // self.elements) * self.elements
 
     def blocks(self, channels: int) -> int:
-        """Return the number of blocks of weights of some output channels."""
+        """Return the number of blocks of weights for some output channels."""
         return -(-channels // self.channels)
 
     def packed(self, weights: Array) -> Array:
-        """Return weights in the order in which products read them.
+        """Return weights in the order of the products.
 
         Args:
             weights: int8[O, elements].
 
         Returns:
-            int8[blocks, elements / group, channels, group], both numbers filled up with zeros.
+            int8[blocks, elements / group, channels, group], padded with zeros.
         """
         outputs, elements = weights.shape
         filled = self.filled(elements)
@@ -76,13 +76,13 @@ class DotForm:
         return np.ascontiguousarray(grouped[..., list(self.order)] if self.order else grouped)
 
     def packed_depthwise(self, weights: Array) -> Array:
-        """Return weights of a depthwise convolution in the order in which they are read.
+        """Return weights of a depthwise convolution in the order of the products.
 
         Args:
             weights: int8[C, elements].
 
         Returns:
-            int8[elements / group, C, group], filled up with zeros.
+            int8[elements / group, C, group], padded with zeros.
         """
         channels, elements = weights.shape
         group = self.depthwise_group

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer convolutions and matrix products by instructions that sum products.
+"""Integer convolutions and matrix products by dot-product instructions.
 
-The windows of a few positions of the result are copied next to each other, padding filled in, and
-multiplied with packed weights, block by block of output channels; then a row of sums becomes
-results. Padding stands for the zero point, so that the bias takes in the zero point of all data.
-Windows that lie in the data as they would in the copy are not copied.
+The windows of a few positions of the result are copied next to each other (im2col), with padding,
+and multiplied by packed weights, block by block of output channels; then a row of sums is
+requantized. Padding has the value of the zero point, so that the bias includes the zero point of
+all data. Windows with the same layout in the data are not copied.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_SUMS = 256
 DATA = ("int8", "uint8")
 
 OFFSETS = {("uint8", "int8"): -128, ("int8", "uint8"): 128}
-"""What is added to data that are copied as another dtype."""
+"""Offset of data that are copied as another dtype."""
 
 Function = tuple[tvm_api.PrimFunc, list[Array], str]
 """A prim func (data, weights, bias, multipliers, shifts, output), its constants, and the layout of
@@ -55,7 +55,7 @@ its weights."""
 
 
 def suits(parameters: Parameters, dtype: str, layer: Constants) -> bool:
-    """Whether a layer with weights can be computed here: 8-bit data and weights, 32-bit sums."""
+    """Whether a layer suits these kernels: 8-bit data and weights, 32-bit accumulators."""
     return (
         dtype in DATA
         and parameters.output_dtype in DATA
@@ -72,7 +72,8 @@ def suits_convolution(
     dtype: str,
     layer: Constants,
 ) -> bool:
-    """Whether a convolution can be computed here; depthwise ones with a result for each channel."""
+    """Whether a convolution suits these kernels; depthwise convolutions with one result per
+    channel."""
     if parameters.layout != "NHWC" or not suits(parameters, dtype, layer):
         return False
     if not is_depthwise(parameters, shape):
@@ -84,7 +85,7 @@ def call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.Stmt:
     """Return a statement that calls a C function.
 
     Args:
-        function: its name.
+        function: name of the C function.
         arguments: TIR expressions; Python integers become int32.
     """
     values = [int32(each) if isinstance(each, int) else each for each in arguments]
@@ -98,9 +99,9 @@ def address(tensor: tvm_api.Buffer, *indices: Extent) -> tvm_api.PrimExpr:
 
 
 def local_address(tensor: tvm_api.Buffer, number: Extent) -> tvm_api.PrimExpr:
-    """Return a pointer to an element of an array of the kernel's own.
+    """Return a pointer to an element of a local array of the kernel.
 
-    TVM makes such arrays as small as the elements that statements name; all count as accessed here.
+    TVM shrinks local arrays to the accessed elements; here all elements count as accessed.
     """
     pointer: tvm_api.PrimExpr = tensor.access_ptr("rw", offset=int32(number))
     return pointer
@@ -108,13 +109,13 @@ def local_address(tensor: tvm_api.Buffer, number: Extent) -> tvm_api.PrimExpr:
 
 @dataclass(frozen=True)
 class _Layer:
-    """A layer whose results are sums of products, rescaled.
+    """A layer with rescaled sums of products as results.
 
     Attributes:
         form: the instructions.
-        parameters: of the operator.
-        constants: with the zero point of the data in the bias.
-        zero_point: what padding is filled with, in the dtype of windows.
+        parameters: parameters of the operator.
+        constants: constants, with the zero point of the data in the bias.
+        zero_point: value of padding, in the dtype of windows.
     """
 
     form: DotForm
@@ -126,7 +127,7 @@ class _Layer:
     def of(
         cls, form: DotForm, parameters: Parameters, dtype: str, layer: Constants, window: str
     ) -> _Layer:
-        """Return a layer; `window` is the dtype in which its data are multiplied."""
+        """Return a layer; `window` is the dtype of the data in products."""
         zero_point: int = parameters.input_zero_point  # type: ignore[attr-defined]
         zero_point += OFFSETS.get((dtype, window), 0)
         return cls(form, parameters, layer.without_zero_point(zero_point), zero_point)
@@ -169,14 +170,14 @@ class _Layer:
 
 @dataclass(frozen=True)
 class _Windows:
-    """Windows that are multiplied at once.
+    """Windows multiplied at once.
 
     Attributes:
-        first: pointer to the first element of the first one.
+        first: pointer to the first element of the first window.
         step: distance between windows.
-        count: their number.
-        elements: elements of each, filled up.
-        results: (window, channel) -> pointer to its result.
+        count: number of windows.
+        elements: number of elements of a padded window.
+        results: (window, channel) -> pointer to the result.
     """
 
     first: tvm_api.PrimExpr
@@ -187,12 +188,12 @@ class _Windows:
 
 
 def sums_at_once(form: DotForm, outputs: int, most: int) -> int:
-    """Return how many sums of a position are kept at once.
+    """Return the number of sums of a position kept at once.
 
     Args:
         form: the instructions.
         outputs: output channels of a group.
-        most: a number of sums that blocks of weights fill.
+        most: largest number of sums, of whole blocks of weights.
     """
     return min(most, form.blocks(outputs) * form.channels)
 
@@ -205,14 +206,14 @@ def _multiply(
     most_sums: int,
     group: Extent = 0,
 ) -> tvm_api.Stmt:
-    """Return statements that multiply windows with the weights of all channels of a group.
+    """Return statements that multiply windows by the weights of all channels of a group.
 
     Args:
         layer: the layer.
         constants: buffers of packed weights, bias, multipliers and shifts.
         windows: the windows.
         outputs: output channels of a group.
-        most_sums: sums of a position that are kept at once.
+        most_sums: sums of a position kept at once.
         group: number of the group.
     """
     form, (weights, *others) = layer.form, constants
@@ -256,12 +257,12 @@ def dense(
 
     Args:
         form: the instructions.
-        parameters: of the operator.
+        parameters: parameters of the operator.
         shape: [rows, inputs] of the data.
         dtype: dtype of the data.
         constants: weights int8[O, I].
-        positions: rows that are multiplied at once; 0 for as many as the instructions allow.
-        most_sums: sums of a row that are kept at once.
+        positions: rows multiplied at once; 0 for the maximum.
+        most_sums: sums of a row kept at once.
     """
     rows, inputs = shape
     layer = _Layer.of(form, parameters, dtype, constants, form.window)
@@ -296,12 +297,12 @@ def dense(
 
 
 def _lie_as_copied(form: DotForm, dtype: str, elements: int) -> bool:
-    """Whether data that lie in a row need no copy."""
+    """Whether contiguous data need no copy."""
     return form.window == dtype and form.filled(elements) == elements
 
 
 def _filled_up(windows: tvm_api.Buffer, count: int, elements: int) -> list[tvm_api.Stmt]:
-    """Return statements that set to 0 what fills windows up."""
+    """Return statements that set the padding of windows to 0."""
     size = tvm_api.buffer_shape(windows)[0] // count
     fill = f"{PREFIX}plain_fill_{tvm_api.buffer_dtype(windows)}"
     if size == elements:
@@ -319,16 +320,16 @@ def conv2d(
     at_once: int = 0,
     most_sums: int = MOST_SUMS,
 ) -> Function:
-    """Return the kernel of a convolution in NHWC, of any number of groups.
+    """Return the kernel of a convolution in NHWC, with any number of groups.
 
     Args:
         form: the instructions.
-        parameters: of the operator.
+        parameters: parameters of the operator.
         shape: [N, H, W, C] of the data.
         dtype: dtype of the data.
         constants: weights int8[O, KH, KW, I / groups].
-        at_once: positions that are multiplied at once; 0 for as many as the instructions allow.
-        most_sums: sums of a position that are kept at once.
+        at_once: positions multiplied at once; 0 for the maximum.
+        most_sums: sums of a position kept at once.
     """
     if is_depthwise(parameters, shape):
         return _depthwise(form, parameters, shape, dtype, constants)
@@ -377,14 +378,14 @@ def conv2d(
 
 
 def _is_pointwise(parameters: ConvolutionParameters, axes: tuple[Axis, Axis]) -> bool:
-    """Whether windows are elements of the data, one after the other."""
+    """Whether windows are consecutive elements of the data."""
     one = all(axis.extent == 1 and axis.stride == 1 and axis.inside for axis in axes)
     return one and parameters.groups == 1
 
 
 @dataclass(frozen=True)
 class _Copy:
-    """Copies of windows, padding filled in.
+    """Copies of windows, with padding.
 
     Attributes:
         function: C function that copies a number of elements.
@@ -392,7 +393,7 @@ class _Copy:
         windows: buffer of the copies.
         axes: rows and columns of a window.
         channels: channels of an element of a window.
-        zero_point: what padding is filled with.
+        zero_point: value of padding.
     """
 
     function: str
@@ -442,12 +443,12 @@ class _Copy:
         return all(axis.inside for axis in self.axes)
 
     def spans(self, place: Sequence[tvm_api.PrimExpr]) -> tuple[Span, Span]:
-        """Return the rows and columns of a window that lie inside the data."""
+        """Return the rows and columns of a window inside the data."""
         _, y, x = place
         return self.axes[0].clipped(y), self.axes[1].clipped(x)
 
     def is_partial(self, place: Sequence[tvm_api.PrimExpr]) -> tvm_api.PrimExpr:
-        """Return whether a part of a window lies in the padding."""
+        """Return the condition that a part of a window lies in the padding."""
         (_, rows), (_, columns) = self.spans(place)
         return tirx.Or(rows < int32(self.axes[0].extent), columns < int32(self.axes[1].extent))
 
@@ -459,7 +460,7 @@ class _Copy:
         channel: Extent,
         length: tvm_api.PrimExpr,
     ) -> tvm_api.Stmt:
-        """Return the copy of elements that follow each other in both places."""
+        """Return the copy of elements that are contiguous in source and destination."""
         (n, y, x), (vertical, horizontal) = place, self.axes
         (top, _), (left, _) = self.spans(place)
         ky, kx = top + element[0], left + element[1]
@@ -531,9 +532,9 @@ def addition(
 
     Args:
         form: the instructions.
-        parameters: of the operator.
+        parameters: parameters of the operator.
         shape: shape of both operands and the result.
-        dtype: their dtype.
+        dtype: dtype of operands and result.
     """
     left, right, output = (buffer(name, shape, dtype) for name in ("left", "right", "output"))
     origin = [0] * len(shape)

@@ -37,13 +37,13 @@ def binary_kernel(
     combine: Combine,
     by: tuple[int, int],
 ) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output) that combines elements of tensors that broadcast.
+    """Return the kernel (left, right, output) of an elementwise operator with broadcasting.
 
     Args:
         parameters: parameters of the operator.
         shapes, dtypes: shapes and dtypes of left and right.
         combine: (left element, right element) -> statements and value.
-        by: multiplier and shift that rescale the combined value.
+        by: multiplier and shift of the combined value.
     """
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -64,7 +64,7 @@ def binary_kernel(
 def on_common_scale(
     parameters: CommonScaleParameters, left: tvm_api.Expr, right: tvm_api.Expr
 ) -> tuple[list[tvm_api.Stmt], tuple[tvm_api.Expr, tvm_api.Expr]]:
-    """Return statements, and two elements as int32 on the common scale."""
+    """Return statements, and two elements as int32 at the common scale."""
     values, statements = [], []
     for name, element, zero_point, by, shift in zip(
         ("left", "right"), (left, right), parameters.zero_points, parameters.multipliers[:2],
@@ -81,7 +81,7 @@ def on_common_scale(
 def factor_by_sign(
     value: tvm_api.PrimExpr, multipliers: tuple[int, int], shifts: tuple[int, int]
 ) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
-    """Return the first factor for values of at least 0, the second for negative values."""
+    """Return the first factor for values from 0 on, the second factor for negative values."""
     multiplier, shift = (
         tirx.Select(value < int32(0), int32(below), int32(above))
         for above, below in (multipliers, shifts)

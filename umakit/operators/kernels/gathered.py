@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer convolutions as a matrix product: one or two windows times four output channels.
 
-Eight accumulators are in registers: two elements of data and four weights make eight products.
-The windows are copied first, as im2col does for a whole image, with the zero point subtracted and
-padding filled in, as 16-bit numbers, which processors with vector units multiply fastest (16-bit
-data minus a zero point takes 32 bits). The copy costs little compared to the products with all
-output channels, and makes a window one contiguous run in either layout.
+Eight accumulators are in registers: two elements of data and four weights make eight products. The
+windows are copied first, like im2col for a whole image, with the zero point subtracted and padding
+filled in. The copies have 16-bit numbers, which processors with vector units multiply fastest
+(16-bit data minus a zero point takes 32 bits). The copy costs little compared to the products with
+all output channels, and makes a window one contiguous run in either layout.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SHORT_WINDOW = 8
 
 
 def suits(parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants) -> bool:
-    """Whether the kernel here is the faster one."""
+    """Whether the kernel of this file is the fastest."""
     return (
         parameters.groups == 1
         and layer.weights[0].size >= SHORT_WINDOW
@@ -72,7 +72,7 @@ def conv2d(
 
     Args:
         parameters: parameters of the operator.
-        data_shape: in the operator's layout.
+        data_shape: shape in the operator's layout.
         data_dtype: dtype of the data.
         layer: the constants, weights in the operator's layout.
         zero_point: zero point of the data.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Building blocks of integer kernels: loops, accumulators and rescaled stores as TIR.
 
-Kernels are written as loops and not as scheduled tensor expressions, because what makes them
-small and fast is not a schedule: loop bounds that leave padding out, so that no element is tested
-and no padded copy is kept, and accumulators that live in registers.
+Kernels are written as loops and not as scheduled tensor expressions, because no schedule gives
+their small and fast form: loop bounds that leave out padding, so that no element is tested and no
+padded copy is kept, and accumulators in registers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ WEIGHTS_LAYOUT = "umakit.weights_layout"
 """Attribute of a prim func whose parameters have names of its own."""
 
 ELEMENTWISE = "umakit.is_elementwise"
-"""Attribute of a prim func of which the result may lie where any input of its size does, though
-calls of C functions hide that."""
+"""Attribute of a prim func whose result may overwrite any input of equal size, even if calls of C
+functions hide this property."""
 
 INSIDE = "umakit.positions_are_inside"
 """Attribute of a prim func whose author vouches for its positions: they hold for all values of its
@@ -65,16 +65,16 @@ def buffer(name: str, shape: Sequence[int], dtype: str) -> tvm_api.Buffer:
 def buffers(
     names: Sequence[str], shapes: Sequence[Sequence[int]], dtypes: Sequence[str]
 ) -> list[tvm_api.Buffer]:
-    """Parameters of a kernel, as many as there are names."""
+    """Parameters of a kernel, one for each name."""
     return [buffer(*each) for each in zip(names, shapes, dtypes, strict=True)]
 
 
 def accumulators(count: int, bits: int = 32) -> tvm_api.Buffer:
     """Return a local array of accumulators.
 
-    They are unsigned, because unsigned integers wrap around in C. GCC 12.2 at -O3 miscompiles
-    average pools whose int32 accumulators are cast to unsigned and back.
-    `umakit.codegen.signed_sums` makes those signed that cannot overflow.
+    Accumulators are unsigned, because unsigned integers wrap around in C. GCC 12.2 at -O3
+    miscompiles average pools with int32 accumulators that are cast to unsigned and back.
+    `umakit.codegen.signed_sums` makes accumulators that cannot overflow signed.
     """
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
@@ -123,17 +123,17 @@ def loop(
     body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt],
     independent: int = 0,
 ) -> tvm_api.Stmt:
-    """`for name in range(extent)`; a loop of one turn is its body.
+    """`for name in range(extent)`; a loop of one turn becomes its body.
 
     Args:
         name: name of the variable.
         extent: number of turns.
-        body: from the variable to statements.
-        independent: 0 for nothing said. Else turns may run at the same time, each range of them
-            with working memory of its own, whatever the loops around them are at: they write
+        body: function from the variable to statements.
+        independent: 0 for unknown. Otherwise turns may run at the same time, each range of turns
+            with working memory of its own, for any turn of the outer loops: the turns write
             different elements of the output, which no other turn reads, and read no working memory
-            that a turn before has written. The last so many turns may write the same elements, with
-            the same values.
+            that an earlier turn has written. The last `independent` turns may write the same
+            elements, with the same values.
     """
     if isinstance(extent, int) and extent == 1:
         return body(int32(0))
@@ -150,7 +150,7 @@ def loops(
     body: Callable[..., tvm_api.Stmt],
     independent: int = 0,
 ) -> tvm_api.Stmt:
-    """Nested loops, the first one outermost; see `loop`."""
+    """Nested loops, the first loop outermost; see `loop`."""
     if not extents:
         return body()
     (name, extent), *rest = extents
@@ -173,15 +173,15 @@ def add_products(
     elements: Sequence[tvm_api.PrimExpr],
     weights: Sequence[tvm_api.PrimExpr],
 ) -> tvm_api.Stmt:
-    """Add the products of each element of the data with each weight to a sum of their own.
+    """Add the product of each element of the data and each weight to its own sum.
 
     One load serves several products. Factors are cast to 16 bits so that compilers use 16-bit
     multiplications; gcc does so only if the casts of the weights are not shared.
 
     Args:
-        accumulator: those of the first element come first.
-        elements: int16, or int32 for data of 16 bits with a zero point.
-        weights: int8 or int16.
+        accumulator: sums; the sums of the first element come first.
+        elements: int16 elements, or int32 for 16-bit data with a zero point.
+        weights: int8 or int16 weights.
     """
     variables = [tirx.Var("element", tvm_api.dtype_of(value)) for value in elements]
     bindings = [tirx.Bind(v, value) for v, value in zip(variables, elements, strict=True)]
@@ -203,7 +203,7 @@ def add_element_to(
 
 
 def unflatten(index: tvm_api.PrimExpr, shape: Sequence[int]) -> list[tvm_api.PrimExpr]:
-    """Indices of the element of a tensor that is number `index` in memory."""
+    """Indices of element number `index` of a tensor in memory."""
     indices = []
     for extent in reversed(shape):
         indices.append(tirx.floormod(index, int32(extent)))
@@ -237,10 +237,10 @@ def blocks(
     size: int = BLOCK,
     name: str = "channel_block",
 ) -> tvm_api.Stmt:
-    """`count` channels or positions in blocks, or all in one if there are fewer.
+    """`count` channels or positions in blocks, or in one block if there are fewer.
 
-    The last block ends with the last element and may overlap the one before, so that it needs no
-    code of its own.
+    The last block ends with the last element and may overlap the previous block, so that it needs
+    no code of its own.
 
     Args:
         count: number of channels or positions.
@@ -266,14 +266,14 @@ def store_rescaled(
     factor: tuple[tvm_api.PrimExpr, tvm_api.PrimExpr],
     parameters: Parameters,
 ) -> tvm_api.Stmt:
-    """Store a sum, rescaled to the output's scale, shifted to its zero point and clipped.
+    """Store a requantized sum: rescaled to the output's scale, plus zero point, clipped.
 
     Args:
         output: buffer of the result.
         indices: indices of the element.
-        value: an int32 expression, or an int64 one (see `requantize`).
+        value: an int32 or int64 expression (see `requantize`).
         factor: multiplier and shift.
-        parameters: parameters of the operator, which describe the output.
+        parameters: parameters of the operator, for the output.
     """
     statements, scaled = bound("scaled", requantize(value, *factor, parameters.arithmetic))
     store = store_shifted(output, indices, scaled, parameters.output_zero_point, parameters)
@@ -281,9 +281,9 @@ def store_rescaled(
 
 
 def bound(name: str, value: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
-    """Return a variable for a value that reads data, and its binding.
+    """Return a variable for a value that reads data, and the binding.
 
-    TVM substitutes other values for their variables, which would remain unused.
+    TVM would substitute other values for their variables, and leave the variables unused.
     """
     if not tvm_api.collect(value, tvm_api.TensorLoad):
         return [], value
@@ -309,7 +309,7 @@ def store_clipped(
     value: tvm_api.PrimExpr,
     parameters: Parameters,
 ) -> tvm_api.Stmt:
-    """Store an int32 value that the output's dtype can hold, clipped to its range."""
+    """Store an int32 value within the output's dtype, clipped to the output's range."""
     low, high = parameters.clip
     limits = np.iinfo(parameters.output_dtype)
     if low > limits.min:
@@ -322,10 +322,10 @@ def store_clipped(
 def kernel(
     parameters: Sequence[tvm_api.Buffer], body: tvm_api.Stmt, *, inside: bool = False
 ) -> tvm_api.PrimFunc:
-    """Return a prim func that fusion ignores and that has no block for the CPU's scheduling rules.
+    """Return a prim func that fusion ignores, without blocks for the CPU's scheduling rules.
 
     Args:
-        parameters: its buffers, the output last.
+        parameters: buffers, the output last.
         body: statements.
         inside: whether indices that depend on data are in range for all data.
     """

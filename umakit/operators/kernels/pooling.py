@@ -63,7 +63,7 @@ def pool_kernel(
 
     Args:
         parameters: parameters of the operator.
-        data_shape: [N, H, W, C] or [N, C, H, W], as the parameters say.
+        data_shape: [N, H, W, C] or [N, C, H, W], by the layout of the parameters.
         data_dtype: dtype of the data.
         results: buffers after the data, the output last.
         reduction: (channels computed together, elements of the window) -> the reduction.
@@ -137,7 +137,7 @@ class WindowReduction:
     """The reduction of a window to one number, for each of several channels.
 
     Attributes:
-        results: local array, one element for each channel.
+        results: local array with one element per channel.
         start: channel -> statement before the window.
         update: (channel, int32 element of the window) -> statement.
         finish: (channel, int32 result -> statement) -> statements after the window.

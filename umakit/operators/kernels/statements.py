@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements of kernels that bind intermediate values and look tables up."""
+"""Statements of kernels that bind intermediate values and look up tables."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sliding windows without padding: which part of a window lies inside the image."""
+"""Sliding windows without padding: the part of a window inside the image."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Axis:
 
     @property
     def reaches_before(self) -> bool:
-        """Whether some window begins outside the image."""
+        """Whether a window begins outside the image."""
         return self.before > 0
 
     @property
     def reaches_after(self) -> bool:
-        """Whether some window ends outside the image."""
+        """Whether a window ends outside the image."""
         last = (self.outputs - 1) * self.stride - self.before + (self.extent - 1) * self.dilation
         return last >= self.size
 
@@ -53,8 +53,8 @@ class Axis:
 
     @property
     def leaves(self) -> bool:
-        """Whether some window ends before the image or begins behind it: `clipped` may then return
-        a negative count."""
+        """Whether a window lies completely outside the image; `clipped` may then return a negative
+        count."""
         reach = (self.extent - 1) * self.dilation
         last = (self.outputs - 1) * self.stride - self.before
         return self.before > reach or last >= self.size
@@ -82,13 +82,13 @@ class Axis:
                 count = tirx.min(count, tirx.max(end, int32(0)))
             else:
                 # TVM 0.27 simplifies truncdiv(a - p, d) - truncdiv(b - p, d) to a wrong number
-                # where a remainder is negative: what is behind the image depends on +p.
+                # where a remainder is negative: the position behind the image depends on +p.
                 behind = tirx.max(int32(self.extent * self.dilation) - end, int32(0))
                 count = count - tirx.truncdiv(behind, int32(self.dilation))
         return first, count - first
 
     def _steps(self, distance: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
-        """Return the number of elements before a distance, which may be negative."""
+        """Return the number of elements before a distance, possibly negative."""
         positive = tirx.max(distance, int32(0))
         if self.dilation == 1:
             return positive

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixed-point multipliers: how integer kernels multiply by a real number without floats.
+"""Fixed-point multipliers: products of integers and real numbers without floats.
 
 A factor becomes `multiplier * 2**(shift - 31)` with a 32-bit multiplier, after B. Jacob et al.,
 "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference"
-(2018), section 2.2, in the variants of the runtimes whose rounding is reproduced. Kernels and
-drivers compute with them as `umakit/requantize.h` says; the functions here are for constants.
+(2018), section 2.2, in the variants of the runtimes with reproduced rounding. Kernels and drivers
+multiply by the functions of `umakit/requantize.h`; the functions here are for constants.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ Array = npt.NDArray[Any]
 
 
 class Arithmetic(Enum):
-    """How a product with a fixed-point multiplier is rounded to an integer.
+    """The rounding of a product with a fixed-point multiplier to an integer.
 
-    `TFLM` rounds twice, as TensorFlow Lite Micro and gemmlowp: the doubled high half of the
+    `TFLM` rounds twice, like TensorFlow Lite Micro and gemmlowp: the doubled high half of the
     64-bit product to nearest (ties up), then the shifted result to nearest (ties away from 0).
-    `ORT` yields what ONNX Runtime computes with float32: the sum and its product are rounded to
-    24 bits, then to an integer, ties to even; `umakit_requantize_ort` does so in integers.
-    `EVEN` rounds the exact product once, ties to even: next to what ONNX Runtime computes in
-    float32 for integers of 16 bits.
+    `ORT` gives the float32 results of ONNX Runtime: the sum and its product are rounded to 24 bits,
+    then to an integer, ties to even; `umakit_requantize_ort` does so in integers. `EVEN` rounds the
+    exact product once, ties to even: close to ONNX Runtime's float32 results for 16-bit integers.
     """
 
     TFLM = "tflm"
@@ -43,17 +42,17 @@ OWN = "own:"
 
 @dataclass(frozen=True)
 class OwnRounding:
-    """The rounding of a backend's own: a C function (sum, multiplier, shift) of int32 -> int32.
+    """A backend's own rounding: a C function (sum, multiplier, shift) of int32 -> int32.
 
     Attributes:
-        function: its name.
+        function: name of the C function.
     """
 
     function: str
 
     @property
     def value(self) -> str:
-        """Its name as a rounding, for example `own:my_npu_requantize`."""
+        """Name of the rounding, for example `own:my_npu_requantize`."""
         return f"{OWN}{self.function}"
 
 
@@ -64,7 +63,7 @@ def rounding_named(name: str) -> Rounding:
     """Return a rounding by name, such as `tflm` or `own:my_npu_requantize`.
 
     Raises:
-        ValueError: there is no such rounding.
+        ValueError: the rounding is unknown.
     """
     return OwnRounding(name.removeprefix(OWN)) if name.startswith(OWN) else Arithmetic(name)
 
@@ -75,11 +74,11 @@ MOST_OF_A_SUM = 2**30
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """Real factors in fixed point, one for all channels or one for each.
+    """Real factors in fixed point, one for all channels or one per channel.
 
     Attributes:
         multipliers: int32[n]; 0 or at least 2**30.
-        shifts: int8[n]; left shifts, negative ones shift right.
+        shifts: int8[n]; left shifts; negative shifts are right shifts.
     """
 
     multipliers: Array
@@ -103,7 +102,7 @@ def float32_multipliers(multipliers: Array) -> Array:
     """Return the multipliers of the nearest float32 factors: 24 significant bits, ties to even.
 
     Args:
-        multipliers: int32[n], as of `FixedPoint`; one that would become 2**31 stays below.
+        multipliers: int32[n], as in `FixedPoint`; the rounded multiplier stays below 2**31.
     """
     rounded = multipliers.astype(np.float32).astype(np.int64)
     return np.minimum(rounded, 2**31 - 2**7).astype(np.int32)
@@ -113,7 +112,7 @@ def quantize_multiplier(factor: float) -> tuple[int, int]:
     """(multiplier, shift) of one factor; factors too small for 31 right shifts become 0.
 
     Raises:
-        ValueError: the factor is negative, no number, or 2**31 and more.
+        ValueError: the factor is negative, NaN, or at least 2**31.
     """
     if not 0.0 <= factor < 2.0**31:
         raise ValueError(f"{factor} has no fixed-point multiplier")

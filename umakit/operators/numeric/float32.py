@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""float32 arithmetic in integers: what ONNX Runtime computes between integer tensors.
+"""float32 arithmetic in integers, for ONNX Runtime's computations between integer tensors.
 
 ONNX Runtime multiplies an int32 sum by a float32 factor and rounds the float32 product to the
 nearest integer, ties to even (`MlasRequantizeOutput`). So the result is rounded twice, and a
-product next to a tie becomes that tie. Arithmetic the exact product once differs in a few of a
-million sums; here the same is computed with 64-bit integers, exactly.
+product next to a tie becomes the tie. Rounding the exact product once differs in a few of a million
+sums; here 64-bit integers give exactly the same results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def float32_integer(value: np.float32) -> tuple[int, int]:
 
 
 def round_to_float32(values: Array) -> Array:
-    """Integers rounded to 24 significant bits, ties to even: what float32 makes of them.
+    """Integers rounded to 24 significant bits, ties to even, like a conversion to float32.
 
     Args:
         values: int64 of magnitudes below 2**62.
@@ -44,7 +44,7 @@ def round_to_float32(values: Array) -> Array:
 
 
 def _highest_power(values: Array) -> Array:
-    """The highest power of two in each of some positive integers; 0 in 0."""
+    """The highest power of two in each positive integer; 0 for 0."""
     smeared: Array = values.copy()
     for step in (1, 2, 4, 8, 16, 32):
         smeared |= smeared >> step

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""1 / sqrt(n) of an integer in fixed point, as `GetInvSqrtQuantizedMultiplierExp` computes it.
+"""1 / sqrt(n) of an integer in fixed point, after `GetInvSqrtQuantizedMultiplierExp`.
 
-That is TensorFlow Lite's kernels/internal/common.h. `inverse_square_root` computes with Python's
-integers for tables, `in_fixed_point` with TIR for kernels.
+The source is TensorFlow Lite's kernels/internal/common.h. `inverse_square_root` computes with
+Python's integers for tables, `in_fixed_point` with TIR for kernels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHIFT = 11
 
 
 def inverse_square_root(value: int) -> tuple[int, int]:
-    """(multiplier, shift) of 1 / sqrt(value), which is `multiplier * 2**(shift - 31)`.
+    """(multiplier, shift) of 1 / sqrt(value) = `multiplier * 2**(shift - 31)`.
 
     Args:
         value: 0 to `LARGEST`; 0 counts as 1.
@@ -104,5 +104,4 @@ def _int32(value: int) -> tvm_api.PrimExpr:
 
 
 def _widened(expression: tvm_api.Expr, bits: int) -> tvm_api.PrimExpr:
-    """A value shifted left, limited to 32 bits."""
     return header_call("saturate", expression.astype("int64") * tirx.IntImm("int64", 1 << bits))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arithmetic of `umakit/requantize.h` in TIR: pure calls of its functions.
 
-The header defines the arithmetic for generated kernels, drivers and the simulator. Kernels call it
-by name; the C printer prints the calls and includes it. Where there is no C to include it,
-`umakit.lower.expand_requantize` puts expressions in their place.
+The header defines the arithmetic for generated kernels, drivers and the simulator. Kernels call the
+functions by name; the C printer prints the calls and includes the header. For targets without C,
+`umakit.lower.expand_requantize` replaces the calls by expressions.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ def header_call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.Pr
     """A call of a function of the header.
 
     Args:
-        function: its name without prefix.
-        arguments: TIR expressions of the types that the header declares; Python integers become
-            int32.
+        function: name without prefix.
+        arguments: TIR expressions of the types in the header; Python integers become int32.
     """
     name = f"{PREFIX}{function}"
     values = [tirx.IntImm("int32", a) if isinstance(a, int) else a for a in arguments]
@@ -50,7 +49,7 @@ def header_call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.Pr
 
 
 def called_function(expression: tvm_api.Expr) -> str:
-    """The name of the function of the header that an expression calls; empty if it does not."""
+    """The name of the header's function that an expression calls; empty for other expressions."""
     name = str(getattr(getattr(expression, "op", None), "name", ""))
     if not name.endswith("call_pure_extern"):
         return ""
@@ -67,10 +66,10 @@ def requantize(
     """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
 
     Args:
-        value: an int32 expression; or an int64 one, with `Arithmetic.EVEN` or for multipliers of 15
-            bits (`parameters.reduced_multipliers`), with which it is `* 2**(shift - 15)`.
-        multiplier, shift: integer expressions, of `fixed_point`.
-        rounding: of the result.
+        value: an int32 expression; an int64 expression for `Arithmetic.EVEN`, and for multipliers
+            of 15 bits (`multipliers.reduced_multipliers`), where the factor is `2**(shift - 15)`.
+        multiplier, shift: integer expressions from `fixed_point`.
+        rounding: rounding of the result.
     """
     factor = (multiplier.astype("int32"), shift.astype("int32"))
     if isinstance(rounding, OwnRounding):
@@ -85,5 +84,5 @@ def requantize(
 def add_and_clamp(
     value: tvm_api.PrimExpr, zero_point: int, lowest: int, highest: int
 ) -> tvm_api.PrimExpr:
-    """An int32 expression plus a zero point, limited; an int32 expression."""
+    """An int32 expression plus a zero point, clipped."""
     return header_call("add_and_clamp", value, zero_point, lowest, highest)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Base classes of patterns: constraints, layouts, and the parameters that a driver gets."""
+"""Base classes of patterns: constraints, layouts, and the driver's parameters."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of an offloaded integer operator for a backend: one dataclass for each pattern.
+"""Parameters of an offloaded integer operator: one dataclass per pattern.
 
-A class adds shapes and dtypes to the parameters of `umakit.operators`, and says in
-which order a driver receives them.
+A class adds shapes and dtypes to the parameters of `umakit.operators`, and the order of the
+driver's arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDINGS = tuple(mode.value for mode in Arithmetic)
 2 `even` (`enum umakit_rounding` of `umakit/requantize.h`)."""
 
 OWN_ROUNDING = len(ROUNDINGS)
-"""The driver's argument `rounding` where it is a function of the backend's own."""
+"""Value of the driver's argument `rounding` for a rounding function of the backend."""
 
 
 def rounding_number(name: str) -> int:
@@ -33,13 +33,13 @@ def rounding_number(name: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Composite:
-    """Parameters that all patterns have.
+    """Parameters common to all patterns.
 
     Attributes:
         data_shape: shape of the (left) operand.
         data_dtype: dtype of the operands, for example `int8`.
-        then: a second change of scale after the operator, in the same call; None if the backend
-            does not support it.
+        then: a second requantization after the operator, in the same call; None if the backend does
+            not support a second one.
     """
 
     data_shape: Shape
@@ -54,7 +54,7 @@ class Composite:
     """The pointers that the driver writes to, the last ones."""
 
     PARTS: ClassVar[dict[str, type[Parameters]]] = {"then": Requantize}
-    """Fields that are parameters of another operator in the same call."""
+    """Fields with the parameters of another operator in the same call."""
 
     @classmethod
     def attribute_names(cls) -> list[str]:
@@ -72,23 +72,23 @@ class Composite:
 
     @property
     def _parameters(self) -> Parameters:
-        """Return the object itself, as the parameters of an operator that subclasses inherit."""
+        """Return the object as the parameters of an operator, which subclasses inherit."""
         assert isinstance(self, Parameters)
         return self
 
     @property
     def scalars(self) -> dict[str, int]:
-        """The driver's arguments after the pointers, by name, in their order."""
+        """The driver's arguments after the pointers, by name and in order."""
         raise NotImplementedError
 
     @property
     def wide_scalars(self) -> tuple[str, ...]:
-        """Names of the scalars that are int64; the others are int32."""
+        """Names of the int64 scalars; the others are int32."""
         return ()
 
     @property
     def pointer_types(self) -> dict[str, str]:
-        """The dtypes of the driver's pointers by name, in their order."""
+        """The dtypes of the driver's pointers, by name and in order."""
         bias = BIAS_DTYPES.get(self.data_dtype, "int32")
         special = {"bias": bias, "multipliers": "int32", "shifts": "int8", "weights": "int8"}
         result = {name: special.get(name, self.data_dtype) for name in self.POINTERS}
@@ -96,19 +96,19 @@ class Composite:
 
     @property
     def operand_shapes(self) -> dict[str, Shape]:
-        """Shapes of the arrays of the driver's pointers by name, in their order."""
+        """Shapes of the arrays of the driver's pointers, by name and in order."""
         return {"data": self.data_shape, "result": self._parameters.output_shape}
 
     @property
     def operand_bytes(self) -> dict[str, int]:
-        """Sizes in bytes of the arrays of the driver's pointers by name, in their order."""
+        """Sizes in bytes of the arrays of the driver's pointers, by name and in order."""
         return {
             name: math.prod(shape) * tvm_api.element_bytes(self.pointer_types[name])
             for name, shape in self.operand_shapes.items()
         }
 
     def ending(self) -> dict[str, int]:
-        """The last arguments of every driver: the rounding of results to integers."""
+        """The last arguments of every driver, for the rounding of results to integers."""
         return {**self._result_arguments(), **self._then_arguments()}
 
     def _result_arguments(self) -> dict[str, int]:
@@ -122,7 +122,7 @@ class Composite:
         }
 
     def _then_arguments(self) -> dict[str, int]:
-        """Return the arguments of the second change of scale, if there is one."""
+        """Return the arguments of the second requantization; empty without one."""
         if self.then is None:
             return {}
         return {
@@ -137,11 +137,11 @@ class Composite:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """Reads heights, widths and channels out of shapes."""
+    """Access to heights, widths and channels in shapes."""
 
     @property
     def data_layout(self) -> str:
-        """`NHWC` or `NCHW`, of data and result."""
+        """`NHWC` or `NCHW`, the layout of data and result."""
         return str(getattr(self, "layout", "NHWC"))
 
     def _sizes(self, shape: Shape) -> dict[str, int]:
@@ -213,12 +213,12 @@ def window_arguments(layer: WindowParameters) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Binary(Composite):
-    """Parameters that additions, differences and products have.
+    """Parameters common to additions, differences and products.
 
     Attributes:
         right_shape: shape of the right operand.
         broadcasts: whether the driver gets the shapes of both operands, because they may differ;
-            otherwise it gets only their number of elements.
+            else the driver gets only the number of elements.
     """
 
     POINTERS: ClassVar[tuple[str, ...]] = ("left", "right", "result")
@@ -249,7 +249,7 @@ class Binary(Composite):
 
 @dataclass(frozen=True, kw_only=True)
 class QPool2d(Pool2d, Composite, Image):
-    """A pool whose data and result have the same scale; padding is ignored."""
+    """A pool with the same scale for data and result; padding is left out."""
 
     @property
     def scalars(self) -> dict[str, int]:

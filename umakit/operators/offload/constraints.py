@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an accelerator can compute, as constraints that say in a sentence why they fail."""
+"""Capabilities of an accelerator as constraints; a broken constraint gives a sentence."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from umakit.operators.offload.composite import ROUNDINGS
 from umakit.operators.parameters import Pair
 
 Constraint = Callable[[Any], str]
-"""Receives the parameters of a composite; returns why it is refused, or an empty text.
-
-They are `Any`: each pattern has a class of its own, and what a constraint reads is in some of them.
-"""
+"""Function from the parameters of a composite to a reason for refusal, or an empty text. Parameters
+are `Any`: each pattern has its own class."""
 
 Pairs = int | Iterable[int | Pair] | None
 """Supported sizes: `1` for 1x1, `(1, 2)` for 1x1 and 2x2, `[1, (3, 5)]` for 1x1 and 3x5; None for
@@ -35,11 +33,11 @@ V = TypeVar("V", str, int)
 
 
 class OtherOperator(str):
-    """A refusal because the match is another operator; reported only if no pattern says more."""
+    """A refusal because the match is another operator; reported only without other reasons."""
 
 
 class OtherLayout(str):
-    """A refusal because of the layout, which the partition changes where all else suits."""
+    """A refusal because of the layout; the partition changes the layout if all else suits."""
 
 
 PADDINGS = ("valid", "same")
@@ -47,10 +45,10 @@ LAYOUTS = ("NHWC", "NCHW")
 
 
 def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal: str) -> Constraint:
-    """Return the constraint that a (rows, columns) pair is one of the supported ones.
+    """Return the constraint that a (rows, columns) pair is supported.
 
     Args:
-        wanted: a number or several; a pair in a list is rows x columns.
+        wanted: one or several numbers; a pair in a list is rows x columns.
         name: name of the pair, for the message.
         read: parameters -> (rows, columns).
         refusal: rest of the message, before the list of supported pairs.
@@ -68,10 +66,10 @@ def one_of_pairs(wanted: Pairs, name: str, read: Callable[[Any], Pair], refusal:
 
 
 def listed_pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[int, int]]:
-    """Return the (rows, columns) that a constraint lists.
+    """Return the (rows, columns) pairs of a constraint.
 
     Raises:
-        BackendError: it is no list of sizes.
+        BackendError: the constraint is no list of sizes.
     """
     items = list(wanted) if isinstance(wanted, Iterable) else [wanted]
     pairs = [(item, item) if isinstance(item, int) else tuple(item) for item in items]
@@ -84,7 +82,7 @@ def listed_pairs(wanted: int | Iterable[int | Pair], name: str) -> list[tuple[in
 
 
 def checked_names(wanted: Names, name: str, names: Sequence[str]) -> list[str] | None:
-    """Return the given names after checking that all of them exist; None for any.
+    """Return the given names if all of them exist; None for any.
 
     Raises:
         BackendError: a name does not exist.
@@ -97,7 +95,7 @@ def checked_names(wanted: Names, name: str, names: Sequence[str]) -> list[str] |
 
 
 def _listed(wanted: V | Iterable[V] | None) -> list[V] | None:
-    """Return the given values as a list; an iterator can be read only once."""
+    """Return the given values as a list, since an iterator can be read only once."""
     if wanted is None:
         return None
     return [wanted] if isinstance(wanted, (str, int)) else list(wanted)
@@ -106,10 +104,10 @@ def _listed(wanted: V | Iterable[V] | None) -> list[V] | None:
 def one_of(
     wanted: V | Iterable[V] | None, read: Callable[[Any], V], say: Callable[[V, str], str]
 ) -> Constraint:
-    """Return the constraint that a value is one of the supported ones.
+    """Return the constraint that a value is supported.
 
     Args:
-        wanted: a value, a list of them, or None for any.
+        wanted: a value, a list of values, or None for any.
         read: parameters -> value.
         say: (value, supported values) -> the message.
     """
@@ -152,7 +150,7 @@ def at_most(wanted: int | None, name: str, read: Callable[[Any], int]) -> Constr
 
 
 def padding_is(wanted: Padding) -> Constraint:
-    """Return the constraint that the padding is one of the supported ones."""
+    """Return the constraint that the padding is supported."""
     if wanted is None:
         return _anything
     items = listed_paddings(wanted)
@@ -169,10 +167,10 @@ def padding_is(wanted: Padding) -> Constraint:
 def listed_paddings(
     wanted: str | int | Sides | Iterable[str | int | Sides],
 ) -> list[str | int | Sides]:
-    """Return the paddings that a constraint lists.
+    """Return the paddings of a constraint.
 
     Raises:
-        BackendError: one is unknown.
+        BackendError: a padding is unknown.
     """
     if isinstance(wanted, (str, int)) or _is_sides(wanted):
         wanted = [wanted]
@@ -206,7 +204,7 @@ def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
 
 
 def refuse_if(read: Callable[[Any], bool], say: Callable[[Any], str]) -> Constraint:
-    """Return the constraint that a condition does not hold, with the message if it does."""
+    """Return the constraint that a condition does not hold, with the message if it holds."""
     return lambda layer: say(layer) if read(layer) else ""
 
 

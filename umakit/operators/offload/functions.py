@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of functions that a backend hands over, when it hands them over."""
+"""Checks of functions in a backend's registrations, at the time of the registration."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from umakit.errors import BackendError
 
 
 def check_function(function: object, what: str, arguments: int) -> None:
-    """Refuse what cannot be called with a number of arguments.
+    """Refuse an object that cannot be called with a number of arguments.
 
     Args:
         function: a function, or None for none.
-        what: what it is for, in messages.
-        arguments: number of arguments that it will be called with.
+        what: purpose of the function, for messages.
+        arguments: number of arguments of the call.
 
     Raises:
-        BackendError: it is no function, or it takes another number of arguments.
+        BackendError: the object is no function, or takes another number of arguments.
     """
     if function is None:
         return

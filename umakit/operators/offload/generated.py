@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of all operators: those that operators define, and those made of their `Interface`."""
+"""Patterns of all operators: patterns of their own, and patterns generated from an `Interface`."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ COMMON = tuple(item.name for item in fields(Parameters))
 
 @dataclass(frozen=True, kw_only=True)
 class Generated(Composite):
-    """Parameters of an operator whose pattern is made of its `Interface`.
+    """Parameters of an operator with a pattern generated from an `Interface`.
 
     Attributes:
-        shapes, dtypes: of the operands, in the order of the driver's pointers.
+        shapes, dtypes: shapes and dtypes of the operands, in the order of the driver's pointers.
     """
 
     INTERFACE: ClassVar[Interface]
@@ -53,7 +53,8 @@ class Generated(Composite):
         return dict(zip(self.POINTERS[: len(values)], values, strict=True))
 
     def _of_results(self, found: dict[str, Any], first: Any) -> dict[str, Any]:
-        """Return what holds for operands and results, given that and what holds for the first."""
+        """Return facts of operands and results, given the operands' facts and the first result's
+        fact."""
         others = {name: found[operand] for name, operand in self.INTERFACE.results.items()}
         return {**found, RESULT: first, **others}
 
@@ -110,11 +111,11 @@ def _smallest(kind: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedPair(Generated):
-    """Parameters of an operator of two operands whose shapes may differ.
+    """Parameters of an operator of two operands with possibly different shapes.
 
     Attributes:
-        broadcasts: whether the driver gets the shapes of both operands, of four axes; otherwise it
-            gets only their number of elements.
+        broadcasts: whether the driver gets the shapes of both operands, of four axes; else the
+            driver gets only the number of elements.
     """
 
     broadcasts: bool
@@ -136,11 +137,11 @@ class GeneratedPair(Generated):
 
 @dataclass(frozen=True, eq=False)
 class GeneratedPattern(OperatorPattern):
-    """An integer operator whose driver gets its operands, sizes and parameters.
+    """An integer operator; the driver gets operands, sizes and parameters.
 
     Attributes:
-        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or, of
-            operators whose driver rescales sums, `"own:FUNCTION"`, a C function of the backend's.
+        rounding: roundings of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or,
+            for operators whose driver rescales sums, `"own:FUNCTION"`, a C function of the backend.
     """
 
     KIND: ClassVar[type[Generated]]
@@ -190,7 +191,7 @@ class GeneratedPattern(OperatorPattern):
 
 @dataclass(frozen=True, eq=False)
 class GeneratedPairPattern(GeneratedPattern, ElementwisePattern):
-    """An integer operator of two operands whose shapes may differ."""
+    """An integer operator of two operands with possibly different shapes."""
 
     DOES = "takes"
 
@@ -207,7 +208,7 @@ class GeneratedPairPattern(GeneratedPattern, ElementwisePattern):
 
 @dataclass(frozen=True, eq=False)
 class GeneratedPoolPattern(GeneratedPattern, PoolPattern):
-    """An integer pool whose driver gets more than a window."""
+    """An integer pool; the driver gets more than a window."""
 
     def _further_constraints(self) -> list[Constraint]:
         return self._pool_constraints()
@@ -221,7 +222,7 @@ def _sizes(layer: Any) -> str:
 
 
 def _other_dtypes(layer: Any) -> str:
-    """Whether operands and result have the dtypes of the driver's pointers."""
+    """Return a refusal if operands or result have other dtypes than the driver's pointers."""
     interface = layer.INTERFACE
     for name, wanted, found in zip(
         interface.operands, interface.operands.values(), layer.dtypes, strict=True
@@ -236,7 +237,7 @@ def _other_dtypes(layer: Any) -> str:
 
 
 def dtype_of(kind: str, data: str) -> str:
-    """Return the dtype of an operand, for what an interface says of it and the data's dtype."""
+    """Return the dtype of an operand, by its entry in an interface and the data's dtype."""
     return BIAS_DTYPES.get(data, "int32") if kind == BIAS else kind or data
 
 
@@ -244,12 +245,12 @@ TABLES_OF_RESULTS = ("table",)
 """Operands whose elements are results, where their dtype is not fixed."""
 
 
-# --- making them ---------------------------------------------------------------------------------
+# --- generation ----------------------------------------------------------------------------------
 
 
 @cache
 def _made(name: str) -> tuple[type[Generated], type[GeneratedPattern]]:
-    """The class of parameters and the pattern of an operator with an `Interface`."""
+    """The parameters class and the pattern of an operator with an `Interface`."""
     operator = next(each for each in registry.operators() if each.name == name)
     parameters, interface = operator.parameters, operator.interface
     assert parameters is not None and interface is not None
@@ -292,7 +293,7 @@ def _made(name: str) -> tuple[type[Generated], type[GeneratedPattern]]:
 
 
 def _docstring(composite: type[Generated]) -> str:
-    """The docstring of a pattern: what the operator computes, and what its driver gets."""
+    """The docstring of a pattern: the operator, and the driver's arguments."""
     summary, _, rest = str(composite.__doc__).partition("\n\n")
     paragraphs = [part for part in rest.split("\n\n") if not part.strip().startswith("Attributes")]
     broadcast = bool(composite.INTERFACE.broadcasts)
@@ -307,11 +308,10 @@ def _docstring(composite: type[Generated]) -> str:
 
 
 INDENT = " " * 4
-"""Of docstrings."""
 
 
 def operand_names(name: str) -> tuple[str, ...] | None:
-    """Return the names of an operator's operands, None if backends cannot offload it."""
+    """Return the names of an operator's operands; None if backends cannot offload it."""
     for operator in registry.operators():
         if operator.name == name:
             made = [_made(name)[0]] if operator.interface is not None else operator.composites
@@ -321,9 +321,9 @@ def operand_names(name: str) -> tuple[str, ...] | None:
 
 @cache
 def _members() -> dict[str, type[Any] | tuple[str, int]]:
-    """The members of `umakit.patterns`: classes, or operator and position in what `_made` makes.
+    """The members of `umakit.patterns`: classes, or operator and position in the result of `_made`.
 
-    Those that are made are made when they are asked for: there are many.
+    Generated members are generated on demand: there are many.
     """
     found: dict[str, type[Any] | tuple[str, int]] = {}
     for operator in registry.operators():

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts of weights: how the axes of an array are ordered and cut into blocks.
+"""Layouts of weights: the order and the blocks of an array's axes.
 
 A layout names axes from the outermost to the innermost: `OHWI`, `HWIO`. A number and a small letter
-is an inner block of an axis: `O/8 HWI 8o` has groups of eight output channels outermost, and inside
-of them rows, columns, input channels, and the eight channels innermost. `OHWI8o`, as TVM writes it,
-is the same.
+is an inner block of an axis: `O/8 HWI 8o` has groups of eight output channels outermost, then rows,
+columns, input channels, and the eight channels innermost. `OHWI8o`, TVM's notation, is the same
+layout.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class WeightLayout:
     """The order of the axes and blocks of an array.
 
     Attributes:
-        axes: of the array as umakit holds it, for example `OHWI`.
-        parts: (axis, block): from the outermost; block 0 stands for the axis itself, or, if it is
-            blocked, for the number of its blocks.
-        text: as the backend wrote it.
+        axes: axes of umakit's array, for example `OHWI`.
+        parts: (axis, block) from the outermost; block 0 stands for the axis itself, or, for a
+            blocked axis, for the number of blocks.
+        text: the backend's text of the layout.
     """
 
     axes: str
@@ -47,7 +47,7 @@ class WeightLayout:
 
     @property
     def blocks(self) -> dict[str, int]:
-        """Size of the inner block by axis, for those that have one."""
+        """Size of the inner block by axis, for blocked axes."""
         return {axis: block for axis, block in self.parts if block}
 
     def stored_shape(self, shape: Sequence[int]) -> Shape:

@@ -22,11 +22,11 @@ class NotReadable(Exception):
 
 @dataclass(frozen=True)
 class Match:
-    """The calls that one driver call replaces.
+    """The calls replaced by one driver call.
 
     Attributes:
         operator: the call of the integer operator.
-        addition: the call of the addition of its result and another tensor, or None.
+        addition: the call of the addition of the result and another tensor, or None.
         side: position of the operator's result among the operands of the addition.
         follower: the call of a clip, relu or requantize of the result, or None.
     """
@@ -44,14 +44,14 @@ class Match:
 
     @property
     def addend(self) -> tvm_api.PrimExpr:
-        """The operand of the addition that is not the operator's result."""
+        """The operand of the addition besides the operator's result."""
         assert self.addition is not None
         addend: tvm_api.Expr = self.addition.args[1 - self.side]
         return addend
 
 
 def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]:
-    """Return an operator with its follower included, and a change of scale that remains."""
+    """Return an operator that includes its follower, and a remaining requantization or None."""
     name = tvm_api.operator_name(follower)
     if name == f"{PREFIX}{Requantize.operator}":
         change = Requantize.of(follower)
@@ -82,13 +82,13 @@ def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
 
 
 def _clipped(parameters: P, low: int, high: int) -> P:
-    """Return parameters whose clip is their own followed by another one."""
+    """Return parameters with the clip followed by another clip."""
     least, largest = (min(max(bound, low), high) for bound in parameters.clip)
     return replace(parameters, clip=(least, largest))
 
 
 def unchanged(parameters: Parameters) -> Requantize:
-    """Return a change of scale that changes nothing."""
+    """Return a requantization without effect."""
     return Requantize(
         output_shape=parameters.output_shape,
         output_dtype=parameters.output_dtype,

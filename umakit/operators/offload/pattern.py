@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns that a backend registers: an integer operator, with constraints as the predicate."""
+"""Patterns for backends: an integer operator, with constraints as the predicate."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ ENTRY = re.compile(r"^    (\w+): .*(?:\n     .*)*", re.MULTILINE)
 
 
 def inherited_docstring(cls: type) -> str | None:
-    """Return a class's docstring with the attributes and errors that its bases describe.
+    """Return a class's docstring with the attributes and errors described by its bases.
 
     Args:
         cls: a class; docstrings of its bases are complete already.
 
     Returns:
-        The docstring in Google's style, inherited ones first; None if it has none.
+        The docstring in Google's style, inherited entries first; None without a docstring.
     """
     own = vars(cls).get("__doc__")
     if own is None:
@@ -67,16 +67,17 @@ def inherited_docstring(cls: type) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class OperatorPattern:
-    """An integer operator that an accelerator computes; the base of all patterns.
+    """An integer operator of an accelerator; the base of all patterns.
 
-    `backend._register_pattern(*pattern)` registers it. Fields are constraints, except those that
-    begin with "the driver gets"; None stands for anything.
+    `backend._register_pattern(*pattern)` registers a pattern. Fields are constraints, except fields
+    that begin with "the driver gets"; None stands for anything.
 
     Attributes:
-        name: of the pattern; two patterns of one backend have two names.
-        dtypes: of data and result.
-        requantize: the driver gets six more arguments, for a second change of scale that it can do.
-        predicate: receives the parameters when all else holds; True accepts, a sentence refuses.
+        name: name of the pattern, unique in a backend.
+        dtypes: supported dtypes of data and result.
+        requantize: the driver gets six more arguments, for a second requantization.
+        predicate: function of the parameters, called if all constraints hold; True accepts, a
+            sentence refuses.
 
     Raises:
         BackendError: a constraint is invalid.
@@ -111,7 +112,7 @@ class OperatorPattern:
             if isinstance(given := getattr(self, item.name), Iterator):
                 object.__setattr__(self, item.name, list(given))
         check_function(self.predicate, f"predicate of pattern {self.name}", 1)
-        assert self.constraints is not None  # a constraint that makes no sense is refused now
+        assert self.constraints is not None  # refuses invalid constraints now
 
     def __iter__(self) -> Iterator[Any]:
         """The arguments of `UMABackend._register_pattern`."""
@@ -124,11 +125,11 @@ class OperatorPattern:
         return wildcards
 
     def _alternatives(self, operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
-        """Return TVM's patterns, which are tried in turn."""
+        """Return TVM's patterns, tried in this order."""
         return with_followers(operator)
 
     def __call__(self, context: tvm_api.PatternCheckContext) -> bool | str:
-        """TVM's `PatternCheckContext` -> True, or why the accelerator cannot compute the match."""
+        """Return True for TVM's `PatternCheckContext`, or the reason of the refusal."""
         try:
             layer = self.composite_in(context)
         except NotReadable as reason:
@@ -139,7 +140,7 @@ class OperatorPattern:
         """Return the parameters of a match of this pattern.
 
         Raises:
-            NotReadable: as `composite_of`.
+            NotReadable: as in `composite_of`.
         """
         return self.composite_of(self._match(context))
 
@@ -149,7 +150,7 @@ class OperatorPattern:
         return Match(call, follower=None if root.same_as(call) else root)
 
     def match_of(self, function: tvm_api.Function) -> Match | None:
-        """Return the calls inside a composite's Relax function; None if it does not match."""
+        """Return the calls inside a composite's Relax function; None for another function."""
         calls = calls_of(function)
         if not 1 <= len(calls) <= 2 or not calls_operator(calls[0][1], self.operator_name):
             return None
@@ -193,11 +194,11 @@ class OperatorPattern:
 
     @property
     def own_rounding(self) -> str:
-        """The rounding that replaces the model's; empty if none does."""
+        """The rounding that replaces the model's; empty without one."""
         return own_rounding(getattr(self, "rounding", None))
 
     def stored_fields(self, data_dtype: str) -> dict[str, Any]:
-        """Return the fields of the parameters that the pattern's arguments decide."""
+        """Return the fields of the parameters that depend on the pattern's arguments."""
         return {}
 
     def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
@@ -205,7 +206,7 @@ class OperatorPattern:
         return parameters
 
     def _operator_fields(self, parameters: Parameters, last: Parameters) -> dict[str, Any]:
-        """The fields of the integer operator, with what was taken in behind it."""
+        """The fields of the integer operator, including absorbed followers."""
         return asdict(last)
 
     def _fields(
@@ -220,19 +221,20 @@ class OperatorPattern:
         return f"relax.{PREFIX}{self.OPERATOR.operator}"
 
     def accepts(self, layer: Composite) -> bool | str:
-        """Return True if the accelerator can compute an operator, else the reason why not."""
+        """Return True if the accelerator can compute an operator, else the reason of the
+        refusal."""
         reasons = self.broken(layer)
         others = [reason for reason in reasons if isinstance(reason, OtherOperator)]
         if others:
             return others[0]
         if reasons:
-            # Regions get the layout of patterns: it says why only where nothing else does.
+            # Regions get the layout of patterns, so the layout is the last reason to report.
             telling = [reason for reason in reasons if not isinstance(reason, OtherLayout)]
             return "; ".join(dict.fromkeys(telling)) if telling else OtherLayout(reasons[0])
         return True if self.predicate is None else self.predicate(layer)
 
     def broken(self, layer: Composite) -> list[str]:
-        """Return one reason for each constraint that an operator breaks."""
+        """Return one reason for each broken constraint."""
         return [reason for reason in (check(layer) for check in self.constraints) if reason]
 
     @cached_property
@@ -246,15 +248,15 @@ class OperatorPattern:
 
 @dataclass(frozen=True, eq=False)
 class WindowPattern(OperatorPattern):
-    """Constraints that convolutions and pools have.
+    """Constraints of convolutions and pools.
 
     Attributes:
         strides: supported strides, `2`, `(1, 2)` or `[1, (1, 2)]`.
-        padding: `"valid"`, `"same"` (TensorFlow's), a number for each side, or (top, left, bottom,
-            right).
+        padding: supported paddings: `"valid"`, `"same"` (TensorFlow's), a number for each side, or
+            (top, left, bottom, right).
         batch: largest number of images.
-        channel_multiple: number that must divide the numbers of input and of output channels; for
-            a depthwise convolution, the number of output channels.
+        channel_multiple: divisor of the numbers of input and of output channels; for a depthwise
+            convolution, of the number of output channels.
         layouts: layout of data and result, `"NHWC"` or `"NCHW"`.
     """
 
@@ -267,7 +269,7 @@ class WindowPattern(OperatorPattern):
     def _window_constraints(
         self, sizes: Pairs, name: str, read: Callable[[Any], Pair]
     ) -> list[Constraint]:
-        """Return the constraints on a window; `read` finds its rows and columns, called `name`."""
+        """Return the constraints on a window; `read` returns rows and columns, called `name`."""
         return [
             _c.one_of_pairs(sizes, name, read, "the accelerator has"),
             _c.one_of_pairs(
@@ -291,7 +293,7 @@ OWN_MODULE = re.compile(r"umakit\.(?!backends\.)")
 
 
 def _caller() -> str:
-    """Return file and line of the innermost call by code that is not umakit's."""
+    """Return file and line of the innermost call by code outside umakit."""
     frame = sys._getframe()
     while frame.f_back is not None and (
         frame.f_code.co_filename == "<string>"  # a constructor of a dataclass
@@ -306,13 +308,13 @@ ANNOTATION = "operator"
 
 
 def as_call(expression: tvm_api.Expr) -> tvm_api.Call:
-    """Return the call that a pattern has matched."""
+    """Return the matched call."""
     assert isinstance(expression, tvm_api.Call)
     return expression
 
 
 def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call]]:
-    """Return the (variable, call) pairs of a composite's Relax function in their order."""
+    """Return the (variable, call) pairs of a composite's Relax function in order."""
     return [
         (binding.var, binding.value)
         for binding in tvm_api.bindings_of(function)
@@ -321,14 +323,14 @@ def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call
 
 
 def calls_operator(call: tvm_api.Call, name: str) -> bool:
-    """Whether a call is that of the named Relax operator, for example `relax.clip`."""
+    """Whether a call is of the named Relax operator, for example `relax.clip`."""
     return str(getattr(call.op, "name", "")) == name
 
 
 def with_followers(operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
-    """Return the patterns to try in turn: the operator with each follower, then alone.
+    """Return the patterns to try in order: the operator with each follower, then alone.
 
-    Most clips and changes of scale of a network are already part of the integer operators.
+    Most clips and requantizations of a network are already part of the integer operators.
     """
     is_op, wildcard = tvm_api.is_op, tvm_api.wildcard
     return [

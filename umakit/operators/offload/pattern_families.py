@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of layers with weights, of pools and of elementwise operators, without the operator."""
+"""Base patterns of layers with weights, of pools and of elementwise operators."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 @dataclass(frozen=True, eq=False)
 class ElementwisePattern(OperatorPattern):
-    """Constraints that additions, differences and products have.
+    """Constraints of additions, differences and products.
 
     Attributes:
-        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or
-            `"own:FUNCTION"`, a C function of the backend's.
-        broadcast: the driver gets both shapes, of four axes, instead of the number of elements,
-            and can repeat axes of one element of an operand.
+        rounding: roundings of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or
+            `"own:FUNCTION"`, a C function of the backend.
+        broadcast: the driver gets both shapes, of four axes, instead of the number of elements, and
+            can repeat axes of one element.
     """
 
     OPERANDS: ClassVar[int] = 2
@@ -60,26 +60,28 @@ class ElementwisePattern(OperatorPattern):
 
 @dataclass(frozen=True, eq=False)
 class WeightedPattern(OperatorPattern):
-    """Constraints that convolutions and fully connected layers have.
+    """Constraints of convolutions and fully connected layers.
 
     Attributes:
-        rounding: of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or, whatever
-            the model has, `"own:FUNCTION"`, a C function of the backend's, or `"float32"`, factors
-            of float32 and ties to even.
-        per_channel: whether a scale for each output channel will do, or only one for all.
-        expand_scales: the driver gets a multiplier and a shift for each output channel always,
-            also where the model has one for all.
-        weight_layout: the driver gets the weights in it, for example `HWIO` or `O/8 HWI 8o`.
-            Bias, multipliers and shifts are filled up to whole blocks of O as well.
-        fold_zero_point: the driver gets a bias that holds -zero point * sum(weights). The
-            accelerator then multiplies the data as they are and pads with the zero point.
-        shift_dtype: the driver gets shifts of it, `"int8"`, `"int16"` or `"int32"`.
-        multiplier_dtype: the driver gets multipliers of it, `"int32"`, or for data of int16, whose
-            multipliers have 15 bits, `"int16"`.
-        wide_multipliers: the driver gets multipliers of 31 bits for data of int16 too, times 65536,
-            of which kernels like those of CMSIS-NN drop the lower 16.
-        weight_sums: the driver gets one more pointer behind the shifts, to the sum of the weights
-            of each output channel, int32, to subtract times the zero point of the data.
+        rounding: roundings of products with multipliers, names of `umakit.patterns.ROUNDINGS`; or,
+            for models of any rounding, `"own:FUNCTION"`, a C function of the backend, or
+            `"float32"`, float32 factors and ties to even.
+        per_channel: whether the accelerator supports a scale per output channel, or only one scale
+            for all.
+        expand_scales: the driver gets a multiplier and a shift for each output channel, even if the
+            model has one scale for all.
+        weight_layout: the driver gets the weights in this layout, for example `HWIO` or `O/8 HWI
+            8o`. Bias, multipliers and shifts are padded to whole blocks of O as well.
+        fold_zero_point: the driver gets a bias that includes -zero point * sum(weights). The
+            accelerator then multiplies the data without subtracting the zero point, and pads with
+            the zero point.
+        shift_dtype: the driver gets shifts of this dtype, `"int8"`, `"int16"` or `"int32"`.
+        multiplier_dtype: the driver gets multipliers of this dtype, `"int32"`, or for int16 data
+            with multipliers of 15 bits, `"int16"`.
+        wide_multipliers: the driver gets multipliers of 31 bits for int16 data too, times 65536;
+            kernels like CMSIS-NN's drop the lower 16 bits.
+        weight_sums: the driver gets one more pointer behind the shifts, to the int32 sum of weights
+            of each output channel, to subtract times the zero point of the data.
     """
 
     KIND: ClassVar[type[Weighted]]
@@ -96,7 +98,7 @@ class WeightedPattern(OperatorPattern):
     weight_sums: bool = field(default=False, kw_only=True)
 
     def stored_fields(self, data_dtype: str) -> dict[str, Any]:
-        """Return the fields of the parameters that say in which form the driver gets arrays."""
+        """Return the fields of the parameters with the form of the driver's arrays."""
         dtypes = {"multipliers": self.multiplier_dtype, "shifts": self.shift_dtype}
         changed = {name: dtype for name, dtype in dtypes.items() if dtype != STORED_AS[name][0]}
         return {
@@ -106,10 +108,10 @@ class WeightedPattern(OperatorPattern):
         }
 
     def _check_stored(self) -> None:
-        """Refuse forms of arrays that there are not.
+        """Refuse unknown forms of arrays.
 
         Raises:
-            BackendError: a dtype is unknown, or multipliers of 31 bits are to be int16.
+            BackendError: a dtype is unknown, or multipliers of 31 bits are int16.
         """
         given = {"multipliers": self.multiplier_dtype, "shifts": self.shift_dtype}
         for name, dtype in given.items():
@@ -202,7 +204,7 @@ def has_short_multipliers(layer: Any) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ConvolutionPattern(WindowPattern, WeightedPattern):
-    """Constraints that regular and depthwise convolutions have.
+    """Constraints of regular and depthwise convolutions.
 
     Attributes:
         kernels: supported rows and columns of the window.
@@ -234,7 +236,7 @@ class ConvolutionPattern(WindowPattern, WeightedPattern):
 
 @dataclass(frozen=True, eq=False)
 class PoolPattern(WindowPattern):
-    """Constraints that pools have.
+    """Constraints of pools.
 
     Attributes:
         windows: supported rows and columns of the window.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loops of integer operators in composites of patterns that a backend wrote itself.
+"""Loops of integer operators in composites of a backend's own patterns.
 
-Such a pattern is TVM's own, of `is_op("relax.quantized.softmax")`. Its composite gets the
-operator's operands as they are, and constants among them as pointers, so that it cannot run as the
-CPU's kernel, which prepares weights. Until a strategy or TIR pass replaces them, loops run.
+Such a pattern is TVM's, with `is_op("relax.quantized.softmax")`. Its composite gets the operator's
+operands unchanged, and constants as pointers, so the CPU's kernel, which prepares weights, cannot
+compute the composite. Loops run until a strategy or TIR pass replaces them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _rule(parameters: type[Parameters], kind: type[Weighted]) -> registry.Rule:
 
 
 def _layer(parameters: Parameters, kind: type[Weighted], call: tvm_api.Call) -> Weighted:
-    """The parameters of a composite whose arrays are those of a call."""
+    """Return the parameters of a composite with the arrays of a call."""
     shapes = [tvm_api.static_shape(operand) for operand in call.args]
     data, weights, _, multipliers, _ = (shape or () for shape in shapes)
     if None in shapes:

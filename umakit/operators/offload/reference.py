@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reference for drivers of layers with weights: plain loops over the arrays that a driver gets.
+"""Reference for drivers of layers with weights: plain loops over the driver's arrays.
 
-A backend's composite runs as these loops until a TIR pass replaces them. Layers are `Any`: their
-classes, `QConv2d` and `QDense`, import this file.
+A backend's composite runs as these loops until a TIR pass replaces them. Layers are `Any`, because
+their classes, `QConv2d` and `QDense`, import this file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ tirx = tvm_api.tirx
 
 
 def with_change_of_scale(function: tvm_api.PrimFunc, change: Requantize) -> tvm_api.PrimFunc:
-    """A kernel followed by a second change of scale of its result, in place."""
+    """A kernel followed by a second requantization of its result, in place."""
     output = function.params[-1]
     factor = (int32(change.multiplier), int32(change.shift))
 
@@ -51,7 +51,7 @@ def with_addition(
     """A convolution followed by the addition of another tensor, in place.
 
     Args:
-        function: of the convolution.
+        function: prim func of the convolution.
         layer: a `QConv2dAdd`.
         total: (parameters of the addition, left, right) -> statements, int32 accumulator.
     """
@@ -75,7 +75,7 @@ def _behind(
 
 
 def _buffers(layer: Weighted) -> list[tvm_api.Buffer]:
-    """Weights, bias, multipliers, shifts and perhaps sums of weights, as the driver gets them."""
+    """Weights, bias, multipliers, shifts and optional sums of weights, in the driver's form."""
     return [
         buffer(name, shape, layer.pointer_types[name])
         for name, shape in layer.stored_shapes.items()
@@ -83,7 +83,7 @@ def _buffers(layer: Weighted) -> list[tvm_api.Buffer]:
 
 
 def _folded(layer: Weighted) -> bool:
-    """Whether data are multiplied as they are, with their zero point, and padded with it."""
+    """Whether data are multiplied including their zero point, and padded with the zero point."""
     return layer.zero_point_in_bias or layer.sums
 
 
@@ -94,7 +94,8 @@ def _start(
     factors: list[tvm_api.Buffer],
     channel: tvm_api.PrimExpr,
 ) -> list[tvm_api.Stmt]:
-    """Return statements that start the sum of an output channel, with what the zero point adds."""
+    """Return statements that start the sum of an output channel, with the zero point's
+    contribution."""
     start = [set_to(total, int32(0), bias[channel])]
     if layer.sums and not layer.zero_point_in_bias:
         sums = factors[-1]
@@ -103,7 +104,7 @@ def _start(
 
 
 def _bits(layer: Weighted) -> int:
-    """Return the number of bits of accumulators, which is that of the bias."""
+    """Return the number of bits of accumulators, equal to the bias's."""
     return int(layer.pointer_types["bias"].removeprefix("int"))
 
 
@@ -163,7 +164,7 @@ def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
 
 
 def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
-    """The prim func of a `QConv2dTranspose`: each result collects what is spread over it."""
+    """The prim func of a `QConv2dTranspose`: each result collects its contributions."""
 
     def read(
         y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr
@@ -191,11 +192,11 @@ that adds its product."""
 
 
 def _window_loops(layer: Any, read: Callable[..., Read]) -> tvm_api.PrimFunc:
-    """Return the prim func of a convolution of either direction.
+    """Return the prim func of a convolution or transposed convolution.
 
     Args:
         layer: a `QConv2d` or a `QConv2dTranspose`.
-        read: (row and column of a result, row and column of the window) -> what is added.
+        read: (row and column of a result, row and column of the window) -> added terms.
     """
     data = buffer("data", layer.data_shape, layer.data_dtype)
     output = buffer("output", layer.output_shape, layer.output_dtype)
@@ -230,7 +231,7 @@ def _window_loops(layer: Any, read: Callable[..., Read]) -> tvm_api.PrimFunc:
 def _of_step(
     position: tvm_api.PrimExpr, stride: int, size: int
 ) -> tuple[tvm_api.PrimExpr, list[tvm_api.PrimExpr]]:
-    """Return the element that is spread from a position, and conditions that there is one."""
+    """Return the element that contributes to a position, and conditions that there is one."""
     index = tirx.truncdiv(position, int32(stride))
     whole = tirx.truncmod(position, int32(stride)) == int32(0)
     return index, [position >= int32(0), whole, index < int32(size)]
@@ -261,6 +262,5 @@ def _inside_or_padding(
 def _place(
     layer: Any, n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, c: tvm_api.PrimExpr
 ) -> list[tvm_api.PrimExpr]:
-    """Indices of an element in the layout of the data."""
     place = {"N": n, "H": y, "W": x, "C": c}
     return [place[axis] for axis in layer.data_layout]

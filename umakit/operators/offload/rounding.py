@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roundings of an accelerator's own, which take the place of the model's.
+"""An accelerator's own roundings, which replace the model's.
 
-A pattern with `rounding="own:my_npu_requantize"` takes layers whatever their rounding and computes
-them with that C function; with `rounding="float32"` it multiplies sums by one float32 factor for
-each scale and rounds ties to even. Layers, reference loops and `uma diff` then compute alike.
+A pattern with `rounding="own:my_npu_requantize"` takes layers of any rounding and computes them
+with this C function. A pattern with `rounding="float32"` multiplies sums by one float32 factor per
+scale and rounds ties to even. Layers, reference loops and `uma diff` then compute alike.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MULTIPLIERS = 3
 
 
 def own_rounding(rounding: Names) -> str:
-    """Return the name of a rounding that replaces the model's; empty if there is none.
+    """Return the name of a rounding that replaces the model's; empty without one.
 
     Args:
         rounding: the argument of a pattern.
 
     Raises:
-        BackendError: it stands next to other names, or names no C function.
+        BackendError: the rounding is next to other names, or names no C function.
     """
     names = [rounding] if isinstance(rounding, str) else list(rounding or [])
     own = [name for name in names if name == FLOAT32 or name.split(":")[0] == OWN[:-1]]
@@ -60,7 +60,7 @@ def rounding_constraints(dtypes: Names, rounding: Names, *, float32: bool) -> li
     Args:
         dtypes: supported dtypes of data and result.
         rounding: the argument of a pattern.
-        float32: whether `FLOAT32` is offered.
+        float32: whether `FLOAT32` is supported.
 
     Raises:
         BackendError: a name is unknown, or a rounding that replaces the model's does not fit.
@@ -80,11 +80,11 @@ def rounding_constraints(dtypes: Names, rounding: Names, *, float32: bool) -> li
 
 
 def rounded_by(layer: Any, name: str) -> Any:
-    """Return the parameters of a composite with a rounding of the backend's own.
+    """Return the parameters of a composite with a backend's own rounding.
 
     Args:
         layer: parameters of the composite.
-        name: as `own_rounding` returns it.
+        name: result of `own_rounding`.
     """
     if not name:
         return layer
@@ -99,22 +99,22 @@ def rounded_by(layer: Any, name: str) -> Any:
 
 
 def function_of(name: str) -> str:
-    """Return the C function of a rounding that `own_rounding` returns; empty if it has none."""
+    """Return the C function of a result of `own_rounding`; empty without a function."""
     return name.removeprefix(OWN) if name.startswith(OWN) else ""
 
 
 def arithmetic_of(name: str) -> str:
-    """Return the rounding in the parameters of an operator, for one that `own_rounding` returns."""
+    """Return the rounding in the parameters of an operator, for a result of `own_rounding`."""
     return Arithmetic.ORT.value if name == FLOAT32 else name
 
 
 def call_rounded_by(call: tvm_api.Call, kind: type[Parameters], name: str) -> tvm_api.Call:
-    """Return a call of an integer operator with a rounding of a backend's own.
+    """Return a call of an integer operator with a backend's own rounding.
 
     Args:
         call: the call.
-        kind: class of its parameters.
-        name: as `own_rounding` returns it.
+        kind: class of the parameters.
+        name: result of `own_rounding`.
     """
     parameters = kind.of(call)
     operands = list(call.args)

@@ -29,30 +29,30 @@ MORE_BITS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Weighted(Composite):
-    """Parameters that convolutions and fully connected layers have.
+    """Parameters common to convolutions and fully connected layers.
 
     Attributes:
         weights_shape: (output channels, rows, columns, input channels of a group), or (outputs,
             inputs), whatever the layout.
-        stored_layout: the layout in which the driver gets the weights.
-        scales: number of multipliers and of shifts: 1, or one for each output channel.
-        expanded: whether multipliers and shifts have an element for each output channel even
-            where the model has one for all.
-        fill: number of zeros that pad arrays with an element for each output channel to whole
-            blocks of weights.
+        stored_layout: layout of the driver's weights.
+        scales: number of multipliers and of shifts: 1, or one per output channel.
+        expanded: whether multipliers and shifts have an element per output channel even if the
+            model has one scale for all.
+        fill: number of padding zeros in arrays with an element per output channel, for whole blocks
+            of weights.
         zero_point_in_bias: whether the bias includes -input_zero_point * sum(weights). The
-            accelerator then multiplies the data without subtracting its zero point, and pads with
+            accelerator then multiplies the data without subtracting the zero point, and pads with
             the zero point.
-        stored_dtypes: (name, dtype) of arrays whose dtype is another one for the driver.
-        wide_multipliers: whether the driver gets multipliers of 15 bits as ones of 31, times 65536.
+        stored_dtypes: (name, dtype) of arrays with another dtype for the driver.
+        wide_multipliers: whether the driver gets multipliers of 15 bits as 31 bits, times 65536.
         sums: whether the driver gets the sums of the weights of each output channel.
-        weights: int8, of `weights_shape`.
-        bias: int32[output channels], as the model has it; int64 for data of int16.
+        weights: int8 of `weights_shape`.
+        bias: int32[output channels] of the model; int64 for int16 data.
         multipliers: int32[scales].
         shifts: int8[scales].
 
-    The four arrays are the layer's own, as the model has them, in predicates and TIR passes;
-    `stored_arrays` makes of them what the driver gets. In operator strategies they are None.
+    In predicates and TIR passes, the four arrays are the model's; `stored_arrays` are the driver's.
+    In operator strategies the four arrays are None.
     """
 
     POINTERS: ClassVar[tuple[str, ...]] = (
@@ -87,7 +87,7 @@ class Weighted(Composite):
 
     @property
     def weight_layout(self) -> WeightLayout:
-        """The layout in which the driver gets the weights."""
+        """The layout of the driver's weights."""
         return weight_layout(self.stored_layout, self.AXES)
 
     @property
@@ -97,7 +97,7 @@ class Weighted(Composite):
 
     @property
     def stored_shapes(self) -> dict[str, Shape]:
-        """Shapes of the arrays that the driver gets, by name."""
+        """Shapes of the driver's arrays, by name."""
         many = self.weights_shape[0] + self.fill
         scales = many if self.scales > 1 or self.expanded else 1
         weights = self.weight_layout.stored_shape(self.weights_shape)
@@ -115,14 +115,14 @@ class Weighted(Composite):
         raise NotImplementedError
 
     def stored_arrays(self) -> dict[str, Array]:
-        """The arrays as the driver gets them, by name.
+        """The driver's arrays, by name.
 
-        Weights are in `weight_layout`, the bias holds the zero point if `zero_point_in_bias`, and
-        all are filled with zeros up to whole blocks of output channels. Sums of weights are those
+        Weights are in `weight_layout`, the bias includes the zero point if `zero_point_in_bias`,
+        and all arrays are padded with zeros to whole blocks of output channels. Sums of weights are
         of the model's weights.
 
         Raises:
-            LoweringError: there are none: these are the parameters of an operator strategy.
+            LoweringError: there are no arrays, because the parameters are an operator strategy's.
         """
         weights, bias, multipliers, shifts = (getattr(self, name) for name in ARRAYS)
         if weights is None or bias is None:
@@ -147,7 +147,7 @@ class Weighted(Composite):
 
 @dataclass(frozen=True, kw_only=True)
 class QConvolution(ConvolutionParameters, Weighted, Image):
-    """What convolutions have in common, depthwise and transposed ones too."""
+    """Parameters common to all convolutions, including depthwise and transposed convolutions."""
 
     @property
     def kernel(self) -> tuple[int, int]:
@@ -176,7 +176,7 @@ class QConvolution(ConvolutionParameters, Weighted, Image):
 
 
 def _with_zero_point(bias: Array, weights: Array, zero_point: int) -> Array:
-    """sum((x - z) w) + b = sum(x w) + (b - z sum(w)), in integers that wrap around."""
+    """sum((x - z) w) + b = sum(x w) + (b - z sum(w)), in wrapping integers."""
     sums = weights.reshape(len(bias), -1).astype(np.int64).sum(axis=1)
     moved: Array = bias.astype(np.int64) - zero_point * sums
     return moved.astype(bias.dtype)

@@ -46,10 +46,10 @@ def multiplied(value: int, multiplier: int, shift: int) -> int:
 
 
 def check_result(result: Scale, scale: float, zero_point: int) -> None:
-    """Refuse other scales than the one that the kernel has.
+    """Refuse another scale or zero point than the kernel's.
 
     Raises:
-        NoIntegerForm: the result has another one.
+        NoIntegerForm: the result has another scale or zero point.
     """
     if result.scale != np.float32(scale) or result.zero_point != zero_point:
         raise NoIntegerForm(
@@ -63,7 +63,8 @@ def table_of(function: Callable[[int], int]) -> Array:
 
 
 def saturating_table(source: Scale, function: Callable[[int], int]) -> Array:
-    """A function of fixed-point arguments, and its limits where arguments get too large."""
+    """Return the table of a function of fixed-point arguments, with its limits for too large
+    arguments."""
     fractional = 31 - LOGISTIC_INTEGER_BITS
     multiplier, shift = quantize_multiplier(float(source.scale) * 2.0**fractional)
     if shift < 0:
@@ -83,7 +84,7 @@ def saturating_table(source: Scale, function: Callable[[int], int]) -> Array:
 
 
 def fixed_point_sigmoid(argument: int) -> int:
-    """gemmlowp's `logistic`, of 27 fractional bits; the result has 31."""
+    """gemmlowp's `logistic` of 27 fractional bits; the result has 31 fractional bits."""
     if argument == 0:
         return 1 << 30
     positive = _int32(_newton(exponential(-abs(argument), LOGISTIC_INTEGER_BITS)) * 2)
@@ -91,10 +92,10 @@ def fixed_point_sigmoid(argument: int) -> int:
 
 
 def fixed_point_tanh(argument: int) -> int:
-    """gemmlowp's `tanh`, of 27 fractional bits; the result has 31."""
+    """gemmlowp's `tanh` of 27 fractional bits; the result has 31 fractional bits."""
     if argument == 0:
         return 0
-    # Twice the argument is the same number with one integer bit more.
+    # Twice the argument is the same number with one more integer bit.
     squared = exponential(-abs(argument), LOGISTIC_INTEGER_BITS + 1)
     positive = _int32((_newton(squared) - ONE_OF_29_BITS) * 4)
     return positive if argument > 0 else -positive

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of exponentials that integer softmax looks up.
+"""The table of exponentials for integer softmax.
 
-The arithmetic is that of gemmlowp's `exp_on_negative_values` as TensorFlow Lite's integer softmax
-uses it: a polynomial on [-1/4, 0) and a product of tabulated powers for the rest.
+The arithmetic is from gemmlowp's `exp_on_negative_values` in TensorFlow Lite's integer softmax: a
+polynomial on [-1/4, 0) and a product of tabulated powers for the rest.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ POWERS = (
 
 
 def fixed_point_of_differences(input_scale: float) -> tuple[int, int, int]:
-    """Multiplier, left shift and largest distance of softmax's differences, which are negative.
+    """Multiplier, left shift and largest distance of softmax's negative differences.
 
     `high_product(difference * 2**shift, multiplier)` is a difference times the scale with 26
-    fractional bits; exponentials of elements farther from the largest one than the largest distance
-    are 0.
+    fractional bits. Exponentials beyond the largest distance from the largest element are 0.
 
     Args:
-        input_scale: of softmax's input.
+        input_scale: scale of softmax's input.
 
     Raises:
-        ValueError: the scale is so small that the reference does not take it.
+        ValueError: the scale is too small for the reference.
     """
     fractional = 31 - INPUT_INTEGER_BITS
     multiplier, shift = quantize_multiplier(min(input_scale * 2.0**fractional, 2.0**31 - 1.0))
@@ -54,16 +53,16 @@ def fixed_point_of_differences(input_scale: float) -> tuple[int, int, int]:
 def exponential_table(input_scale: float) -> npt.NDArray[Any]:
     """exp(-d * input_scale) for d = 0, ..., 255 in fixed point.
 
-    Differences so large that the reference leaves them out of the sum are 0.
+    Exponentials that the reference leaves out of the sum are 0.
 
     Args:
-        input_scale: of softmax's input.
+        input_scale: scale of softmax's input.
 
     Returns:
         int32[256] with 31 fractional bits.
 
     Raises:
-        ValueError: the scale is so small that the reference does not take it.
+        ValueError: the scale is too small for the reference.
     """
     multiplier, shift, radius = fixed_point_of_differences(input_scale)
     return np.array(
@@ -81,8 +80,8 @@ def exponential(value: int, integer_bits: int) -> int:
     """exp of a number of at most 0; the result has 31 fractional bits.
 
     Args:
-        value: with `31 - integer_bits` fractional bits.
-        integer_bits: 5 at most.
+        value: number with `31 - integer_bits` fractional bits.
+        integer_bits: integer bits of the number, at most 5.
     """
     if value == 0:
         return INT32_MAX

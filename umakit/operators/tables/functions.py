@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of one integer tensor as tables of their 256 or 65536 results.
 
-What stands between a dequantize and a quantize may be any function of single elements: a change of
-scale, an activation, or several operators. Its results are computed here in float32, operator by
-operator, as ONNX Runtime does.
+Operators between a dequantize and a quantize may form any function of single elements: a change of
+scale, an activation, or several operators. The results are computed here in float32, operator by
+operator, like ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class FunctionOfOne:
     """A float32 expression of a single dequantized tensor.
 
     Args:
-        expression: what is quantized.
-        definition: finds what variables are bound to.
+        expression: the quantized expression.
+        definition: function from variables to their bound expressions.
 
     Attributes:
         values: float32[256 or 65536], for all integers in order.
 
     Raises:
-        NoIntegerForm: it is something else.
+        NoIntegerForm: the expression is no such function.
     """
 
     def __init__(self, expression: tvm_api.Expr, definition: Definition) -> None:
@@ -108,7 +108,7 @@ class FunctionOfOne:
 
     @property
     def source(self) -> Quantized:
-        """The integers that the function is of."""
+        """The integer tensor that is the function's argument."""
         if self._source is None:
             raise NoIntegerForm("it is not a function of one integer tensor")
         return self._source

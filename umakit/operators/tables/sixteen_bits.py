@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables between whose values functions of 16-bit integers are interpolated.
+"""Tables for the interpolation of functions of 16-bit integers.
 
 Sources are TensorFlow Lite Micro's `logistic_common.cc`, `tanh.cc`, `softmax_common.cc` and
 `kernels/internal/common.h` (`sigmoid_table_uint16`, `LUTPopulate`).
@@ -43,17 +43,18 @@ def sigmoid_table() -> Array:
 
 
 def power_of_two(scale: float) -> int | None:
-    """The exponent of a scale that is a power of two, or nearly (`CheckedLog2`)."""
+    """The exponent of a scale that is nearly a power of two (`CheckedLog2`); None for other
+    scales."""
     logarithm = np.float32(np.log(np.float32(scale))) * np.float32(1 / np.log(np.float32(2)))
     exponent = round_half_away(float(logarithm))
     return exponent if abs(float(logarithm) - exponent) < TOLERANCE_OF_POWERS else None
 
 
 def sigmoid_argument(scale: float, *, tanh: bool) -> tuple[int, int]:
-    """Return (multiplier, shift) that convert integers of a scale to entries of the table.
+    """Return (multiplier, shift) from integers of a scale to positions in the table.
 
     Raises:
-        ValueError: the reference does not take the scale.
+        ValueError: the reference does not support the scale.
     """
     exponent = power_of_two(scale)
     if exponent is not None and 0 <= exponent + ARGUMENT_BITS <= (1 if tanh else 0):
@@ -75,7 +76,7 @@ def softmax_tables() -> tuple[Array, Array]:
 
 
 def _populate(scale: np.float32, zero_point: int, function: Callable[[float], float]) -> Array:
-    """`LUTPopulate` of a function whose results have 15 fractional bits, in float32."""
+    """`LUTPopulate` of a function with results of 15 fractional bits, in float32."""
     f = np.float32
 
     def value(x: np.float32) -> np.float32:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Functions of 16-bit integers as short tables: straight lines between values, and corrections.
 
-A line between two tabulated values is a few steps off at most. Corrections of a few bits for each
+A line between two tabulated values is at most a few steps off. Corrections of a few bits per
 integer make all 65536 results exact: a sigmoid takes 12 to 24 KB instead of 128 KB.
 """
 
@@ -17,12 +17,12 @@ Array = npt.NDArray[Any]
 INTEGERS = 2**16
 LARGEST_STEP_BITS = 12
 LEAST_CORRECTIONS = {0: 0, 1: 0, 2: 0, 4: -8, 8: -128}
-"""The least correction by the bits of corrections: those of 4 and 8 bits have a sign.
+"""Least correction by number of correction bits. Corrections of 4 and 8 bits are signed.
 
 A line over a bend of the function lies above it.
 """
 FURTHEST_BELOW = 2
-"""How far a tabulated value may be below the result of its integer."""
+"""Largest amount by which a tabulated value may be below the result of its integer."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,10 @@ class Lines:
 
 
 def interpolation_table(results: Array) -> Lines:
-    """Return the smallest table whose lines and corrections yield all results exactly.
+    """Return the smallest table of lines and corrections with exactly all results.
 
     Args:
-        results: for all 16-bit integers in order, integers[65536] of 8 or 16 bits.
+        results: results for all 16-bit integers in order, integers[65536] of 8 or 16 bits.
     """
     best = Lines(np.append(results, results[-1]), 0, 0)
     for bits in LEAST_CORRECTIONS:
@@ -62,15 +62,15 @@ def interpolation_table(results: Array) -> Lines:
 
 
 def _values(results: Array, step_bits: int, bits: int) -> Array | None:
-    """Return tabulated values from which corrections of some bits lead to all results.
+    """Return tabulated values for which corrections of some bits give all results.
 
     Returns:
-        int64[2**(16 - step_bits) + 1]; None if there are none.
+        int64[2**(16 - step_bits) + 1]; None if there are no such values.
     """
     length, limits = 1 << step_bits, np.iinfo(results.dtype)
     segments = results.astype(np.int64).reshape(-1, length)
     starts, last = segments[:, 0], segments[-1]
-    # The last line ends behind the largest integer, about where it leads to.
+    # The last line ends behind the largest integer, about at its extrapolation.
     behind = min(last[0] + (last[-1] - last[0]) * length // (length - 1) + 1, limits.max)
     ends, rest = np.append(starts[1:], behind), np.arange(length)
     below, least = np.arange(min(1 << bits, FURTHEST_BELOW + 1)), LEAST_CORRECTIONS[bits]
@@ -84,7 +84,7 @@ def _values(results: Array, step_bits: int, bits: int) -> Array | None:
         )
     if not fits.any(axis=(1, 2)).all():
         return None
-    # Each value belongs to two lines: from the last one back, which choices have one behind them.
+    # Each value belongs to two lines: from the last value back, the choices with a next value.
     open_to = np.ones((len(segments) + 1, len(below)), bool)
     for place in range(len(segments) - 1, -1, -1):
         open_to[place] = (fits[place] & open_to[place + 1]).any(axis=1)
@@ -97,7 +97,7 @@ def _values(results: Array, step_bits: int, bits: int) -> Array | None:
 
 
 def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
-    """Return the corrections of all integers, several in each element of a dtype."""
+    """Return the corrections of all integers, several per element of a dtype."""
     width = 8 * np.dtype(dtype).itemsize
     if bits == 0:
         return np.zeros(0, dtype)

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which operators get the layout of an accelerator's patterns.
+"""The choice of operators that get the layout of an accelerator's patterns.
 
-What an accelerator would take of the network in its layout is found by matching the network with
-every connected operator changed: its predicates decide, as for any network. The layouts are then
-those with the least cost:
+To find the operators that an accelerator would take in its layout, the network is matched with
+every connected operator changed: predicates decide, as for any network. The layouts of least cost
+are then chosen:
 
-- an operator that an accelerator takes in one layout only costs its multiply-accumulates in the
-  other, less the cycles that the accelerator's cost model predicts, if it has one; at least 1;
-- a tensor between two layouts costs 1 for each of its elements, once; nothing where only axes of
-  size 1 move, and nothing for constants, which are transposed at compile time. On a Cortex-M3 a
-  transpose takes 3 to 4 instructions for an element, and a convolution at least 3 for a
-  multiply-accumulate.
+- an operator that an accelerator takes in only one layout costs its multiply-accumulates in the
+  other layout, less the predicted cycles of the accelerator's cost model, if any; at least 1;
+- a tensor between two layouts costs 1 per element, once; nothing if only axes of size 1 move, and
+  nothing for constants, which are transposed at compile time. On a Cortex-M3 a transpose takes 3
+  to 4 instructions per element, and a convolution at least 3 per multiply-accumulate.
 
-That is a minimum cut. Of answers with equal costs the one with the fewest changes is chosen, so
-that a region that gains nothing stays as it is.
+The least cost is a minimum cut. Of equal costs, the fewest changes are chosen, so that a region
+without gain stays unchanged.
 """
 
 from __future__ import annotations
@@ -48,14 +47,14 @@ class Fitted:
 
     Attributes:
         module: the network, perhaps with other layouts.
-        target: the layout that regions got; empty if none did.
-        axes: order of the model's axes in results that have another one, by row.
+        target: the new layout of regions; empty without changes.
+        axes: order of the model's axes in results of another layout, by row.
         transposed: bytes that added transposes move, by row.
-        sources: what they read, as `OperatorPlacement.transposes`, by row.
-        refused: why operators keep a layout that no accelerator takes, by row.
-        macs: multiply-accumulates that accelerators took without any change; -1 if unknown.
-        origins: rows before the change by row; empty if nothing was changed.
-        elsewhere: what more an accelerator says of an operator in the layout that it reads, by
+        sources: operands of added transposes by row, as in `OperatorPlacement.transposes`.
+        refused: reasons to keep a layout that no accelerator takes, by row.
+        macs: multiply-accumulates on accelerators without any change; -1 if unknown.
+        origins: rows before the change by row; empty without changes.
+        elsewhere: further reasons of an accelerator for an operator in the accelerator's layout, by
             target and row before the change.
     """
 
@@ -70,7 +69,7 @@ class Fitted:
     elsewhere: Mapping[str, Mapping[int, Sequence[str]]] = field(default_factory=dict)
 
     def noted(self, placements: Iterable[OperatorPlacement]) -> Iterator[OperatorPlacement]:
-        """Yield the rows of the offload report with what is known of their layouts."""
+        """Yield the rows of the offload report, with notes on their layouts."""
         for row, placement in enumerate(placements):
             noted = replace(
                 placement,
@@ -96,13 +95,13 @@ def fit_layouts(
     assigned: Mapping[int, str] | None = None,
     cpu: Cpu | None = None,
 ) -> Fitted:
-    """Change layouts of a network where that pays; most networks stay as they are.
+    """Change layouts of a network if the change pays; most networks stay unchanged.
 
     Args:
         module: a Relax module whose `main` has dataflow blocks, before matching.
         backends: backends in order of priority.
-        assigned: the only accelerator that may take a row, by row; others may be taken by any.
-        cpu: the CPU that computes what accelerators do not; None for any.
+        assigned: the only accelerator for a row, by row; any accelerator may take other rows.
+        cpu: the CPU of all other operators; None for any.
     """
     main = module["main"]
     blocks = [block for block in main.body.blocks if len(block.bindings)]
@@ -124,7 +123,7 @@ def fit_layouts(
 
 
 def _targets(backends: Iterable[Backend]) -> list[str]:
-    """Return layouts that are the only one of a pattern, in order of priority."""
+    """Return layouts that are the only layout of a pattern, in order of priority."""
     wanted = [pattern.layouts for backend in backends for pattern in backend.patterns]
     return list(dict.fromkeys(names[0] for names in wanted if len(names) == 1))
 
@@ -152,7 +151,7 @@ class _Choice:
         }
 
     def fitted(self) -> Fitted | None:
-        """Return the network; None if no accelerator takes more of it in the other layout."""
+        """Return the network; None if no accelerator takes more operators in the other layout."""
         before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
         anchors = [] if before is None else self._graph.anchors()
         missing = [variable for variable in anchors if variable not in (before or ())]
@@ -186,12 +185,12 @@ class _Choice:
         return self._made(chosen, refused, macs)
 
     def fitted_to_cpu(self, dtypes: Collection[str]) -> Fitted:
-        """Return the network in which the CPU computes operators in the other layout.
+        """Return the network with CPU operators in the other layout.
 
-        What accelerators take keeps its layout.
+        Operators of accelerators keep their layout.
 
         Args:
-            dtypes: dtypes of the results that it computes faster in that layout.
+            dtypes: dtypes of results that the CPU computes faster in the other layout.
         """
         before = self._taken(self._module, {variable: variable for variable in self._graph.calls})
         faster = {
@@ -206,7 +205,7 @@ class _Choice:
         return self._made(chosen, {}, macs)
 
     def _made(self, chosen: set[Var], refused: Mapping[Var, str], macs: int) -> Fitted:
-        """Return the network in which some operators have the other layout.
+        """Return the network with some operators in the other layout.
 
         Args:
             chosen: the operators.
@@ -220,13 +219,13 @@ class _Choice:
         return replace(fitted, origins=found)
 
     def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
-        """Return the operators that backends take, each with its cycles, 0 if they are not known.
+        """Return the operators that backends take, each with its cycles, 0 if unknown.
 
         None if a predicate fails.
 
         Args:
             module: a network.
-            origins: variables of this network by variable of that one.
+            origins: variables of the original network, by variable of this network.
         """
         variables = list(self._graph.calls)
         numbers = {variable: number for number, variable in enumerate(variables)}
@@ -253,7 +252,7 @@ class _Choice:
         }
         try:
             fused = fuse_all(module, self._backends, refusals)
-        except UmakitError:  # what the user has to see is said for the network itself
+        except UmakitError:  # the network itself reports what the user has to see
             return None
         rows = _rows(self._module)
         self._refused = {
@@ -269,9 +268,9 @@ class _Choice:
         """Return the operators that change, at the least cost.
 
         Args:
-            before, behind: operators that are taken in either layout, with their cycles.
-            staying: cost of an operator that keeps its layout; 1 lets those change for which that
-                costs nothing, such as what follows a convolution and is then fused with it.
+            before, behind: operators taken in the old and in the new layout, with their cycles.
+            staying: cost of an operator that keeps its layout; 1 lets operators change at no cost,
+                such as elementwise operators fused into a convolution.
         """
         sides = Sides()
         for variable, rule in self._graph.rules.items():
@@ -289,7 +288,7 @@ class _Choice:
         return {variable for variable in self._graph.rules if variable in taken}
 
     def _reason(self, variable: Var, cycles: int) -> str:
-        """Return why an operator stays although an accelerator would take it."""
+        """Return the reason why an operator stays although an accelerator would take it."""
         flip = self._graph.flip
         size = sum(
             tensor.elements for tensor in self._graph.tensors.values() if variable in tensor.members
@@ -302,7 +301,7 @@ class _Choice:
 def _described(
     made: Rewritten, parameters: Sequence[Var], target: str, refused: Mapping[Var, str], macs: int
 ) -> Fitted:
-    """Return what is known by variable by row of the offload report."""
+    """Convert facts by variable to facts by row of the offload report."""
     rows = _rows(made.module)
     by_origin = {origin: rows[v] for v, origin in made.origins.items() if v in rows}
     by_origin |= {variable: -1 - number for number, variable in enumerate(parameters)}
@@ -343,7 +342,7 @@ SOURCE, SINK = "source", "sink"
 
 
 class Sides:
-    """Items that are on one of two sides, and what each choice costs.
+    """Items on one of two sides, with the cost of each choice.
 
     The sides are called taken and left. Costs are integers from 0.
     """
@@ -354,18 +353,18 @@ class Sides:
         self._everything = 1
 
     def cost(self, item: Hashable, *, taken: int = 0, left: int = 0) -> None:
-        """Add what an item costs on either side."""
+        """Add the costs of an item on either side."""
         self._edge(("item", item), SINK, taken)
         self._edge(SOURCE, ("item", item), left)
         self._everything += taken + left
 
     def together(self, items: Collection[Hashable], cost: int, *, left: bool = False) -> None:
-        """Add what it costs once if items are not all on one side.
+        """Add a cost, once, for items that are not all on one side.
 
         Args:
             items: the items.
             cost: the cost.
-            left: whether something that is always left is one of them.
+            left: whether an item that is always left belongs to the items.
         """
         members: list[Hashable] = [("item", item) for item in dict.fromkeys(items)]
         if left:
@@ -381,14 +380,14 @@ class Sides:
             self._edge(below, member, -1)
 
     def _edge(self, start: Hashable, end: Hashable, room: int) -> None:
-        """Add room for a flow; -1 stands for more than all costs."""
+        """Add capacity for a flow; -1 stands for more than all costs."""
         if room == 0 or start == SINK or end == SOURCE:
             return
         before = self._room[start].get(end, 0)
         self._room[start][end] = -1 if -1 in (room, before) else before + room
 
     def taken(self) -> set[Hashable]:
-        """Return the items that are taken at the least cost; of several answers the fewest."""
+        """Return the items taken at the least cost; the fewest items of several answers."""
         room = {
             start: {end: self._everything if size < 0 else size for end, size in ends.items()}
             for start, ends in self._room.items()
@@ -401,7 +400,7 @@ class Sides:
 
 
 def _reached(room: Mapping[Hashable, Mapping[Hashable, int]]) -> dict[Hashable, Hashable]:
-    """Return from where each node is reached first; ends with the sink."""
+    """Return the first predecessor of each reached node; ends at the sink."""
     came: dict[Hashable, Hashable] = {SOURCE: SOURCE}
     waiting = deque([SOURCE])
     while waiting and SINK not in came:
@@ -414,7 +413,7 @@ def _reached(room: Mapping[Hashable, Mapping[Hashable, int]]) -> dict[Hashable, 
 
 
 def _push(room: dict[Hashable, dict[Hashable, int]], came: Mapping[Hashable, Hashable]) -> None:
-    """Fill the path that leads to the sink."""
+    """Fill the path to the sink."""
     path = []
     node: Hashable = SINK
     while node != SOURCE:
@@ -428,7 +427,7 @@ def _push(room: dict[Hashable, dict[Hashable, int]], came: Mapping[Hashable, Has
 
 
 class Predictions:
-    """Cycles of matches by the calls that they consist of; `note` is for `Refusals.on_match`."""
+    """Cycles of matches by their calls; `note` is for `Refusals.on_match`."""
 
     def __init__(self) -> None:
         self._cycles: dict[Any, int] = {}
@@ -443,11 +442,11 @@ class Predictions:
         try:
             tiles = planner.tiles_of(predicate.composite_in(context), {})
             cycles = prediction_of(planner, tiles).cycles
-        except Exception:  # whatever a team's planner raises, its backend takes the layer
+        except Exception:  # the backend takes the layer, whatever its planner raises
             return
         for call in (context.matched_expr, *context.matched_bindings.values()):
             self._cycles[call] = cycles
 
     def of(self, call: tvm_api.Expr) -> int:
-        """Return the cycles of the match that a call belongs to; 0 if they are not known."""
+        """Return the cycles of a call's match; 0 if unknown."""
         return self._cycles.get(call, 0)

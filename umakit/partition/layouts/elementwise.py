@@ -31,7 +31,7 @@ SINGLE = ("requantize quantize leaky_relu lookup interpolation sigmoid_lookup").
 
 
 def broadcasting(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """Operands with the axes of the result get the other layout; constants get it at once."""
+    """Rule for operands with the axes of the result; constants change at compile time."""
     shape = tvm_api.static_shape(call)
     if shape is None:
         return None
@@ -60,12 +60,12 @@ def broadcasting(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def of_one(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """The first operand gets the other layout, and tables stay."""
+    """Rule for the first operand; tables stay unchanged."""
     return one_operand(call, lambda: _shape(call, flip))
 
 
 def change_of_type(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """A quantize or dequantize, with a scale for each element of an axis or one for all."""
+    """Rule of a quantize or dequantize, with a scale per element of an axis, or one scale."""
     shape = tvm_api.static_shape(call)
     if shape is None or any(is_variable(operand) for operand in call.args[1:]):
         return None

@@ -13,10 +13,10 @@ from umakit import tvm_api
 CHANNELS_FIRST, CHANNELS_LAST = "NCHW", "NHWC"
 
 FLAT = {CHANNELS_FIRST: "NCW", CHANNELS_LAST: "NWC"}
-"""The layouts of signals, by that of images."""
+"""Layouts of signals, by layout of images."""
 
 KERNELS = {CHANNELS_FIRST: "OIHW", CHANNELS_LAST: "HWIO"}
-"""Layouts of the weights of float convolutions by that of their data."""
+"""Weight layouts of float convolutions, by data layout."""
 
 RANKS = (3, 4)
 """Numbers of axes of tensors that have a layout."""
@@ -29,7 +29,7 @@ class Flip:
     """A change of layout of whole regions.
 
     Attributes:
-        target: the layout that they get, `NHWC` or `NCHW`; before, they have the other one.
+        target: the new layout, `NHWC` or `NCHW`; the old layout is the other one.
     """
 
     target: str
@@ -40,27 +40,27 @@ class Flip:
         return CHANNELS_FIRST if self.target == CHANNELS_LAST else CHANNELS_LAST
 
     def axes(self, rank: int) -> Axes:
-        """Return the axes before, in their order behind, of a tensor with a number of axes."""
+        """Return the old axes of a tensor in their new order."""
         if self.target == CHANNELS_LAST:
             return (0, *range(2, rank), 1)
         return (0, rank - 1, *range(1, rank - 1))
 
     def back(self, rank: int) -> Axes:
-        """Return the axes behind, in their order before."""
+        """Return the new axes of a tensor in their old order."""
         return inverse(self.axes(rank))
 
     def axis(self, axis: int, rank: int) -> int:
-        """Return where an axis goes, counted from 0; `axis` may be negative."""
+        """Return the new place of an axis, counted from 0; `axis` may be negative."""
         return self.axes(rank).index(axis % rank)
 
     def shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return a shape behind the change."""
+        """Return a shape after the change."""
         return tuple(shape[axis] for axis in self.axes(len(shape)))
 
     def constant(self, expression: tvm_api.Expr, rank: int) -> tvm_api.Expr | None:
-        """Return a constant operand of a tensor with `rank` axes; None if it is not constant.
+        """Return a constant operand of a tensor with `rank` axes, changed; None for other operands.
 
-        Constants of one element broadcast anywhere and stay as they are.
+        Constants of one element broadcast anywhere and stay unchanged.
         """
         array = tvm_api.constant_array(expression)
         if array is None or array.ndim > rank:
@@ -72,16 +72,17 @@ class Flip:
 
 
 def inverse(axes: Sequence[int]) -> Axes:
-    """Return the permutation that undoes another one."""
+    """Return the inverse permutation."""
     return tuple(axes.index(axis) for axis in range(len(axes)))
 
 
 def composed(first: Sequence[int], then: Sequence[int]) -> Axes:
-    """Return the permutation that two transposes after each other are."""
+    """Return the permutation of two consecutive transposes."""
     return tuple(first[axis] for axis in then)
 
 
 def moves_nothing(shape: Sequence[int], axes: Sequence[int]) -> bool:
-    """Whether a transpose leaves the order of elements in memory: only axes of size 1 move."""
+    """Whether a transpose keeps the order of elements in memory, because only axes of size 1
+    move."""
     moved = [axis for axis in axes if shape[axis] != 1]
     return moved == sorted(moved)

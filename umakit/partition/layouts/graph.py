@@ -19,7 +19,7 @@ RULES: Mapping[str, RuleOf] = {**windows.RULES, **elementwise.RULES, **movement.
 
 
 def rule_of(call: tvm_api.Expr, flip: Flip) -> Rule | None:
-    """Return how an operator computes in the other layout; None if it keeps its layout."""
+    """Return the rule of an operator in the other layout; None if the operator keeps its layout."""
     found = RULES.get(tvm_api.operator_name(call))
     if found is None or not isinstance(call, tvm_api.Call):
         return None
@@ -36,12 +36,12 @@ def rule_of(call: tvm_api.Expr, flip: Flip) -> Rule | None:
 
 @dataclass
 class Tensor:
-    """A tensor that has a layout.
+    """A tensor with a layout.
 
     Attributes:
-        elements: that a transpose of it moves; 0 if only axes of size 1 move.
-        members: variables of the operators that yield or read it and can change their layout.
-        kept: whether something that keeps its layout yields or reads it.
+        elements: elements moved by a transpose; 0 if only axes of size 1 move.
+        members: variables of the writing and reading operators that can change their layout.
+        kept: whether an operator with a fixed layout writes or reads the tensor.
     """
 
     elements: int
@@ -92,7 +92,8 @@ class Graph:
         self._define(variable, rule)
 
     def _rule_of_transpose(self, call: tvm_api.Call) -> Rule | None:
-        """Return the rule of a transpose, such as of an input, that yields the other layout."""
+        """Return the rule of a transpose, such as of an input, with a result in the other
+        layout."""
         read = self.tensors.get(call.args[0])
         kept = read is not None and not read.members
         return movement.transpose_of_kept(call, self.flip) if kept else None
@@ -107,7 +108,7 @@ class Graph:
             tensor.members.append(variable)
         else:
             tensor.kept = True
-        # What is visible outside the block has the layout of the network.
+        # Values visible outside the block keep the network's layout.
         tensor.kept |= not isinstance(variable, tvm_api.relax.DataflowVar)
         self.tensors[variable] = tensor
 
@@ -117,11 +118,11 @@ class Graph:
                 self.tensors[variable].kept = True
 
     def anchors(self) -> list[Var]:
-        """Return operators that have the layout before the change."""
+        """Return the operators with a layout, such as convolutions and pools."""
         return [variable for variable, rule in self.rules.items() if rule.has_layout]
 
     def connected(self, variables: Iterable[Var]) -> set[Var]:
-        """Return the operators of `rules` that are connected to some of them."""
+        """Return the operators of `rules` that are connected to given operators."""
         neighbours: dict[Var, set[Var]] = defaultdict(set)
         for tensor in self.tensors.values():
             for member in tensor.members:

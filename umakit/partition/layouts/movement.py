@@ -51,7 +51,6 @@ def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def _whole_constant(field: tvm_api.Expr) -> bool:
-    """Whether a field of a tuple is anything else than a constant."""
     return tvm_api.constant_array(field) is None
 
 
@@ -73,7 +72,7 @@ def along_axis(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def integer_softmax(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """An integer softmax that knows its axis."""
+    """An integer softmax with an axis attribute."""
     shape = tvm_api.static_shape(call) or ()
     axis = flip.axis(int(call.attrs["axis"]), len(shape))
     return one_operand(call, lambda: {"axis": axis, "output_shape": flip.shape(shape)})
@@ -134,7 +133,7 @@ def integer_reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def global_average(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """A global average pool, which is a mean over the positions: both add in 32 bits and rescale
+    """A global average pool, computed as a mean over the positions: both add in 32 bits and rescale
     the sum once."""
     data = call.args[0]
     shape, result = tvm_api.static_shape(data), tvm_api.static_shape(call)
@@ -156,13 +155,13 @@ def global_average(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def _keeps_order(axes: Sequence[int], flip: Flip, rank: int) -> bool:
-    """Whether axes that are left of a reduction come in the same order in both layouts."""
+    """Whether the axes left by a reduction have the same order in both layouts."""
     left = [axis for axis in flip.axes(rank) if axis not in axes]
     return left == sorted(left)
 
 
 def reshape(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """A reshape that leaves images and channels, such as from a signal to an image of one row."""
+    """A reshape that keeps images and channels, such as from a signal to an image of one row."""
     data = call.args[0]
     before, after = tvm_api.static_shape(data), tvm_api.static_shape(call)
     if before is None or after is None or len(after) not in RANKS:
@@ -179,7 +178,7 @@ def reshape(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """A transpose, which becomes another one, or none."""
+    """A transpose, replaced by another transpose or by none."""
     data = call.args[0]
     before = tvm_api.static_shape(data)
     if before is None:
@@ -203,8 +202,8 @@ def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def transpose_of_kept(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """A transpose of a tensor that keeps its layout, which is its result in the other layout; None
-    if it is another one."""
+    """A transpose of a tensor with a fixed layout that yields the other layout; None for other
+    transposes."""
     data = call.args[0]
     shape = tvm_api.static_shape(data)
     if shape is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network whose regions have another layout, with transposes at their borders."""
+"""The network with the other layout in some regions, and transposes at their borders."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Rewritten:
 
     Attributes:
         module: the network.
-        origins: variable of the network before, by variable of the same operator's result.
-        axes: order of the axes of the network before in tensors that have another one, by variable.
-        transposed: bytes that are moved, by the variable of each transpose that was added; 0 for a
-            reshape that moves nothing.
-        sources: variable of the network before that each of these transposes reads.
+        origins: variable in the old network, by variable of the same operator's result.
+        axes: order of the old axes in tensors of another layout, by variable.
+        transposed: moved bytes, by the variable of each added transpose; 0 for a reshape that moves
+            nothing.
+        sources: variable in the old network that each added transpose reads.
     """
 
     module: tvm_api.IRModule
@@ -40,7 +40,7 @@ def rewrite(module: tvm_api.IRModule, graph: Graph, flipped: Collection[Var]) ->
     Args:
         module: the network of the graph.
         graph: operators that can change their layout.
-        flipped: variables of those that do.
+        flipped: variables of the operators to change.
     """
     rewriter = _Rewriter(module, graph, flipped)
     main = module.get_global_var("main")
@@ -56,7 +56,7 @@ def rewrite(module: tvm_api.IRModule, graph: Graph, flipped: Collection[Var]) ->
 
 @tvm_api.mutator
 class _Rewriter(tvm_api.PyExprMutator):
-    """Emits operators in the order of the network, and transposes where they are first needed."""
+    """Emits operators in the order of the network, and transposes at their first use."""
 
     def __init__(self, module: tvm_api.IRModule, graph: Graph, flipped: Collection[Var]) -> None:
         super().__init__(module)
@@ -103,7 +103,7 @@ class _Rewriter(tvm_api.PyExprMutator):
         return self._other[operand]
 
     def plain(self, operand: tvm_api.Expr) -> tvm_api.Expr:
-        """Return an operand as it is in the network."""
+        """Return an operand in the network's layout."""
         for variable in tvm_api.collect(operand, tvm_api.Var):
             if variable not in self._plain and variable in self._other:
                 self._make_plain(variable)
@@ -111,7 +111,7 @@ class _Rewriter(tvm_api.PyExprMutator):
 
     def _make_plain(self, variable: Var) -> None:
         rule = self._graph.rules[variable]
-        if not rule.operands:  # a transpose of the network that was not needed so far
+        if not rule.operands:  # a transpose of the network without a use so far
             self._emit_as_it_is(variable, self._values[variable])
             return
         rank = len(tvm_api.static_shape(variable) or ())
@@ -125,7 +125,8 @@ class _Rewriter(tvm_api.PyExprMutator):
         self._bind(variable, visited, value)
 
     def _bind(self, variable: Var, made: tvm_api.Expr, value: tvm_api.Expr | None) -> Var:
-        """Bind the plain form of a variable; `value` is that of the network, if it computes it."""
+        """Bind the plain form of a variable; `value` is the network's value if `made` computes
+        it."""
         if isinstance(made, tvm_api.Var) and isinstance(variable, relax.DataflowVar):
             emitted = made
         else:
@@ -140,7 +141,7 @@ class _Rewriter(tvm_api.PyExprMutator):
         return self._graph.flip.axes(len(tvm_api.static_shape(variable) or ()))
 
     def _transposed(self, source: tvm_api.Expr, axes: Axes, variable: Var) -> tvm_api.Call:
-        """Return a transpose, or a reshape that is one, named as the node of a variable."""
+        """Return a transpose, or an equal reshape, named as the node of a variable."""
         shape = tvm_api.static_shape(source) or ()
         if moves_nothing(shape, axes):
             made = relax.op.reshape(source, [shape[axis] for axis in axes])

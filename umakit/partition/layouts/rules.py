@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an operator computes in the other layout; operators without a rule keep theirs.
+"""Rules for operators in the other layout; operators without a rule keep their layout.
 
-A rule changes where elements lie, never what is computed: integers stay the same bit for bit, and
+A rule changes the order of elements, never their values: integers stay the same bit for bit, and
 floats up to the order of sums.
 """
 
@@ -24,7 +24,7 @@ class Operands(Protocol):
         """Return a variable of the network in the other layout."""
 
     def plain(self, operand: Expr) -> Expr:
-        """Return an operand as it is in the network."""
+        """Return an operand in the network's layout."""
 
 
 Build = Callable[[Operands], Expr]
@@ -35,11 +35,11 @@ class Rule:
     """An operator that can compute in the other layout.
 
     Attributes:
-        operands: variables that it then reads in the other layout.
-        build: makes the call, or an expression that is there already.
-        follows: whether its result then has the other layout too.
+        operands: variables that the operator reads in the other layout.
+        build: function that makes the call, or returns an existing expression.
+        follows: whether the result has the other layout too.
         has_layout: whether the operator has a layout, as convolutions and pools do.
-        moved: elements that it moves without changing them, (now, in the other layout).
+        moved: elements that the operator moves unchanged, (now, in the other layout).
     """
 
     operands: tuple[Any, ...]
@@ -54,13 +54,13 @@ RuleOf = Callable[[tvm_api.Call, Flip], "Rule | None"]
 
 
 def has_layout(expression: Expr) -> bool:
-    """Whether an expression is a tensor with a static shape and as many axes as layouts have."""
+    """Whether an expression is a tensor with a static shape and the number of axes of a layout."""
     shape = tvm_api.static_shape(expression)
     return shape is not None and len(shape) in RANKS
 
 
 def is_variable(expression: object) -> bool:
-    """Whether an operand is computed or an input, and not a constant or a number."""
+    """Whether an operand is computed or an input, and no constant or number."""
     return isinstance(expression, tvm_api.Var)
 
 
@@ -79,11 +79,11 @@ def one_operand(
     follows: bool = True,
     has_layout: bool = False,
 ) -> Rule:
-    """Return the rule of an operator whose first operand alone has a layout.
+    """Return the rule of an operator with a layout of only its first operand.
 
     Args:
         call: the call.
-        change: returns the attributes that change, by name.
+        change: function that returns the changed attributes by name.
         follows, has_layout: as in `Rule`.
     """
     data, *rest = call.args

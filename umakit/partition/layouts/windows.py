@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of convolutions, pools and resizes: operators that have a layout."""
+"""Rules of operators with a layout: convolutions, pools and resizes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def float_pool(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 
 def integer_convolution(call: tvm_api.Call, flip: Flip) -> Rule | None:
-    """An integer convolution: weights are [O, ...] and then in the order of the data."""
+    """An integer convolution; weights are [O, ...] with the other axes in the order of the data."""
     weights = tvm_api.constant_array(call.args[1])
     if str(call.attrs["layout"]) != flip.source or weights is None:
         return None

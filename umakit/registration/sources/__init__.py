@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of C files that backends call: which files there are, and which of them calls need."""
+"""Libraries of C files for backends: all files, and the files that calls need."""

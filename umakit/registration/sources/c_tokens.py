@@ -2,7 +2,7 @@
 """Tokens and directives of a C file, without deciding any `#if`.
 
 Translation phases 2 and 3 of C (C99, 5.1.1.2): lines that end in a backslash are joined, comments
-are one space, and the rest is tokens. Texts of strings are left out, but for those of assembler.
+are one space, and the rest is tokens. Texts of strings are left out, except assembler.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Tokens = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Macro:
-    """One definition of a macro.
+    """A definition of a macro.
 
     Attributes:
-        parameters: names of its parameters; None for a macro without a list of them.
-        body: its tokens.
-        text: its text, which may be the name of a file.
+        parameters: names of the parameters; None for a macro without a list of parameters.
+        body: tokens of the definition.
+        text: text of the definition, possibly a file name.
     """
 
     parameters: tuple[str, ...] | None
@@ -92,7 +92,7 @@ def _lines(text: str, has_assembler: bool) -> Iterator[Line]:
 
 
 def tokens_of(text: str, with_strings: bool = False) -> Tokens:
-    """Return the tokens of a text; words in strings only if they may be of assembler."""
+    """Return the tokens of a text; words in strings only for possible assembler."""
     found: list[str] = []
     for token in TOKEN.findall(text):
         if token.startswith('"') and len(token) > 1:
@@ -104,7 +104,7 @@ def tokens_of(text: str, with_strings: bool = False) -> Tokens:
 
 
 def macro_of(text: str) -> tuple[str, Macro] | None:
-    """Return name and definition of the rest of a line `#define`; None if it is damaged."""
+    """Return name and definition of the rest of a line `#define`; None if malformed."""
     match = DEFINITION.fullmatch(text)
     if match is None:
         return None

@@ -20,12 +20,12 @@ TYPES = frozenset(("struct", "union", "enum", "class"))
 
 @dataclass(frozen=True)
 class Declaration:
-    """What stands at file scope up to its semicolon or its body.
+    """Tokens at file scope up to a semicolon or a body.
 
     Attributes:
-        head: its tokens without what is in braces.
+        head: tokens outside of braces.
         body: the tokens in braces.
-        is_function: whether the braces are those of a function.
+        is_function: whether the braces are a function's body.
     """
 
     head: Tokens
@@ -35,12 +35,12 @@ class Declaration:
 
 @dataclass(frozen=True)
 class Include:
-    """A directive that includes a file.
+    """An `#include` directive.
 
     Attributes:
         text: the rest of the line.
-        inside: whether it stands inside of braces.
-        unconditional: whether it stands in front of all conditions but that of an include guard.
+        inside: whether the directive is inside of braces.
+        unconditional: whether the directive precedes all conditions except an include guard.
     """
 
     text: str
@@ -53,11 +53,11 @@ class Declarations:
     """The declarations and directives of a file.
 
     Attributes:
-        found: its declarations.
-        used: tokens that are used whatever else is: of assembler and of `#pragma weak`.
-        includes: its includes.
-        macros: its definitions of macros.
-        is_clear: whether all braces have their partners.
+        found: declarations.
+        used: tokens that always count as used: of assembler and of `#pragma weak`.
+        includes: include directives.
+        macros: definitions of macros.
+        is_clear: whether all braces match.
     """
 
     found: list[Declaration] = field(default_factory=list)
@@ -69,7 +69,7 @@ class Declarations:
 
 @dataclass
 class _State:
-    """Where the reader is: what `#else` brings back."""
+    """The state of the reader, restored by `#else`."""
 
     braces: int = 0
     parentheses: int = 0
@@ -83,7 +83,7 @@ class _State:
 def read_declarations(lines: Iterable[Line]) -> Declarations:
     """Return the declarations and directives in the lines of a file.
 
-    Of `#if` all branches are read. Each begins with the braces that are open at `#if`.
+    All branches of `#if` are read. Each branch begins with the open braces at `#if`.
     """
     reader = _Reader()
     for line in lines:
@@ -128,7 +128,8 @@ class _Reader:
             self.result.used += line.text.split()
 
     def _other_branch(self, before: _State) -> None:
-        """Go on where the condition began; what the last branch began is kept."""
+        """Restore the state at the condition, and keep the declarations begun in the last
+        branch."""
         now = self._now
         if now.kind and not before.kind:
             self._other_heads.append(now.head)
@@ -195,12 +196,12 @@ class _Reader:
 
 
 def _ends_in_parameters(head: Sequence[str]) -> bool:
-    """Whether the tokens in front of a brace are those of a function that returns a structure."""
+    """Whether the tokens before a brace belong to a function that returns a structure."""
     return ")" in head and "(" in head
 
 
 def _is_old_style(head: Sequence[str]) -> bool:
-    """Whether a parameter of a function is declared behind its parentheses, as before C89."""
+    """Whether parameters are declared after the parentheses, as before C89."""
     if ")" not in head or head[0] == "typedef":
         return False
     start, end = head.index("("), head.index(")")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a C file defines, and what each of its definitions uses, for every core and compiler.
+"""Definitions in a C file and the names that each definition uses, for every core and compiler.
 
-More may be found than a compiler would: a name that only one branch of an `#if` defines counts.
+More names may be found than by a compiler: a name defined in only one branch of an `#if` counts.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ASSEMBLER = frozenset(("asm", "__asm", "__asm__"))
 
 @dataclass
 class Facts:
-    """What a file defines and uses.
+    """The definitions and used names of a file.
 
     Attributes:
-        external: names that other files may use, with what they use.
-        local: names of `static` functions and variables, with what they use.
-        used: names that are used whatever else is.
+        external: names for other files, with the names that their definitions use.
+        local: names of `static` functions and variables, with the names that their definitions use.
+        used: names that always count as used.
     """
 
     external: dict[str, set[str]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Facts:
 
 
 class FactFinder:
-    """Finds facts of files.
+    """Finder of the facts of files.
 
     Args:
         macros: macros of all files of a library.
@@ -53,7 +53,7 @@ class FactFinder:
         self._followed: dict[Tokens, frozenset[str]] = {}
 
     def facts(self, declarations: Declarations) -> Facts:
-        """Return the facts of a file that is included, or compiled, at file scope.
+        """Return the facts of a file that is included or compiled at file scope.
 
         Raises:
             TooManyTextsError: a macro has too many texts.
@@ -70,13 +70,12 @@ class FactFinder:
         return found
 
     def all_names(self, lines: Iterable[Line]) -> Facts:
-        """Return the facts of a file of which only the names are read: of C++, or included inside
-        of braces."""
+        """Return only the names of a file: of C++, or included inside of braces."""
         tokens = tuple(token for line in lines if isinstance(line, tuple) for token in line)
         return Facts(used=set(self.names(tokens)))
 
     def names(self, tokens: Tokens) -> frozenset[str]:
-        """Return the names in tokens and in what macros make of them.
+        """Return the names in tokens and in their macro expansions.
 
         Raises:
             TooManyTextsError: a macro has too many texts.
@@ -122,7 +121,7 @@ class FactFinder:
             found.used |= uses
 
     def _scopes(self, head: Tokens) -> Iterator[Tokens]:
-        """Yield texts of macro calls that hold whole definitions."""
+        """Yield texts of macro calls with whole definitions."""
         for place, token in _outside(head):
             call = call_at(head, place + 1) if token in self._macros else None
             if call is None:
@@ -156,7 +155,7 @@ class FactFinder:
         return names
 
     def _made_by(self, head: Tokens, place: int) -> set[str]:
-        """Return the names that a macro at a place may stand for."""
+        """Return the names that a macro call may expand to."""
         if head[place] not in self._macros:
             return set()
         call = call_at(head, place + 1)
@@ -221,7 +220,7 @@ def _outside(tokens: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _pointed_at(head: Tokens) -> Iterator[tuple[str, str]]:
-    """Yield names declared as `(*name...)`, with the token behind each."""
+    """Yield names declared as `(*name...)`, with the token after each name."""
     depth = 0
     for place, token in enumerate(head):
         if token == "(" and depth == 0 and place > 0 and head[place + 1 : place + 2] == ("*",):

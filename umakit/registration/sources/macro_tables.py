@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which definitions of macros a compiled file sees.
+"""The macro definitions that a compiled file sees.
 
-A name such as `NAME` may be defined in many files, differently in each; a compiled file sees the
-definitions of those that it includes.
+A name such as `NAME` may have different definitions in many files; a compiled file sees the
+definitions in its included files.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class MacroTables:
     """The macros of a library.
 
     Args:
-        read: its files.
-        defines: macros that compilers are given, as `NAME` or `NAME=value`.
+        read: files of the library.
+        defines: macros of the compiler's command line, as `NAME` or `NAME=value`.
     """
 
     def __init__(self, read: Mapping[str, Declarations], defines: Iterable[str]) -> None:
@@ -51,12 +51,12 @@ class MacroTables:
         self._finders: dict[Seen, FactFinder] = {}
 
     def seen(self, file: str, lines: Sequence[Line], unit: Collection[str]) -> Seen:
-        """Return the definitions of several that matter to a file in a compiled file.
+        """Return the visible definitions of macros with several definitions that a file uses.
 
         Args:
             file: the file.
-            lines: its lines.
-            unit: files that the compiled file consists of.
+            lines: lines of the file.
+            unit: all files of the compiled file.
         """
         if file not in self._reached:
             self._reached[file] = self._reach(lines)
@@ -77,7 +77,7 @@ class MacroTables:
         return frozenset(found & self._several.keys())
 
     def finder(self, seen: Seen) -> FactFinder:
-        """Return what finds facts where these definitions are seen."""
+        """Return the fact finder for some visible definitions."""
         if seen not in self._finders:
             table = dict(self._same)
             for name, file in sorted(seen):

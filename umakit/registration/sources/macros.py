@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What macros may expand to, whichever of their definitions applies.
+"""Possible expansions of macros, whichever of their definitions applies.
 
-A macro is defined several times where `#if` chooses. All its definitions are followed, so what is
-found holds for every core and compiler; it is more than any of them sees.
+A macro has several definitions where `#if` chooses. All definitions are followed, so results hold
+for every core and compiler; no compiler sees all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Macros(dict[str, Sequence[Macro]]):
     """Definitions of macros by name.
 
     Attributes:
-        pasting: names of those that join tokens, directly or through others.
+        pasting: names of macros that join tokens, directly or through other macros.
     """
 
     def __init__(self, definitions: Mapping[str, Sequence[Macro]]) -> None:
@@ -54,7 +54,7 @@ def _calls_a_parameter(macro: Macro) -> bool:
 
 
 class TooManyTextsError(Exception):
-    """A macro has too many texts for all to be followed."""
+    """A macro has too many expansions to follow."""
 
 
 def macros_of(defines: Iterable[str]) -> dict[str, list[Macro]]:
@@ -67,11 +67,11 @@ def macros_of(defines: Iterable[str]) -> dict[str, list[Macro]]:
 
 
 def call_at(tokens: Sequence[str], start: int) -> tuple[list[Tokens], int] | None:
-    """Return the arguments of a call and the place behind it; None if none is there.
+    """Return the arguments of a call and the place after it; None without a call.
 
     Args:
         tokens: the tokens.
-        start: place of the token behind the name.
+        start: place of the token after the name.
     """
     if start >= len(tokens) or tokens[start] != "(":
         return None
@@ -90,10 +90,10 @@ def call_at(tokens: Sequence[str], start: int) -> tuple[list[Tokens], int] | Non
 
 
 def texts_of(tokens: Tokens, macros: Macros, depth: int = 0) -> list[Tokens]:
-    """Return all texts that tokens may expand to, themselves first.
+    """Return all possible expansions of tokens, the tokens first.
 
     Raises:
-        TooManyTextsError: there are too many.
+        TooManyTextsError: there are too many expansions.
     """
     if depth > DEEPEST:
         return [tokens]
@@ -124,15 +124,14 @@ def texts_of(tokens: Tokens, macros: Macros, depth: int = 0) -> list[Tokens]:
 def called_texts(
     name: str, arguments: Sequence[Tokens], macros: Macros, depth: int = 0
 ) -> list[Tokens]:
-    """Return the texts that a call of a macro stands for, with `##` done, before they are scanned
-    again.
+    """Return the texts of a macro call after `##`, before the texts are scanned again.
 
     Raises:
-        TooManyTextsError: there are too many.
+        TooManyTextsError: there are too many expansions.
     """
     found: list[Tokens] = []
     for macro in macros.get(name, ()):
-        if macro.parameters is None:  # it stands for the name of another one
+        if macro.parameters is None:  # stands for the name of another macro
             if name in macro.body:
                 continue
             listed = [t for argument in arguments for t in (*argument, ",")][:-1]
@@ -155,7 +154,7 @@ def _substituted(
         if macro.parameters[number].endswith("..."):
             rest = arguments[number:]
         given[name] = tuple(t for argument in rest for t in (*argument, ","))[:-1]
-    if not pastes:  # macros in arguments are looked at in the text that results
+    if not pastes:  # macros in arguments are expanded in the resulting text
         return [_pasted(macro.body, given)]
     used = [name for name in names if name in macro.body]
     choices = [_choices(given[name], macros, depth) for name in used]
@@ -168,7 +167,7 @@ def _substituted(
 def _choices(argument: Tokens, macros: Macros, depth: int) -> list[Tokens]:
     if not any(token in macros for token in argument):
         return [argument]
-    if len(argument) > MOST_ALTERNATIVES:  # code, which is looked at by itself
+    if len(argument) > MOST_ALTERNATIVES:  # code, examined by itself
         return [argument]
     return texts_of(argument, macros, depth + 1)
 
@@ -183,7 +182,7 @@ def _products(choices: Sequence[Sequence[Tokens]]) -> Iterable[tuple[Tokens, ...
 
 
 def _pasted(body: Tokens, values: Mapping[str, Tokens]) -> Tokens:
-    """Return a macro's body with arguments in the place of parameters, and tokens joined."""
+    """Return a macro's body with arguments instead of parameters, and joined tokens."""
     found: list[str] = []
     joins = False
     for token in body:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files of a library calls need: their definitions, what these use, and what they include.
+"""The files of a library that calls need, by definitions, used names and includes.
 
-The choice is by names in the texts of files, not by what a compiler sees, so that it holds for
-every core and every `#if`.
+The choice depends on names in the texts of files, and not on the view of a compiler, so that it
+holds for every core and every `#if`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IN_CXX = (*CXX_SUFFIXES, ".hh", ".hpp", ".hxx", ".h++", ".ipp", ".tpp")
 HAS_INCLUDE = re.compile(r"__has_include\s*\(\s*(\"[^\"]+\"|<[^>]+>)")
 
 Key = tuple[str, bool]
-"""A file and whether it is included inside of braces."""
+"""A file, and whether its include is inside braces."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class NeededFiles:
     """Files of a library by path relative to its root.
 
     Attributes:
-        sources: files that are compiled.
-        included: other files, which those and generated C include.
-        missing: includes that are no file of the library and stand in front of all conditions: the
-            file, and the name in quotes.
-        digest: digest of all files that any call could need, and of how they are compiled.
+        sources: compiled files.
+        included: other files that `sources` and generated C include.
+        missing: unconditional includes of files that the library lacks: the including file, and the
+            name in quotes.
+        digest: digest of all files that any call could need, and of their compilation.
     """
 
     sources: tuple[str, ...]
@@ -53,7 +53,7 @@ def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
 
     Args:
         tree: the library.
-        texts: C texts that call its functions and include its headers.
+        texts: C texts with calls of its functions and includes of its headers.
 
     Raises:
         LibraryError: a file is missing, cannot be read, or has a name that cannot be exported.
@@ -68,8 +68,8 @@ def needed_files(tree: SourceTree, texts: Iterable[str]) -> NeededFiles:
 
 
 def header_contents(backend: Backend) -> list[bytes]:
-    """Return the contents of what generated C includes of a backend's library, and of what that
-    includes; none without a library.
+    """Return the contents of the library headers that generated C includes, directly or indirectly;
+    empty without a library.
 
     Raises:
         LibraryError: a file is missing or cannot be read.
@@ -84,12 +84,12 @@ def header_contents(backend: Backend) -> list[bytes]:
 
 @dataclass(frozen=True)
 class KnownFunctions:
-    """What a library defines for generated C.
+    """The definitions of a library for generated C.
 
     Attributes:
-        headers: files, relative to its root, that generated C includes.
-        functions: names of functions and variables that its C files define.
-        is_whole: whether these are all that there can be.
+        headers: files that generated C includes, relative to the library's root.
+        functions: names of functions and variables defined in C files.
+        is_whole: whether the library can have no further definitions.
     """
 
     headers: tuple[str, ...]
@@ -98,7 +98,7 @@ class KnownFunctions:
 
 
 def known_functions(backend: Backend) -> KnownFunctions | None:
-    """Return what a backend's library defines; None without a library.
+    """Return the definitions of a backend's library; None without a library.
 
     Raises:
         LibraryError: a file is missing or cannot be read.
@@ -112,7 +112,7 @@ def known_functions(backend: Backend) -> KnownFunctions | None:
 
 @dataclass
 class _Unit:
-    """A compiled file with all that it includes."""
+    """A compiled file with all its included files."""
 
     files: dict[Key, None] = field(default_factory=dict)
     facts: Facts = field(default_factory=Facts)
@@ -124,7 +124,7 @@ class _Unit:
 
 
 class _Needed:
-    """What is known of a library: its files are read once."""
+    """The facts of a library; each file is read once."""
 
     def __init__(self, tree: SourceTree) -> None:
         self._tree = tree
@@ -137,7 +137,7 @@ class _Needed:
         self._contents: dict[str, bytes] = {}
 
     def state(self) -> tuple[tuple[str, int, int], ...]:
-        """Return when files, and folders that they lie in, were changed; and their sizes."""
+        """Return the modification times and sizes of files and of their folders."""
         places = {self._tree.root / name for name in self._read}
         places |= {path.parent for path in places}
         places |= {self._tree.root / name for name in self._tree.section.include}
@@ -149,12 +149,12 @@ class _Needed:
         return tuple(found)
 
     def files(self, texts: Sequence[str]) -> NeededFiles:
-        """Return the files that texts need, as `needed_files`."""
+        """Return the files that texts need, as in `needed_files`."""
         tree = self._tree
         headers = [*tree.section.headers, *self._of(texts)]
         if not self._units:
             self._units = {name: self.unit([(name, False)]) for name in tree.sources}
-            if self._has_computed:  # now that all macros are known that may name a file
+            if self._has_computed:  # all macros that may name a file are known now
                 self._is_whole = False
                 self._units = {name: self.unit([(name, False)]) for name in tree.sources}
         units, calling = self._units, self.unit([(name, False) for name in headers])
@@ -174,7 +174,7 @@ class _Needed:
         )
 
     def known(self) -> KnownFunctions:
-        """Return what the library defines, as `known_functions`."""
+        """Return the definitions of the library, as in `known_functions`."""
         tree = self._tree
         headers = tuple(self.unit([(name, False) for name in tree.section.headers]).names)
         units = [self.unit([(name, False)]) for name in tree.sources]
@@ -266,7 +266,7 @@ class _Needed:
         return found
 
     def unit(self, starts: Sequence[Key]) -> _Unit:
-        """Return files with all that they include."""
+        """Return files with all their included files."""
         unit, waiting = _Unit(), list(starts)
         while waiting:
             key = waiting.pop()
@@ -301,7 +301,7 @@ class _Needed:
         return [path] if path is not None else []
 
     def _computed(self, includer: str, include: Include) -> list[str]:
-        """Return the files of an include whose name is a macro."""
+        """Return the files of an include with a macro as name."""
         self._has_computed = True
         found = []
         waiting, seen = list(tokens_of(include.text)), set()
@@ -325,7 +325,7 @@ class _Needed:
         return found
 
     def _headers(self) -> set[str]:
-        """Return all headers beside sources and in folders of includes."""
+        """Return all headers next to sources and in include folders."""
         tree = self._tree
         folders = {source.rpartition("/")[0] for source in tree.sources}
         found = [path for folder in folders for path in (tree.root / folder).glob("*")]
@@ -338,11 +338,12 @@ class _Needed:
 
 
 def _uses(facts: Facts, only_used: bool = False) -> set[str]:
-    """Return the names that a compiled file uses, through its own static functions too.
+    """Return the names that a compiled file uses, also through its static functions.
 
     Args:
-        facts: of the file with all that it includes.
-        only_used: whether what nothing in it uses is left out: generated C compiles what it calls.
+        facts: facts of the file with all its included files.
+        only_used: whether to leave out definitions without uses: generated C compiles only the
+            functions that it calls.
     """
     found = set(facts.used)
     if not only_used:
@@ -358,4 +359,4 @@ def _uses(facts: Facts, only_used: bool = False) -> set[str]:
 
 
 _kept: dict[tuple[Path, str], tuple[_Needed, tuple[tuple[str, int, int], ...]]] = {}
-"""What is known of libraries, until a file or a folder changes."""
+"""Cache of library analyses, valid until a file or folder changes."""

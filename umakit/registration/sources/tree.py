@@ -29,7 +29,7 @@ class SourceTree:
     Attributes:
         backend: name of the backend.
         root: the library's folder.
-        section: what `accel.toml` says of it.
+        section: the section `[sources]`.
         where: path of `accel.toml`.
     """
 
@@ -40,10 +40,10 @@ class SourceTree:
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The files that are compiled, in alphabetical order.
+        """The compiled files, in alphabetical order.
 
         Raises:
-            AcceleratorConfigError: a glob finds no file, or a file is none that can be compiled.
+            AcceleratorConfigError: a glob finds no file, or a file cannot be compiled.
         """
         self.check_folders()
         excluded = {name for form in self.section.exclude for name in self._found(form)}
@@ -62,7 +62,7 @@ class SourceTree:
         return self._without_links(sorted(names))
 
     def _without_links(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Of several paths of one file the one that is no link is kept, or else the first."""
+        """Return one path per file: the path that is no link, or else the first path."""
         kept: dict[str, str] = {}
         for name in names:
             real = os.path.realpath(self.root / name)
@@ -79,10 +79,10 @@ class SourceTree:
             raise self.error(f"files: {form!r} is not a pattern of paths: {error}", form) from None
 
     def check_folders(self) -> None:
-        """Refuse a root, folders of includes, and headers that do not exist.
+        """Refuse a missing root, include folder or header.
 
         Raises:
-            AcceleratorConfigError: names what is missing.
+            AcceleratorConfigError: a folder or file is missing; names it.
         """
         if not self.root.is_dir():
             raise self.error(f"root: there is no folder {short_path(self.root)}")
@@ -106,8 +106,8 @@ class SourceTree:
 
         Args:
             what: the key, a colon and the problem.
-            value: of the key, or of the list, that is wrong.
-            fix: what to do.
+            value: the wrong value of the key or of its list.
+            fix: advice.
         """
         key = what.partition(":")[0]
         where = line_of_value(self.where, "sources", key, value)
@@ -117,7 +117,7 @@ class SourceTree:
         """Return the content of a file.
 
         Raises:
-            LibraryError: it cannot be read.
+            LibraryError: the file cannot be read.
         """
         try:
             return (self.root / name).read_bytes()
@@ -127,15 +127,15 @@ class SourceTree:
             ) from None
 
     def included(self, name: str, includer: str, in_quotes: bool) -> str | None:
-        """Return the file that an include names; None if it is none of the library's.
+        """Return the file of an include; None for files outside the library.
 
         Args:
-            name: what is included.
-            includer: the file that includes it.
-            in_quotes: whether it stands in quotes, so that it is looked for beside that file.
+            name: name in the include.
+            includer: the including file.
+            in_quotes: whether the name is in quotes, and searched next to the including file.
 
         Raises:
-            LibraryError: it lies outside of the library's folder.
+            LibraryError: the file lies outside of the library's folder.
         """
         beside = posixpath.dirname(includer)
         folders = [beside] if in_quotes else []
@@ -157,7 +157,7 @@ class SourceTree:
         """Return the files of the licence by name.
 
         Raises:
-            LibraryError: one is missing, or two have one name.
+            LibraryError: a file is missing, or two files share a name.
         """
         found: dict[str, bytes] = {}
         for name in self.section.licence:
@@ -173,10 +173,10 @@ class SourceTree:
         return found
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Refuse names that build tools cannot be given, and that are one on some machines.
+        """Refuse names that build tools do not accept, and names that are equal on some machines.
 
         Raises:
-            LibraryError: names them.
+            LibraryError: there is such a name; names it.
         """
         taken: dict[str, str] = {}
         for name in names:
@@ -196,7 +196,7 @@ class SourceTree:
 
 
 def source_tree(backend: Backend) -> SourceTree | None:
-    """Return the library that a backend's `accel.toml` describes; None without `[sources]`."""
+    """Return the library of a backend's `accel.toml`; None without `[sources]`."""
     section = backend.configuration.sources
     if section is None:
         return None
@@ -206,10 +206,11 @@ def source_tree(backend: Backend) -> SourceTree | None:
 
 
 def library_paths(backend: Backend) -> list[Path]:
-    """Return the files of a backend's library, other than headers; none if it cannot be read."""
+    """Return the files of a backend's library except headers; empty if the library cannot be
+    read."""
     try:
         tree = source_tree(backend)
         names = () if tree is None else (*tree.sources, *tree.section.headers, *tree.licences())
         return [] if tree is None else [tree.root / name for name in names]
-    except UmakitError:  # the command that reads it says so
+    except UmakitError:  # the command that reads the library reports the error
         return []

@@ -19,10 +19,11 @@ op = tvm_api.relax.op
 
 @converts("Pow", "axis broadcast")
 def power(node: Node) -> Any | None:
-    """x ** y in the dtype of x; that of two equal dtypes of floats is TVM's.
+    """x ** y in the dtype of x. TVM converts Pow of two equal float dtypes.
 
-    Others are computed in float64 and rounded once, as ONNX Runtime does: exact for all integers
-    up to 2**53, and the limits of the dtype beyond its range. A constant 2 or 3 makes products.
+    Other pairs are computed in float64 and rounded once, as in ONNX Runtime: exact for integers up
+    to
+    2**53, saturated beyond the range of the dtype. A constant exponent of 2 or 3 becomes products.
     """
     legacy = legacy_broadcast(node)
     base, exponent = node.dtype(0), node.dtype(1)
@@ -40,7 +41,7 @@ def power(node: Node) -> Any | None:
 
 @converts("IsInf", "detect_negative detect_positive")
 def is_infinite(node: Node) -> Any | None:
-    """IsInf of one sign, or of none; that of both is TVM's."""
+    """IsInf for one sign or for none. TVM converts IsInf for both signs."""
     x, dtype = node.inputs[0], node.dtype(0)
     positive = bool(node.attribute("detect_positive", 1))
     negative = bool(node.attribute("detect_negative", 1))
@@ -55,9 +56,9 @@ def is_infinite(node: Node) -> Any | None:
 
 @converts("Mod", "fmod")
 def floating_modulo(node: Node) -> Any | None:
-    """Mod of floats with fmod=0: the sign of the divisor, as `numpy.mod` has it.
+    """Mod of floats with fmod=0: the sign of the divisor, as in `numpy.mod`.
 
-    From the remainder of `fmod`, which is exact, and not from a quotient, which overflows.
+    The result is derived from the exact remainder of `fmod`. A quotient could overflow.
     """
     dtype = node.dtype(0)
     if not dtype.startswith("float") or node.attribute("fmod", 0) or node.dtype(1) != dtype:
@@ -74,11 +75,13 @@ def floating_modulo(node: Node) -> Any | None:
 
 @converts("BitShift", "direction")
 def bit_shift(node: Node) -> Any | None:
-    """BitShift by any amount: what is shifted out is lost, however far.
+    """BitShift by any amount.
 
-    An amount below 0 or of at least the width shifts everything out: 0 is left, or -1 where a
-    negative number is shifted to the right. C leaves both undefined, and a shift of a negative
-    number to the left too, which is therefore done on the unsigned type of the same width.
+    Amounts below 0 or of at least the bit width shift out every bit: the result is 0, or -1 for a
+    right
+    shift of a negative number. C leaves such shifts undefined, and left shifts of negative numbers
+    too,
+    so left shifts use the unsigned type of the same width.
     """
     dtype = node.dtype(0)
     if "int" not in dtype or node.dtype(1) != dtype:
@@ -113,7 +116,7 @@ def bit_shift(node: Node) -> Any | None:
     ignored={"seed": "used in training only, which is refused unless nothing is dropped"},
 )
 def dropout(node: Node) -> Any | None:
-    """Dropout of a network that is not in training: its input, and a mask of ones."""
+    """Dropout in inference mode: the input, and a mask of ones."""
     training = node.input(2)
     if training is not None:
         trains, ratio = node.constant(2), node.constant(1)
@@ -135,7 +138,8 @@ def dropout(node: Node) -> Any | None:
 
 @converts("Mean Sum")
 def mean_or_sum(node: Node) -> Any:
-    """Sum and Mean of several tensors, from left to right: of one, the tensor, -0.0 too."""
+    """Sum and Mean of several tensors, added from left to right. A single tensor is returned
+    unchanged."""
     total, *others = node.inputs
     for other in others:
         total = node.emit(op.add(total, other))
@@ -161,7 +165,7 @@ LEGACY: dict[str, Callable[[Any, Any], Any]] = {
 
 @converts("Add And Div Equal Greater Less Mul Or Sub Xor", "axis broadcast")
 def legacy_broadcast(node: Node) -> Any | None:
-    """Operators of two inputs before opset 7: dimensions of the second one start at `axis`."""
+    """Operators of two inputs before opset 7: the second input's dimensions start at `axis`."""
     axis = node.attribute("axis")
     if node.opset >= 7 or axis is None or not node.attribute("broadcast", 0):
         return None

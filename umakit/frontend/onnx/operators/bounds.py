@@ -16,10 +16,11 @@ FLOATS = ("float32", "float64")
 
 @converts("Clip", "min max")
 def clip(node: Node) -> Any | None:
-    """A Clip of floats: min(max, max(data, min)), as the specification defines it.
+    """Clip of floats: min(max, max(data, min)), as in the specification.
 
-    Constant bounds make one operator of it. TVM's converter makes six, and takes a bound that is
-    NaN for none; it is left to integers.
+    Constant bounds make one operator. TVM's converter, which handles integers, makes six operators
+    and
+    ignores a NaN bound.
     """
     dtype = node.dtype(0)
     if dtype not in FLOATS:
@@ -33,7 +34,7 @@ def clip(node: Node) -> Any | None:
 
 
 def _bound(node: Node, position: int, name: str, default: float) -> float | tvm_api.Expr:
-    """A bound as a number, or as a Relax expression where it is computed at run time."""
+    """Return a bound as a number, or as a Relax expression if it is computed at run time."""
     expression = node.input(position)
     if expression is None:
         return float(node.attribute(name, default))
@@ -45,10 +46,7 @@ def _bound(node: Node, position: int, name: str, default: float) -> float | tvm_
 
 @converts("ThresholdedRelu", "alpha")
 def thresholded_relu(node: Node) -> tvm_api.Expr:
-    """x where it is above the threshold, else 0; TVM multiplies by 0 there, which inf turns to NaN.
-
-    The converter returns a Relax expression of the data's shape and dtype.
-    """
+    """Return x above the threshold, else 0. TVM multiplies by 0, which turns inf into NaN."""
     relax, dtype = tvm_api.relax, node.dtype(0)
     data, threshold = node.input(0), relax.const(float(node.attribute("alpha", 1.0)), dtype)
     return relax.op.where(relax.op.greater(data, threshold), data, relax.const(0.0, dtype))

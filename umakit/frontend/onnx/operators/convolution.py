@@ -20,7 +20,7 @@ LAYOUTS = {1: ("NCW", "IOW"), 2: ("NCHW", "IOHW"), 3: ("NCDHW", "IODHW")}
     "auto_pad kernel_shape pads strides dilations group output_padding output_shape",
 )
 def transposed_convolution(node: Node) -> Any | None:
-    """ConvTranspose with `output_shape`, from which the padding follows; others are TVM's.
+    """ConvTranspose with `output_shape`, which determines the padding. TVM converts other nodes.
 
     Formulas of the ONNX operator specification of ConvTranspose.
     """

@@ -11,10 +11,11 @@ from umakit.frontend.onnx.rewriting import Rewriter, rewrites
 
 @rewrites("ConvInteger")
 def convolution_of_integers(node: Rewriter) -> None:
-    """Sums in int32 of products of integers less their zero points.
+    """int32 sums of products of integers minus their zero points.
 
-    Inputs x and w, and zero points, that of w one or one for each output channel. Padding stands
-    for the zero point of x, as in ONNX Runtime.
+    Inputs are x, w and their zero points; w has one zero point, or one per output channel. Padding
+    has
+    the value of x's zero point, as in ONNX Runtime.
     """
     operands = []
     for position in range(2):
@@ -31,7 +32,7 @@ def convolution_of_integers(node: Rewriter) -> None:
 
 
 def _by_channel(node: Rewriter, zero: str) -> str:
-    """Zero points of weights [M, C, ...] in a shape that broadcasts."""
+    """Return zero points of weights [M, C, ...] in a shape that broadcasts."""
     kernel = (
         node.attribute("kernel_shape") or node.values(1, "weight without kernel_shape").shape[2:]
     )

@@ -12,9 +12,9 @@ op = tvm_api.relax.op
 
 @converts("CumSum", "exclusive reverse")
 def cumulative_sum(node: Node) -> tvm_api.Expr:
-    """Sums up to each element along a constant axis, or from each one to the end (`reverse`).
+    """Cumulative sum along a constant axis; `reverse` sums from the end.
 
-    Elements are added in their order, or in the opposite one, as ONNX Runtime does.
+    Elements are added in their order, or in reverse order, as in ONNX Runtime.
     """
     shape, given = node.shape(0), node.constant_input(1, "axis")
     axis = int(given.reshape(-1)[0]) if given is not None and given.size == 1 else len(shape)

@@ -11,9 +11,10 @@ from umakit.frontend.onnx.rewriting import Rewriter, rewrites
 
 @rewrites("DynamicQuantizeLinear")
 def dynamic_quantization(node: Rewriter) -> None:
-    """uint8 with the scale and the zero point of the values at run time, in float32.
+    """Quantize to uint8 with scale and zero point computed at run time in float32.
 
-    Formulas of the ONNX operator specification; the scale of zeros alone is 1, as in ONNX Runtime.
+    Formulas of the ONNX operator specification. An all-zero tensor gets scale 1, as in ONNX
+    Runtime.
     """
     x, add = node.input(0), node.add
     zero, most, one = (node.constant(np.float32(value)) for value in (0, 255, 1))

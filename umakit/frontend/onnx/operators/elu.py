@@ -12,7 +12,7 @@ op = tvm_api.relax.op
 
 @converts("Elu", "alpha")
 def elu(node: Node) -> tvm_api.Expr:
-    """alpha * (exp(x) - 1) below 0, else x; TVM adds two parts of it, which turns -0.0 to 0.0."""
+    """alpha * (exp(x) - 1) below 0, else x. TVM adds two terms, which turns -0.0 into 0.0."""
     x, dtype = node.inputs[0], node.dtype(0)
     alpha, zero, one = (
         tvm_api.relax.const(value, dtype)

@@ -13,7 +13,7 @@ from umakit.frontend.onnx.rewriting import MICROSOFT, Rewriter, rewrites
 
 @converts("Gelu", "approximate")
 def approximate_gelu(node: Node) -> tvm_api.Expr:
-    """Gelu in either form; opsets before 20 have it from the operators below."""
+    """Gelu in exact or tanh form. Older opsets get this operator from the rewrites below."""
     functions = {"none": tvm_api.relax.op.nn.gelu, "tanh": tvm_api.relax.op.nn.gelu_tanh}
     form = node.attribute("approximate", "none")
     if form not in functions:
@@ -23,7 +23,7 @@ def approximate_gelu(node: Node) -> tvm_api.Expr:
 
 @rewrites("Gelu BiasGelu", MICROSOFT)
 def gelu(node: Rewriter) -> None:
-    """x / 2 * (1 + erf(x / sqrt(2))), of the sum of input and bias where there is one."""
+    """x / 2 * (1 + erf(x / sqrt(2))) of the input plus the optional bias."""
     node.finish("Gelu", _with_bias(node), approximate="none")
 
 
@@ -35,7 +35,7 @@ def fast_gelu(node: Rewriter) -> None:
 
 @rewrites("QuickGelu", MICROSOFT)
 def quick_gelu(node: Rewriter) -> None:
-    """x * sigmoid(alpha * x), of float32."""
+    """x * sigmoid(alpha * x) of float32."""
     alpha = float(node.attribute("alpha", 1.702))
     scaled = node.add("Mul", node.input(0), node.constant(np.float32(alpha)))
     node.finish("Mul", node.input(0), node.add("Sigmoid", scaled))

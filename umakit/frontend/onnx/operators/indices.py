@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that take indices: constant ones out of range are refused, others checked in C.
 
-TVM's importer builds the operators. It neither looks at constant indices nor, for some operators,
-follows the specification: those are imported here.
+TVM's importer builds most of the operators but does not check constant indices. This module imports
+the operators that TVM's importer gets wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def along_an_axis(node: Node) -> None:
     """Check constant indices of Gather, GatherElements, ScatterElements and Scatter.
 
     Raises:
-        ModelError: one is not in [-s, s-1] of the axis of size s.
+        ModelError: an index is not in [-s, s-1] for an axis of size s.
     """
     indices, shape = node.constant(1), _data_shape(node)
     if indices is None or shape is None:
@@ -40,10 +40,10 @@ def along_an_axis(node: Node) -> None:
 @converts("GatherND", "batch_dims")
 @converts("ScatterND", "reduction")
 def in_the_last_axis(node: Node) -> None:
-    """Check constant indices of GatherND and ScatterND, whose last axis is a position.
+    """Check constant indices of GatherND and ScatterND. The last axis of the indices is a position.
 
     Raises:
-        ModelError: one is not in [-s, s-1] of its dimension of size s.
+        ModelError: an index is not in [-s, s-1] for a dimension of size s.
     """
     indices, shape = node.constant(1), _data_shape(node)
     if indices is None or shape is None or not indices.ndim:
@@ -55,7 +55,7 @@ def in_the_last_axis(node: Node) -> None:
 
 @converts("OneHot", "axis")
 def one_hot(node: Node) -> Any | None:
-    """OneHot: a row without any `on` value where an index is not in [-depth, depth-1]."""
+    """OneHot. An index outside [-depth, depth-1] yields a row of `off` values."""
     depth, values = node.constant(1), node.constant(2)
     if depth is None or values is None or depth.size != 1 or values.size != 2:
         raise node.refuse("has a depth or values that are not constants")
@@ -78,10 +78,11 @@ def one_hot(node: Node) -> Any | None:
 
 @converts("MaxUnpool", "kernel_shape pads strides")
 def max_unpool(node: Node) -> tvm_api.Expr:
-    """MaxUnpool, whose indices are places in the flattened result; none is negative.
+    """MaxUnpool. Indices are non-negative positions in the flattened result.
 
-    They are those of the shape that the attributes give; an `output_shape` adds zeros behind it, as
-    ONNX's own tests have it.
+    The indices refer to the shape that the attributes determine. A larger `output_shape` appends
+    zeros,
+    as in ONNX's own tests.
     """
     data, indices = node.shape(0), node.shape(1)
     kernel = [int(size) for size in node.attribute("kernel_shape", ())]

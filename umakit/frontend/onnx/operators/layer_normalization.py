@@ -14,9 +14,10 @@ op = tvm_api.relax.op
 
 @converts("LayerNormalization", "axis epsilon", ignored={"stash_type": STASH})
 def layer_normalization(node: Node) -> Any | None:
-    """With the outputs Mean and InvStdDev, float32 of one element in each reduced axis.
+    """LayerNormalization with the outputs Mean and InvStdDev, or of float64.
 
-    Y alone of float32 is left to TVM.
+    Mean and InvStdDev are float32 with size 1 along reduced axes. TVM converts float32 with output
+    Y only.
     """
     shape, dtype = node.shape(0), node.dtype(0)
     names = [*node.proto.output, "", ""]

@@ -10,12 +10,12 @@ from umakit.frontend.onnx.registry import converts
 relax = tvm_api.relax
 
 COUNTED_SPLIT_SINCE = 18
-"""The opset from which on a Split may have parts of different sizes without saying which."""
+"""First opset whose Split may have unequal parts without explicit sizes."""
 
 
 @converts("SpaceToDepth", "blocksize mode")
 def space_to_depth(node: Node) -> tvm_api.Expr:
-    """A SpaceToDepth in the orders DCR and CRD (ONNX operator specification, opset 28)."""
+    """SpaceToDepth in the orders DCR and CRD (ONNX operator specification, opset 28)."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
     if height % block or width % block:
@@ -28,7 +28,7 @@ def space_to_depth(node: Node) -> tvm_api.Expr:
 
 @converts("DepthToSpace", "blocksize mode")
 def depth_to_space(node: Node) -> tvm_api.Expr:
-    """A DepthToSpace in the orders DCR and CRD."""
+    """DepthToSpace in the orders DCR and CRD."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
     if channels % block**2:
@@ -42,7 +42,7 @@ def depth_to_space(node: Node) -> tvm_api.Expr:
 
 
 def _block(node: Node) -> tuple[int, str, tuple[int, ...]]:
-    """Block size, order and shape of the operand [N, C, H, W]."""
+    """Return block size, order and shape of the operand [N, C, H, W]."""
     block, mode, shape = (
         int(node.attribute("blocksize")),
         node.attribute("mode", "DCR"),
@@ -63,7 +63,7 @@ def _rearranged(
 
 @converts("Split", "axis num_outputs split")
 def split(node: Node) -> None:
-    """Refuse a Split whose sizes are not those of its operand; the rest is left to TVM."""
+    """Refuse a Split whose sizes do not match its operand. TVM converts the node."""
     shape, results = node.shape(0), len(node.proto.output)
     axis = int(node.attribute("axis", 0))
     if not -len(shape) <= axis < len(shape):

@@ -10,12 +10,12 @@ from umakit.frontend.onnx.registry import STASH, converts
 relax = tvm_api.relax
 
 PER_CHANNEL_SINCE = 21
-"""The opset from which on scale and bias have a value for each channel; before, for each group."""
+"""First opset with scale and bias per channel; before, per group."""
 
 
 @converts("GroupNormalization", "epsilon num_groups", ignored={"stash_type": STASH})
 def group_normalization(node: Node) -> tvm_api.Expr:
-    """A GroupNormalization of float32 [N, C, ...], as three steps that are fused later."""
+    """GroupNormalization of float32 [N, C, ...], as three steps that are fused later."""
     shape, groups = node.shape(0), int(node.attribute("num_groups"))
     if node.dtype(0) != "float32" or len(shape) < 3 or groups < 1 or shape[1] % groups:
         raise node.refuse(

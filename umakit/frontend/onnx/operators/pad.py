@@ -14,7 +14,7 @@ from umakit.frontend.onnx.registry import ABSENT, converts
 
 @converts("Pad", "mode pads value", only={"paddings": (ABSENT,)})
 def pad(node: Node) -> Any | None:
-    """A Pad of a dequantized tensor as one operator; TVM makes a kernel of it."""
+    """Pad of a dequantized tensor as one operator. TVM's importer would make a TIR kernel."""
     if node.proto.input[0] not in node.dequantized or node.attribute("mode", "constant") != (
         "constant"
     ):

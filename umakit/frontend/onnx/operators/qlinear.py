@@ -17,9 +17,9 @@ from umakit.frontend.onnx.rewriting import MICROSOFT, Array, Rewriter, rewrites
 
 @rewrites("QLinearConv")
 def convolution(node: Rewriter) -> None:
-    """Inputs x and w with scale and zero point each, those of y, and a bias.
+    """QLinearConv: inputs x and w with scales and zero points, scale and zero point of y, bias.
 
-    Weights and bias are constants of one or two spatial axes, which are computed in integers.
+    Weights and bias are constants. One or two spatial axes are supported.
     """
     rank = node.values(3, "weight").ndim
     if rank not in (3, 4) or (node.input(8) and not node.values(8, "bias").size):
@@ -34,14 +34,14 @@ def convolution(node: Rewriter) -> None:
 
 @rewrites("QLinearMatMul")
 def matmul(node: Rewriter) -> None:
-    """Inputs a, b and y; b may have a scale for each column."""
+    """QLinearMatMul: inputs a and b, scale and zero point of y. b may have one scale per column."""
     left, right = _dequantized(node, 0), _dequantized(node, 3, axis=-1)
     _quantize(node, 6, node.add("MatMul", left, right))
 
 
 @rewrites("QGemm", MICROSOFT)
 def gemm(node: Rewriter) -> None:
-    """Inputs A, B, C (int32) and Y; float32 where Y has no scale."""
+    """QGemm: inputs A, B, int32 C, scale and zero point of Y. Without a scale, Y is float32."""
     axis = 0 if node.attribute("transB", 0) else 1
     operands = [_dequantized(node, 0), _dequantized(node, 3, axis=axis)]
     if node.attribute("alpha", 1.0) != 1.0:
@@ -58,7 +58,7 @@ def gemm(node: Rewriter) -> None:
 
 @rewrites("QLinearAdd QLinearMul", MICROSOFT)
 def pair(node: Rewriter) -> None:
-    """Inputs A, B and C, of uint8: for int8 ONNX Runtime rounds ties of float32 in another way."""
+    """Operator of two uint8 inputs. For int8, ONNX Runtime rounds float32 ties differently."""
     dtype = node.values(7, "zero point").dtype if node.input(7) else "unknown type"
     if dtype != np.uint8:
         raise node.refuse(
@@ -71,18 +71,19 @@ def pair(node: Rewriter) -> None:
 
 @rewrites("QLinearConcat", MICROSOFT)
 def concat(node: Rewriter) -> None:
-    """Scale and zero point of the result, then any number of inputs with theirs."""
+    """QLinearConcat: scale and zero point of the result, then each input with scale and zero
+    point."""
     parts = [_dequantized(node, first) for first in range(2, len(node.proto.input), 3)]
     _quantize(node, 0, node.add("Concat", *parts, **node.attributes()))
 
 
 def _of_one(operator: str, allowed: str = "", refused: str = "") -> Callable[[Rewriter], None]:
-    """A rewrite of an operator of X with scale and zero point, and those of Y.
+    """Return a rewrite of an operator with one input X, scales and zero points of X and Y.
 
     Args:
-        operator: of the standard domain.
-        allowed: attributes that it has too.
-        refused: attributes that must be 0.
+        operator: operator of the standard domain.
+        allowed: attributes to keep, separated by spaces.
+        refused: attributes that must be 0, separated by spaces.
     """
 
     def rewrite(node: Rewriter) -> None:
@@ -104,12 +105,12 @@ rewrites("QLinearGlobalAveragePool", MICROSOFT)(
 
 
 def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
-    """Return the real numbers of an input that is followed by its scale and zero point.
+    """Return the DequantizeLinear of an input that is followed by its scale and zero point.
 
     Args:
-        node: that is rewritten.
+        node: node to rewrite.
         first: number of the input.
-        axis: along which there may be several scales, None for one scale only.
+        axis: axis of per-channel scales; None for a single scale.
     """
     scale, zero, count = _scale(node, first + 1, axis is not None)
     given = [scale, zero] if zero else [scale]
@@ -118,13 +119,14 @@ def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
 
 
 def _quantize(node: Rewriter, first: int, value: str) -> None:
-    """Finish the node with integers whose scale and zero point are inputs."""
+    """Finish the node with a QuantizeLinear whose scale and zero point are inputs `first`
+    onwards."""
     scale, zero, _ = _scale(node, first, False)
     node.finish("QuantizeLinear", value, scale, *([zero] if zero else []))
 
 
 def _scale(node: Rewriter, first: int, several: bool) -> tuple[str, str, int]:
-    """Names of a scale and its zero point, empty if it has none, and how many there are."""
+    """Return the names of scale and zero point (empty if omitted), and the number of scales."""
     scale = node.values(first, "scale")
     zero = node.values(first + 1, "zero point") if node.input(first + 1) else None
     if scale.size > 1 and not several:
@@ -141,7 +143,7 @@ def _scale(node: Rewriter, first: int, several: bool) -> tuple[str, str, int]:
 
 
 def _bias(node: Rewriter, position: int, scale: Array) -> str:
-    """Real numbers of an int32 bias, whose scale is that of the products."""
+    """Return the DequantizeLinear of an int32 bias. Its scale is the scale of the products."""
     scale = np.asarray(scale, np.float32).reshape(-1)
     scale = scale if scale.size > 1 else scale.reshape(())
     zero = np.zeros(scale.shape, np.int32)

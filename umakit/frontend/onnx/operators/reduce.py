@@ -34,10 +34,10 @@ REDUCTION = "axes keepdims noop_with_empty_axes"
 
 
 def _axes(node: Node) -> list[int]:
-    """Axes of a reduction, empty where none are given.
+    """Return the axes of a reduction; empty if none are given.
 
     Raises:
-        ModelError: they are computed at run time, or there are no such axes.
+        ModelError: the axes are computed at run time or out of range.
     """
     given = node.attribute("axes", ())
     if node.input(1) is not None:
@@ -57,7 +57,7 @@ def _axes(node: Node) -> list[int]:
 
 @converts(" ".join(set(ELEMENTWISE) - {"ReduceLogSumExp"}), REDUCTION)
 def reduction(node: Node) -> Any | None:
-    """A reduction over no axis, which only transforms each element; others are TVM's."""
+    """Reduction over no axis, which only transforms each element. TVM converts other reductions."""
     if not node.dtype(0):
         return None
     axes = _axes(node)

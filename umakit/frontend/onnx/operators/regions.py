@@ -24,10 +24,11 @@ MODE_SINCE = 16
     "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",
 )
 def roi_align(node: Node) -> tvm_api.Expr:
-    """A RoiAlign (ONNX operator specification, opset 22).
+    """RoiAlign (ONNX operator specification, opset 22).
 
-    With constant regions every place is known; otherwise places and weights are computed at run
-    time, which needs a constant number of samples.
+    Constant regions give constant sample positions. Otherwise positions and weights are computed at
+    run
+    time, which requires a constant number of samples.
     """
     before = "output_half_pixel" if node.opset < MODE_SINCE else "half_pixel"
     transformation = node.attribute("coordinate_transformation_mode", before)
@@ -75,11 +76,11 @@ def roi_align(node: Node) -> tvm_api.Expr:
 
 
 def _images(node: Node, count: int) -> tvm_api.Expr:
-    """Which image each region is of, integers [R]."""
+    """Return the image number of each region, integers [R]."""
     constant = node.constant(2)
     if constant is None:
         images: tvm_api.Expr = node.inputs[2]
-        return images  # checked in C, as every position that depends on data
+        return images  # generated C checks run-time indices
     if ((constant < 0) | (constant >= count)).any():
         raise node.refuse(f"has batch_indices outside of the {count} images")
     return relax.const(constant.astype(np.int32))
@@ -89,9 +90,10 @@ def _known_samples(
     rois: npt.NDArray[Any], scale: float, offset: float, sizes: list[int], ratio: int,
     extents: tuple[int, ...], *, repeat: bool,
 ) -> tuple[list[tuple[Any, Any]], npt.NDArray[np.float64]]:  # fmt: skip
-    """Places and weights of constant regions along both axes, and factors of means.
+    """Return sample positions and weights of constant regions along both axes, and factors of
+    means.
 
-    Regions of fewer samples than others get samples of weight 0, or repeat their last one.
+    Regions with fewer samples are filled with samples of weight 0, or repeat their last sample.
     """
     f = np.float32
     corners = rois.astype(f) * f(scale) - f(offset)
@@ -116,7 +118,7 @@ def _known_samples(
 
 
 def _neighbours(at: npt.NDArray[Any], extent: int, counted: npt.NDArray[Any]) -> tuple[Any, Any]:
-    """Both places around each sample, and their weights: 0 for samples outside."""
+    """Return both neighbours of each sample and their weights, 0 for samples outside."""
     inside = (at >= -1) & (at <= extent) & counted
     clipped = np.clip(np.where(inside, at, 0), 0, extent - 1).astype(np.float32)
     low = np.floor(clipped)
@@ -129,13 +131,13 @@ def _neighbours(at: npt.NDArray[Any], extent: int, counted: npt.NDArray[Any]) ->
 def _samples(
     node: Node, corners: tuple[int, int], scale: float, offset: float, sizes: tuple[int, int, int]
 ) -> tuple[Any, Any]:
-    """The same for regions that are computed at run time.
+    """Return sample positions and weights along one axis for regions computed at run time.
 
     Args:
         node: the operator.
         corners: columns of the regions with the first and last coordinate.
         scale: scale of coordinates.
-        offset: that is subtracted from them.
+        offset: offset subtracted from scaled coordinates.
         sizes: bins, samples of each bin, elements of the axis.
     """
     size, ratio, extent = sizes
@@ -162,7 +164,7 @@ def _samples(
     inside = emit(op.logical_and(
         emit(op.greater_equal(at, number(-1))), emit(op.less_equal(at, number(extent)))
     ))  # fmt: skip
-    # What is not inside, NaN among it, has no place.
+    # Coordinates outside of the axis, including NaN, have no position.
     safe = emit(op.where(inside, at, number(0)))
     clipped = emit(op.minimum(emit(op.maximum(safe, number(0))), number(extent - 1)))
     low = emit(op.floor(clipped))

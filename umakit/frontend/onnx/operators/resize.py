@@ -39,7 +39,7 @@ MODES = ("nearest", "linear", "cubic")
     "extrapolation_value keep_aspect_ratio_policy mode nearest_mode",
 )
 def resize(node: Node) -> Any | None:
-    """A Resize of any opset."""
+    """Resize of any opset."""
     old = node.opset < ROI_SINCE
     mode = node.attribute("mode", "nearest")
     transformation = (
@@ -62,7 +62,7 @@ def resize(node: Node) -> Any | None:
 
 @converts("Upsample", "height_scale mode scales width_scale")
 def upsample(node: Node) -> Any | None:
-    """An Upsample, of which Resize of opset 10 is the successor."""
+    """Upsample, the predecessor of Resize of opset 10."""
     mode = node.attribute("mode", "nearest")
     mode = {"bilinear": "linear"}.get(mode, mode)
     _check_names(node, mode, "asymmetric", "")
@@ -77,12 +77,12 @@ def upsample(node: Node) -> Any | None:
 
 
 def _places_of_sizes(old: bool) -> tuple[tuple[int, str], tuple[int, str]]:
-    """Positions and names of the inputs with scales and sizes."""
+    """Return (position, name) of the inputs scales and sizes."""
     return ((1, "scales"), (3, "sizes")) if old else ((2, "scales"), (3, "sizes"))
 
 
 def _check_names(node: Node, mode: str, transformation: str, rounding: str) -> None:
-    """Refuse names that the specification does not know."""
+    """Refuse mode names that the specification does not define."""
     choices = {
         "mode": (mode, MODES),
         "coordinate_transformation_mode": (transformation, coordinates.COORDINATES),
@@ -99,13 +99,12 @@ def _axes(
     sizes: npt.NDArray[Any] | None,
     roi: npt.NDArray[Any] | None,
 ) -> list[Axis]:
-    """The axes that the operator names, with sizes and scales."""
     shape = node.shape(0)
     numbers = [int(axis) for axis in node.attribute("axes", range(len(shape)))]
     if any(not -len(shape) <= axis < len(shape) for axis in numbers):
         raise node.refuse(f"has axes {numbers}, which an operand of shape {list(shape)} lacks")
     numbers = [axis % len(shape) for axis in numbers]
-    # Exporters leave the one that is not used empty.
+    # Exporters leave the unused input empty.
     given = [array for array in (scales, sizes) if array is not None and array.size]
     if len(given) != 1 or given[0].size != len(numbers) or len(set(numbers)) != len(numbers):
         raise node.refuse(
@@ -115,7 +114,7 @@ def _axes(
         factors = given[0].astype(np.float32).reshape(-1)
         if not (np.isfinite(factors) & (factors > 0)).all():
             raise node.refuse("has a scale that is not a positive number")
-        # Sizes are those of ONNX's shape inference, which multiplies exactly.
+        # ONNX's shape inference multiplies exactly, so sizes do too.
         results = [
             int(np.floor(shape[a] * float(f))) for a, f in zip(numbers, factors, strict=True)
         ]
@@ -163,7 +162,7 @@ def _axis(
 def _by_policy(
     node: Node, factors: npt.NDArray[np.float32], results: list[int], sizes: list[int]
 ) -> tuple[Any, list[int]]:
-    """Scales and sizes that keep the ratio of the sides, where the model asks for it."""
+    """Apply `keep_aspect_ratio_policy` to scales and sizes."""
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return factors, results
@@ -177,7 +176,6 @@ def _by_policy(
 def _resized(
     node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str
 ) -> tvm_api.Expr:
-    """The operand resized along all axes."""
     shape, cropped = node.shape(0), transformation == "tf_crop_and_resize"
     data: tvm_api.Expr = node.inputs[0]
     if not cropped and all(axis.size == axis.result for axis in axes):
@@ -199,7 +197,7 @@ def _resized(
 
 
 def _check_integers(node: Node, tables: list[Table], mode: str) -> None:
-    """Refuse sums of integers that float32 would round, which decides about the integer."""
+    """Refuse integer interpolation whose float32 rounding would decide the result."""
     dtype = node.dtype(0)
     scaled = [table.weights * FRACTION for table in tables]
     exact = all((weights == np.round(weights)).all() for weights in scaled)
@@ -211,7 +209,6 @@ def _check_integers(node: Node, tables: list[Table], mode: str) -> None:
 
 
 def _changes(axis: Axis, cropped: bool) -> bool:
-    """Whether an axis is not left as it is."""
     if axis.size != axis.result or axis.scale != 1:
         return True
     return cropped and (axis.start != 0 or axis.end != 1)
@@ -232,7 +229,7 @@ def _table(node: Node, axis: Axis, mode: str, transformation: str, rounding: str
 def _extrapolated(
     node: Node, data: tvm_api.Expr, axis: Axis, rank: int, value: float
 ) -> tvm_api.Expr:
-    """The data with a value where coordinates lie outside of the operand."""
+    """Return the data with `value` at coordinates outside of the operand."""
     x = coordinates.coordinates(axis, "tf_crop_and_resize")
     inside = (x >= 0) & (x <= axis.size - 1)
     if inside.all():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LSTM, GRU and RNN.
 
-What does not depend on the state, the products of all inputs with their weights, becomes one matrix
-product; the steps become `floats.recurrent`.
+The products of all inputs with their weights do not depend on the state and become one matrix
+product. The time steps become `floats.recurrent`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMMON = "activation_alpha activation_beta activations clip direction hidden_siz
 OUTPUTS = {"output_sequence": "the names of the outputs say which of them are wanted"}
 
 BATCH_FIRST = 1
-"""The layout whose first axis is that of sequences, and not of steps."""
+"""Layout whose first axis is the batch instead of the time step."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Sizes:
 @converts("GRU", f"{COMMON} linear_before_reset", ignored=OUTPUTS)
 @converts("RNN", COMMON, ignored=OUTPUTS)
 def recurrent_layer(node: Node) -> list[tvm_api.Expr]:
-    """Y, Y_h and, of LSTM, Y_c, of one or both directions."""
+    """Return Y, Y_h and (for LSTM) Y_c of one or both directions."""
     kind = node.proto.op_type
     reversals = DIRECTIONS.get(node.attribute("direction", "forward"))
     batch_first = int(node.attribute("layout", 0)) == BATCH_FIRST
@@ -102,7 +102,6 @@ def _sizes(node: Node, shape: tuple[int, ...], directions: int) -> _Sizes:
 
 
 def _cells(node: Node, kind: str, reversals: Sequence[bool]) -> list[Cell]:
-    """What each direction computes."""
     names = [
         name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
         for name in node.attribute("activations") or USUAL[kind] * len(reversals)
@@ -110,7 +109,7 @@ def _cells(node: Node, kind: str, reversals: Sequence[bool]) -> list[Cell]:
     count = len(USUAL[kind])
     if len(names) < count * len(reversals):
         raise node.refuse(f"has {len(names)} activations, not {count * len(reversals)}")
-    # The default of RNN is that of two directions.
+    # RNN's default lists the activations of two directions.
     names = names[: count * len(reversals)]
     alphas, betas = (
         iter(list(node.attribute(f"activation_{name}") or ())) for name in ("alpha", "beta")
@@ -133,7 +132,8 @@ def _cells(node: Node, kind: str, reversals: Sequence[bool]) -> list[Cell]:
 def _activation(
     node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]
 ) -> Activation:
-    """An activation with its own of the parameters, which are given to those that have some."""
+    """Return an activation. Activations with parameters take the next values of alphas and
+    betas."""
     usual = PARAMETERS.get(name.lower())
     if usual is None:
         raise node.refuse(
@@ -154,9 +154,9 @@ def _activation(
 
 
 def _lengths(node: Node, sizes: _Sizes) -> Any | None:
-    """How many steps each sequence has, int32[B]; None if all have as many as the input.
+    """Return the number of steps of each sequence, int32[B]; None if all sequences are full length.
 
-    Lengths that are computed at run time index a table, so that one out of range is found.
+    Lengths computed at run time index a table, so that generated C checks their range.
     """
     if node.input(4) is None:
         return None
@@ -176,7 +176,7 @@ def _lengths(node: Node, sizes: _Sizes) -> Any | None:
 def _direction(
     node: Node, number: int, cell: Cell, rows: tvm_api.Expr, sizes: _Sizes, lengths: Any | None
 ) -> list[Any]:
-    """Outputs [T, B, H], last state [B, H] and last cell [B, H] of one direction."""
+    """Return outputs [T, B, H], last state [B, H] and last cell [B, H] of one direction."""
     hidden, emit = sizes.hidden, node.emit
     weights = emit(op.permute_dims(_of_direction(node, 1, number)))
     gates = emit(op.matmul(rows, weights))
@@ -199,7 +199,7 @@ def _direction(
 
 
 def _of_direction(node: Node, position: int, number: int) -> tvm_api.Expr:
-    """The part of an input, whose first axis is that of directions, of one direction."""
+    """Return one direction's slice of an input whose first axis is the direction."""
     whole = node.inputs[position]
     if node.shape(position)[0] > 1:
         whole = node.emit(op.strided_slice(whole, [0], [number], [number + 1]))
@@ -207,7 +207,7 @@ def _of_direction(node: Node, position: int, number: int) -> tvm_api.Expr:
 
 
 def _biases(node: Node, number: int, cell: Cell, sizes: _Sizes) -> tuple[Any, Any | None]:
-    """Wb + Rb [G * H]; and Rbh [H] by itself where the reset gate applies to it."""
+    """Return Wb + Rb [G * H]; separately Rbh [H] if the reset gate applies to Rbh."""
     size, hidden, emit = sizes.gates * sizes.hidden, sizes.hidden, node.emit
     if node.shape(3)[1:] != (2 * size,):
         raise node.refuse(f"has a bias of shape {list(node.shape(3))}")
@@ -224,7 +224,7 @@ def _biases(node: Node, number: int, cell: Cell, sizes: _Sizes) -> tuple[Any, An
 
 
 def _state(node: Node, position: int, number: int, sizes: _Sizes) -> tvm_api.Expr:
-    """The first state of a direction [B, H], zeros unless it is given."""
+    """Return the initial state of a direction [B, H]; zeros by default."""
     if node.input(position) is None:
         shape, dtype = (sizes.batch, sizes.hidden), node.dtype(0)
         return relax.const(np.zeros(shape, dtype), dtype)
@@ -236,7 +236,7 @@ def _state(node: Node, position: int, number: int, sizes: _Sizes) -> tvm_api.Exp
 
 
 def _joined(node: Node, results: list[list[Any]], batch_first: bool, count: int) -> list[Any]:
-    """The results of all directions: Y [T, D, B, H], then states [D, B, H]."""
+    """Join the results of all directions: Y [T, D, B, H], then states [D, B, H]."""
     outputs = []
     for item in range(count):
         axis = 1 if item == 0 else 0

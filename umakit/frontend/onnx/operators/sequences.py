@@ -13,10 +13,10 @@ op = tvm_api.relax.op
 
 
 def _elements(node: Node) -> list[tvm_api.Expr]:
-    """The tensors of the sequence that is the first input.
+    """Return the tensors of the sequence in the first input.
 
     Raises:
-        ModelError: it is a sequence that the caller of the network gives.
+        ModelError: the sequence is an input of the network.
     """
     sequence = node.inputs[0]
     if not isinstance(sequence, tvm_api.RelaxTuple):
@@ -25,16 +25,16 @@ def _elements(node: Node) -> list[tvm_api.Expr]:
 
 
 def _position(node: Node, at: int, default: int, count: int) -> int:
-    """A position in a sequence; negative ones count from its end.
+    """Return a position in a sequence. Negative positions count from the end.
 
     Args:
         node: the operator.
-        at: which input says it.
-        default: where the input is left out.
-        count: how many positions there are.
+        at: number of the input with the position.
+        default: position if the input is omitted.
+        count: number of valid positions.
 
     Raises:
-        ModelError: it is computed at run time, or there is no such position.
+        ModelError: the position is computed at run time or out of range.
     """
     position = default
     if node.input(at) is not None:
@@ -50,13 +50,13 @@ def _position(node: Node, at: int, default: int, count: int) -> int:
 
 @converts("SequenceConstruct")
 def construct(node: Node) -> tvm_api.Expr:
-    """SequenceConstruct: one element for each input."""
+    """SequenceConstruct: one element per input."""
     return tvm_api.RelaxTuple(list(node.inputs))
 
 
 @converts("SequenceInsert")
 def insert(node: Node) -> tvm_api.Expr:
-    """SequenceInsert: before the element at a position, default at the end."""
+    """SequenceInsert: insert before a position, by default at the end."""
     elements = _elements(node)
     count = len(elements)
     elements.insert(_position(node, 2, count, count + 1), node.inputs[1])
@@ -65,7 +65,7 @@ def insert(node: Node) -> tvm_api.Expr:
 
 @converts("SequenceErase")
 def erase(node: Node) -> tvm_api.Expr:
-    """SequenceErase: the element at a position, default the last one."""
+    """SequenceErase: remove the element at a position, by default the last element."""
     elements = _elements(node)
     del elements[_position(node, 1, -1, len(elements))]
     return tvm_api.RelaxTuple(elements)
@@ -80,13 +80,13 @@ def at(node: Node) -> tvm_api.Expr:
 
 @converts("SequenceLength")
 def length(node: Node) -> tvm_api.Expr:
-    """SequenceLength: a constant, an int64 scalar."""
+    """SequenceLength: a constant int64 scalar."""
     return tvm_api.relax.const(len(_elements(node)), "int64")
 
 
 @converts("ConcatFromSequence", "axis new_axis")
 def concatenate(node: Node) -> tvm_api.Expr:
-    """ConcatFromSequence: the elements along an axis that they have, or along a new one."""
+    """ConcatFromSequence: join the elements along an existing or a new axis."""
     elements = _elements(node)
     if not elements:
         raise node.refuse("joins a sequence without elements")
@@ -98,7 +98,7 @@ def concatenate(node: Node) -> tvm_api.Expr:
 
 @converts("SplitToSequence", "axis keepdims")
 def split(node: Node) -> tvm_api.Expr:
-    """SplitToSequence: parts of equal size, the last one smaller, or of given sizes."""
+    """SplitToSequence: parts of equal size (the last part may be smaller), or of given sizes."""
     shape = node.shape(0)
     axis = int(node.attribute("axis", 0))
     if not -len(shape) <= axis < len(shape):
@@ -119,7 +119,6 @@ def split(node: Node) -> tvm_api.Expr:
 
 
 def _sizes(node: Node, extent: int) -> list[int]:
-    """Sizes of the parts of a split along an axis."""
     if node.input(1) is None:
         return [1] * extent
     array = node.constant(1)

@@ -12,7 +12,7 @@ op = tvm_api.relax.op
 
 @converts("Shrink", "bias lambd")
 def shrink(node: Node) -> tvm_api.Expr | None:
-    """Shrink of integers, computed in float64 and cut to integers; that of floats is TVM's."""
+    """Shrink of integers, computed in float64 and truncated. TVM converts Shrink of floats."""
     x, dtype = node.inputs[0], node.dtype(0)
     if dtype.startswith("float"):
         return None

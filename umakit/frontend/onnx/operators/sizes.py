@@ -17,9 +17,9 @@ relax = tvm_api.relax
 
 @converts("Shape", "start end")
 def shape(node: Node) -> Any | None:
-    """The sizes of a tensor, or some of them, as a constant int64[n].
+    """Shape of a tensor, or a slice of it, as a constant int64[n].
 
-    That of a tensor whose sizes depend on data is left to TVM.
+    TVM converts Shape of tensors with data-dependent sizes.
     """
     sizes = _known_sizes(node)
     if sizes is None:
@@ -31,7 +31,7 @@ def shape(node: Node) -> Any | None:
 
 @converts("Size")
 def size(node: Node) -> Any | None:
-    """The number of elements of a tensor of a known shape, as a constant."""
+    """Number of elements of a tensor with known shape, as a constant."""
     sizes = _known_sizes(node)
     return None if sizes is None else relax.const(np.asarray(math.prod(sizes)), "int64")
 

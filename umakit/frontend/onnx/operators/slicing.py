@@ -11,14 +11,14 @@ from umakit.frontend.onnx.node import Node
 from umakit.frontend.onnx.registry import converts
 
 INPUTS_SINCE = 10
-"""The opset from which on places are inputs and no attributes."""
+"""First opset with the bounds as inputs instead of attributes."""
 
 
 @converts("Slice", "starts ends axes")
 def sliced(node: Node) -> Any | None:
-    """A Slice of constant places, which the attributes or inputs give; others are TVM's.
+    """Slice with constant bounds in attributes or inputs. TVM converts other nodes.
 
-    Places below 0 count from the end, and those outside are the ends of the axis.
+    Negative bounds count from the end. Bounds outside the axis are clamped to its ends.
     """
     shape, given = tvm_api.static_shape(node.inputs[0]), _places(node)
     if shape is None or given is None:
@@ -45,10 +45,11 @@ def sliced(node: Node) -> Any | None:
 
 
 def _taken(start: int, end: int, step: int, size: int) -> range:
-    """Which elements of an axis are taken.
+    """Return the elements that a slice takes from an axis.
 
-    As the specification says, a start before the first element is the first one, also where steps
-    go down, unlike in Python.
+    By the specification, a start before the first element is clamped to the first element. Unlike
+    in
+    Python, this also holds for negative steps.
     """
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:
@@ -57,7 +58,10 @@ def _taken(start: int, end: int, step: int, size: int) -> range:
 
 
 def _places(node: Node) -> tuple[Sequence[int], Sequence[int], Any, Any] | None:
-    """Starts, ends, axes and steps, the last two None if left out; None if not all constant."""
+    """Return starts, ends, axes and steps, or None if any is computed at run time.
+
+    Axes and steps are None if omitted.
+    """
     if node.opset < INPUTS_SINCE:
         starts, ends = (list(node.attribute(name) or ()) for name in ("starts", "ends"))
         return starts, ends, node.attribute("axes") or None, None

@@ -10,12 +10,12 @@ from umakit.frontend.onnx.registry import converts
 relax = tvm_api.relax
 
 BROADCAST_SINCE = 7
-"""The opset from which on slopes are broadcast; before, one axis of them is that of channels."""
+"""First opset with broadcast slopes; before, a vector of slopes lies along the channels."""
 
 
 @converts("PRelu")
 def prelu(node: Node) -> tvm_api.Expr:
-    """A PRelu of any opset: x where it is not negative, slope * x elsewhere."""
+    """PRelu of any opset: x for x >= 0, slope * x elsewhere."""
     data, slope = node.inputs
     shape, slopes = node.shape(0), node.shape(1)
     constant = node.constant(1)

@@ -10,15 +10,15 @@ from umakit.frontend.onnx.registry import converts
 relax = tvm_api.relax
 
 K_IS_AN_INPUT_SINCE = 10
-"""The opset from which on the number of elements is an input and not an attribute."""
+"""First opset with k as an input instead of an attribute."""
 
 
 @converts("TopK", "axis k largest sorted")
 def top_k(node: Node) -> list[tvm_api.Expr]:
-    """The k largest or smallest elements along an axis and their indices, k being constant.
+    """Return the k largest or smallest elements along an axis and their indices, for constant k.
 
-    Equal elements are in the order of their indices. Results are in order with `sorted=0` too,
-    which says that any order will do.
+    Equal elements are in the order of their indices. `sorted=0` allows any order; results are
+    sorted too.
     """
     shape, axis = node.shape(0), int(node.attribute("axis", -1))
     if node.opset < K_IS_AN_INPUT_SINCE:

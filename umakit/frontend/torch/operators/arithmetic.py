@@ -12,7 +12,7 @@ from umakit.frontend.torch.registry import Arguments, Conversion, Expr, Graph, N
 
 
 def _common_dtype(graph: Graph, node: Node, *operands: torch.fx.Node | float) -> str:
-    """The dtype in which torch combines tensors and numbers."""
+    """Return the dtype in which torch combines tensors and numbers."""
     values = [graph.fake(o) if isinstance(o, torch.fx.Node) else o for o in operands]
     return str(graph.dtype(torch.result_type(*values), node))
 
@@ -47,7 +47,7 @@ converts("ge.Tensor ge.Scalar", "self other")(_binary(op.greater_equal))
 
 @converts("pow.Tensor_Scalar", "self exponent")
 def _power(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Whole powers are products, as torch computes them; others are of the C library."""
+    """Power. Exponents 2 and 3 become products, as in torch; other exponents use the C library."""
     dtype = graph.type_of(node)[1]
     base, exponent = operand(graph, given["self"], dtype), given["exponent"]
     if exponent in (2, 3):

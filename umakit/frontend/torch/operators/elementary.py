@@ -23,9 +23,9 @@ def _expm1(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("log1p.default", "self")
 def _log1p(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """log(1 + x) is 2 artanh(x / (x + 2)), which loses nothing where x is small.
+    """log(1 + x). For small x, the identity 2 artanh(x / (x + 2)) avoids cancellation.
 
-    Kahan's formula does not do here: TVM simplifies (1 + x) - 1 to x.
+    Kahan's formula fails here: TVM simplifies (1 + x) - 1 to x.
     """
     dtype = graph.type_of(node)[1]
     value, one, two = operand(graph, given["self"], dtype), *constants(dtype, 1, 2)
@@ -36,7 +36,7 @@ def _log1p(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("sign.default", "self")
 def _sign(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """The sign, which torch has as (0 < x) - (x < 0): 0 for NaN."""
+    """Sign as (0 < x) - (x < 0), as in torch: 0 for NaN."""
     dtype = graph.type_of(node)[1]
     value = operand(graph, given["self"], dtype)
     sign = op.sign(value)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elements along a dimension by a tensor of numbers for each: gather and scatter.
 
-No number is negative: constant ones are refused, others end a run with a status.
+Negative indices are invalid: constant ones are refused, computed ones end a run with a status.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
 
 @converts("gather.default", "self dim index sparse_grad")
 def _gather(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Indices may be fewer than elements along other dimensions."""
+    """Gather. The index tensor may be smaller than the data along other dimensions."""
     value, index = graph.value(given["self"]), graph.value(given["index"])
     shape, wanted = (graph.type_of(given[name])[0] for name in ("self", "index"))
     if not shape:
@@ -49,7 +49,7 @@ def _scatter_reduce(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _scattered(graph: Graph, node: Node, given: Arguments, reduction: str) -> Expr:
-    """A copy with values at some places; indices may be fewer than elements and values."""
+    """Scatter into a copy. The index tensor may be smaller than data and values."""
     shape, dtype = graph.type_of(given["self"])
     wanted, index_dtype = graph.type_of(given["index"])
     if not shape:
@@ -62,7 +62,7 @@ def _scattered(graph: Graph, node: Node, given: Arguments, reduction: str) -> Ex
         updates = _first(graph.value(given["src"]), source, wanted, range(len(source)))
     else:
         updates = op.broadcast_to(operand(graph, given["value"], dtype), list(wanted))
-    # Negative numbers, which Relax counts from the end, become ones that are out of range.
+    # Relax counts negative indices from the end, so they are replaced by out-of-range indices.
     size, zero = constant(shape[axis], index_dtype), constant(0, index_dtype)
     index = op.where(op.less(index, zero), size, index)
     return op.scatter_elements(graph.value(given["self"]), index, updates, axis, reduction)
@@ -71,7 +71,7 @@ def _scattered(graph: Graph, node: Node, given: Arguments, reduction: str) -> Ex
 def _first(
     value: Expr, shape: tuple[int, ...], wanted: tuple[int, ...], axes: Sequence[int]
 ) -> Expr:
-    """As many elements along some axes as are wanted, from the first one on."""
+    """Return the first `wanted` elements along some axes."""
     cut = [axis for axis in axes if wanted[axis] != shape[axis]]
     if not cut:
         return value

@@ -17,7 +17,7 @@ Used = list[tuple[int, Node]]
 
 @converts("index.Tensor", "self indices")
 def _index(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Elements by number, counted from the end where it is negative."""
+    """Elements at integer indices. Negative indices count from the end."""
     used = _used(graph, node, given)
     shapes = [graph.type_of(index)[0] for _, index in used]
     axes = [axis for axis, _ in used]
@@ -36,7 +36,7 @@ def _index(graph: Graph, node: Node, given: Arguments) -> Expr:
     value = op.index_tensor(value, numbers)
     if not _is_adjacent(axes) or axes[0] == 0:
         return value
-    # Dimensions of adjacent indices stay where they were, others come first.
+    # Dimensions of adjacent indices stay in place; otherwise they come first.
     chosen = len(np.broadcast_shapes(*shapes))
     before = range(chosen, chosen + axes[0])
     after = range(chosen + axes[0], chosen + len(rest))
@@ -45,7 +45,7 @@ def _index(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("index_put.default", "self indices values accumulate")
 def _index_put(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """A copy with elements of the first dimensions replaced, or added to."""
+    """Return a copy with elements of the first dimensions replaced or added to."""
     used, (shape, _) = _used(graph, node, given), graph.type_of(given["self"])
     if [axis for axis, _ in used] != list(range(len(used))):
         raise graph.refuse(node, "writes to all of a dimension before one with an index")
@@ -62,10 +62,10 @@ def _index_put(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _used(graph: Graph, node: Node, given: Arguments) -> Used:
-    """The indices, checked where they are constant.
+    """Return (axis, index) pairs. Constant indices are checked.
 
     Raises:
-        ModelError: one is not a tensor of integers, or out of range.
+        ModelError: an index is not a tensor of integers, or is out of range.
     """
     used = [(axis, index) for axis, index in enumerate(given["indices"]) if index is not None]
     for axis, index in used:
@@ -77,7 +77,7 @@ def _used(graph: Graph, node: Node, given: Arguments) -> Used:
 
 
 def _from_the_start(graph: Graph, index: Node, size: int) -> Expr:
-    """Numbers of elements of a dimension of some size, of which negative ones counted back."""
+    """Return indices with negative ones converted to count from the start."""
     numbers, dtype = graph.value(index), graph.type_of(index)[1]
     is_negative = op.less(numbers, constant(0, dtype))
     return op.where(is_negative, op.add(numbers, constant(size, dtype)), numbers)
@@ -88,7 +88,7 @@ def _is_adjacent(axes: Sequence[int]) -> bool:
 
 
 def _are_of_one_dimension_each(shapes: Sequence[tuple[int, ...]]) -> bool:
-    """Whether the n-th of n indices varies along the n-th of n dimensions alone."""
+    """Return whether the n-th of n indices varies along the n-th of n dimensions only."""
     count = len(shapes)
     padded = [(1,) * (count - len(shape)) + shape for shape in shapes]
     return all(

@@ -9,7 +9,7 @@ from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, convert
 
 @converts("embedding.default", "weight indices padding_idx scale_grad_by_freq sparse")
 def _embedding(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Rows by number, which is never negative."""
+    """Rows of a table at non-negative indices."""
     rows = graph.value(given["indices"])
     check_index(graph, node, rows, (0, graph.type_of(given["weight"])[0][0]))
     return op.take(graph.value(given["weight"]), rows, axis=0, mode="fast")

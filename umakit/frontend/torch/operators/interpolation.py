@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Upsample and `interpolate`: tables of places and weights along each axis.
 
-Coordinates are computed as in `aten/src/ATen/native/UpSample.h` and
-`aten/src/ATen/native/cpu/UpSampleKernel.cpp` of PyTorch: in float32, of which processors with fused
-multiply-add round once. Nearest places are those that torch itself finds.
+The coordinate formulas follow `aten/src/ATen/native/UpSample.h` and
+`aten/src/ATen/native/cpu/UpSampleKernel.cpp` of PyTorch, in float32; processors with fused
+multiply-add round once. Torch itself computes the nearest neighbours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _names(*stems: str) -> str:
 
 
 def _axes(graph: Graph, node: Node, given: Arguments) -> list[tuple[int, int, int, float | None]]:
-    """Number, size, size of the result and scale, if there is one, of each axis in space."""
+    """Return (axis, operand size, result size, scale or None) of each spatial axis."""
     sizes = graph.type_of(_source(given))[0]
     results = graph.type_of(node)[0]
     rank = len(sizes) - 2
@@ -66,7 +66,7 @@ def _resampled(graph: Graph, given: Arguments, tables: Sequence[Table]) -> Expr:
     decomposed=False,
 )
 def _nearest(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """The nearest element, by what torch makes of the numbers of the elements."""
+    """Nearest neighbours, which torch's own operator finds by resizing the element numbers."""
     axes = _axes(graph, node, given)
     operator = getattr(torch.ops.aten, str(node.target.__name__).partition(".")[0]).default
     tables = []
@@ -84,7 +84,7 @@ def _nearest(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _step(size: int, result: int, scale: float | None, aligned: bool) -> np.float32:
-    """Elements of the operand for one of the result."""
+    """Return the number of operand elements per result element."""
     if aligned:
         return np.float32(size - 1) / np.float32(result - 1) if result > 1 else np.float32(0)
     return np.float32(1 / scale) if scale else np.float32(size) / np.float32(result)
@@ -93,7 +93,7 @@ def _step(size: int, result: int, scale: float | None, aligned: bool) -> np.floa
 def _coordinates(
     size: int, result: int, scale: float | None, aligned: bool
 ) -> npt.NDArray[np.float32]:
-    """Places in the operand of a result's elements, float32[result]."""
+    """Return the operand coordinates of the result's elements, float32[result]."""
     step, numbers = np.float64(_step(size, result, scale, aligned)), np.arange(result)
     exact = numbers * step if aligned else (numbers + 0.5) * step - 0.5
     return exact.astype(np.float32)
@@ -136,7 +136,8 @@ def _antialiased_cubic(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _antialiased(graph: Graph, node: Node, given: Arguments, a: float | None) -> Expr:
-    """Kernels that are as wide as an element of the result, of elements inside alone."""
+    """Antialiased interpolation: downscaling widens the kernel, and outside elements do not
+    count."""
     _check_floats(graph, node, given)
     if graph.type_of(node)[0][-1] == 1:
         raise graph.refuse(

@@ -24,7 +24,7 @@ def _reshape(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("select.int", "self dim index")
 def _select(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """One slice of a dimension; TVM's graph reads before the tensor for index -1."""
+    """One slice of a dimension. TVM's conversion reads out of bounds for index -1."""
     sizes = graph.type_of(given["self"])[0]
     axis, index = given["dim"] % len(sizes), given["index"] % sizes[given["dim"]]
     part = op.strided_slice(graph.value(given["self"]), [axis], [index], [index + 1])
@@ -49,7 +49,7 @@ def _full_like(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("slice_scatter.default", "self src dim start end step")
 def _slice_scatter(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """A copy with every `step`-th element of a dimension replaced, between two of them."""
+    """Return a copy with every `step`-th element between start and end replaced."""
     shape = graph.type_of(given["self"])[0]
     axis = axis_of(graph, given["self"], given["dim"])
     start, end, _ = slice(given["start"], given["end"]).indices(shape[axis])

@@ -21,7 +21,7 @@ def _standardized(value: Expr, axes: Sequence[int], epsilon: float, graph: Graph
 
 
 def _scaled(value: Expr, graph: Graph, given: Arguments, shape: Sequence[int]) -> Expr:
-    """Times weight plus bias, each in a shape that broadcasts."""
+    """Return value * weight + bias; `shape` makes both broadcast."""
     for name, function in (("weight", op.multiply), ("bias", op.add)):
         if given.get(name) is not None:
             value = function(value, op.reshape(graph.value(given[name]), list(shape)))
@@ -59,7 +59,7 @@ def _statistics_norm(graph: Graph, node: Node, given: Arguments) -> Expr:
     "input weight bias running_mean running_var momentum eps",
 )
 def _batch_norm(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """input * alpha + beta with per-channel constants, which is how torch computes it too."""
+    """input * alpha + beta with per-channel constants, as in torch."""
     shape, dtype = graph.type_of(given["input"])
     statistics: dict[str, Any] = {"weight": np.float64(1), "bias": np.float64(0)}
     for name in ("weight", "bias", "running_mean", "running_var"):

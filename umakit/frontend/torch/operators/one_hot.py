@@ -11,10 +11,10 @@ from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, convert
 
 @converts("one_hot.default", "self num_classes", decomposed=False)
 def _one_hot(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """int64[..., classes] of 0 and 1; a class out of range ends a run with a status."""
+    """One-hot int64[..., classes]. A class out of range ends a run with a status."""
     numbers, count = graph.value(given["self"]), graph.type_of(node)[0][-1]
     check_index(graph, node, numbers, (0, count))
     classes = relax.const(np.arange(count, dtype=np.int64), "int64")
-    # Each class is looked up, which checks it, and compared with all.
+    # The table lookup checks the range of each class.
     looked_up = graph.block_builder.emit(op.take(classes, numbers, axis=0, mode="fast"))
     return op.astype(op.equal(op.expand_dims(looked_up, [-1]), classes), "int64")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elements in order: topk, sort, the k-th value.
 
-Equal elements are in the order of their positions, of which torch promises that only of stable
-sorts; NaN is larger than every number. With `sorted=False`, for which any order will do, results
-are in order too.
+Equal elements are in the order of their positions, which torch guarantees only for stable sorts.
+NaN is larger than every number. `sorted=False` allows any order; results are sorted too.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _kth_value(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _first(graph: Graph, node: Node, given: Arguments, count: int, largest: bool) -> Expr:
-    """The first elements and their positions, as a tuple."""
+    """Return the first `count` elements and their positions, as a tuple."""
     value, (shape, dtype) = graph.value(given["self"]), graph.type_of(given["self"])
     if dtype == "bool" or count < 1:
         raise graph.refuse(node, f"takes {count} elements of {dtype}, which is not supported")

@@ -46,7 +46,8 @@ converts("avg_pool3d.default", POOL_ARGUMENTS)(_average_pool(3))
 
 @converts("_adaptive_avg_pool2d.default", "self output_size")
 def _adaptive_average_pool(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Windows of one size are those of an average pool, which has an integer form."""
+    """Adaptive average pool. Windows of equal size become an average pool, which has an integer
+    form."""
     shape, outputs = graph.type_of(given["self"])[0], graph.type_of(node)[0]
     if len(shape) != 4 or any(n % m for n, m in zip(shape[2:], outputs[2:], strict=True)):
         return graph.by_tvm(node)

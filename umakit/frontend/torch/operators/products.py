@@ -17,7 +17,8 @@ def _product(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts("linear.default", "input weight bias", decomposed=False)
 def _linear(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Rows times matrix: what torch decomposes it into depends on the strides of the input."""
+    """Rows times matrix, converted directly: torch's decomposition depends on the input's
+    strides."""
     shape, result = graph.type_of(given["input"])[0], graph.type_of(node)[0]
     emit, rows = graph.block_builder.emit, graph.value(given["input"])
     if len(shape) != 2:
@@ -40,7 +41,7 @@ def _add_batched_product(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _affine(graph: Graph, node: Node, given: Arguments, left: str, right: str) -> Expr:
-    """beta * self + alpha * (left @ right); with beta = 0 whatever self holds is ignored."""
+    """beta * self + alpha * (left @ right). beta = 0 ignores self, even NaN."""
     dtype = graph.type_of(node)[1]
     result = op.matmul(graph.value(given[left]), graph.value(given[right]))
     if given["alpha"] != 1:

@@ -42,7 +42,7 @@ def _quantize(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 @converts(_names("dequantize"), ARGUMENTS)
 def _dequantize(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Ranges are not looked at, as torch does not."""
+    """Dequantize. Like torch, it ignores the range of the integers."""
     grid, integers = grid_of(graph, node, given), given["input"]
     if graph.type_of(integers)[1] != grid.dtype:
         raise graph.refuse(node, f"is of integers that are not {grid.dtype}")
@@ -52,9 +52,11 @@ def _dequantize(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _with_scales_of_zeros(grid: Grid, integers: npt.NDArray[Any]) -> Grid:
-    """Channels that hold nothing but zeros get the largest scale of all, which changes no number.
+    """Give all-zero channels the largest scale, which changes no number.
 
-    Their own is the least that an observer yields: in steps that small, a bias has no 32 bits.
+    An observer yields the least scale for such channels, and a bias in steps that small would not
+    fit
+    into 32 bits.
     """
     rows = np.moveaxis(integers, grid.axis, 0).reshape(len(grid.scale), -1)
     zeros = (rows == np.asarray(grid.zero_point)[:, None]).all(axis=1)

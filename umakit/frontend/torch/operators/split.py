@@ -14,7 +14,7 @@ relax = tvm_api.relax
 
 @converts("split_with_sizes.default", "self split_sizes dim")
 def _split(graph: Graph, node: Node, given: Arguments) -> Expr:
-    """Dequantized integers are split as slices, each of which stays a movement."""
+    """Split. Dequantized integers become slices, each of which stays a data movement."""
     value = graph.value(given["self"])
     if single_grid(graph.definition(value)) is None:
         return graph.by_tvm(node)
