@@ -62,7 +62,7 @@ class _LibraryTar(FileKind):
             files = read_tar(path.read_bytes(), str(path))
         except LibraryError:
             return False
-        listed = parse_manifest(files.pop(MANIFEST, b""))
+        listed = parse_manifest(files.pop(MANIFEST, b"")) or {}
         for name, content in files.items() if listed else ():
             if listed.get(name) != sha256(content):
                 raise OutputError(

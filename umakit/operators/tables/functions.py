@@ -44,7 +44,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "maximum": np.maximum,
     "minimum": np.minimum,
     "less": np.less,
-    "where": lambda chosen, x, y: np.where(chosen != 0, x, y),
+    "where": lambda chosen, x, y: np.asarray(np.where(chosen != 0, x, y)),
 }
 """Values of operators on float32; each result is rounded to float32, and true is 1."""
 
