@@ -10,7 +10,7 @@ import pytest
 from networks import Graph, save
 
 import umakit
-from umakit.devices import announcements
+from umakit.devices import device
 from umakit.devices.catalogue import _asked
 
 X = np.float32([1, -2, 3, 4])
@@ -26,5 +26,5 @@ def negative_library(folder: Path) -> Path:
 
 def as_new_process(patch: pytest.MonkeyPatch) -> None:
     """Forget what was said, and what machines have answered."""
-    patch.setattr(announcements, "_said", set())
+    patch.setattr(device, "_said", set())
     _asked.cache_clear()

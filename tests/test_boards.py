@@ -21,7 +21,7 @@ from umakit.cli.options import device_of, device_of_library
 import umakit
 from umakit.backend import registry
 from umakit.backend.registry import BackendSource
-from umakit.devices import DEVICES, HOST, Device, announcements, execute, find_device
+from umakit.devices import DEVICES, HOST, Device, device, execute, find_device
 from umakit.devices.board_files import FOLDER
 from umakit.devices.device import SUPPORT
 from umakit.devices.run import run_library
@@ -222,7 +222,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(announcements, "_said", set())
+    monkeypatch.setattr(device, "_said", set())
 
 
 def here_board(folder: Path, script: str, more: str = "") -> Path:

@@ -21,7 +21,7 @@ from umakit.cli.main import run_command
 
 import umakit
 from umakit.backend.registry import find_backend
-from umakit.choosing import choose, layers
+from umakit.choosing import choose
 from umakit.choosing.choose import Layers
 from umakit.errors import BuildError, LibraryError, MemoryPlanError
 from umakit.memory.pools import parse_pool
@@ -393,7 +393,7 @@ def test_cycles_are_predicted_where_nothing_runs(monkeypatch: pytest.MonkeyPatch
 
     network = QuantizedNetwork(5, 5, 4).conv2d(8).model().module
     backends = [find_backend(name) for name in (STRAWBERRY, LANE_NPU, CHOCOLATE)]
-    monkeypatch.setattr(layers, "run_library", no_compiler)
+    monkeypatch.setattr(choose, "run_library", no_compiler)
     _, partitioned = partition_model(network, backends, options=ExportOptions(choose="cycles"))
     (row,) = partitioned.report.placements
     assert row.decision is not None

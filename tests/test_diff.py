@@ -23,8 +23,8 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import DeviceError, InputError
-from umakit.frontend import constant_folding
-from umakit.frontend.onnx import padding
+from umakit.frontend import simplify
+from umakit.frontend.onnx import files
 from umakit.operators import conv2d
 from umakit.testing.differences import Tolerance, compare
 from umakit.tools.diff import DiffResult, diff_model
@@ -309,7 +309,7 @@ def padded() -> onnx.ModelProto:
 def test_a_wrong_padding_of_the_import_is_found(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    original = padding.resolve_padding
+    original = files.resolve_padding
 
     def shifted(node: Any, parameters: Any, constants: Any) -> None:
         if node.name == "conv1":
@@ -319,7 +319,7 @@ def test_a_wrong_padding_of_the_import_is_found(
 
     path = save(padded(), tmp_path)
     assert diff_model(path, [vanilla()]).agrees
-    monkeypatch.setattr(padding, "resolve_padding", shifted)
+    monkeypatch.setattr(files, "resolve_padding", shifted)
     result = diff_model(path, [vanilla()])
     assert blamed(result) == ["conv1"]
     assert result.blame is not None and result.blame.shared
@@ -338,7 +338,7 @@ def test_a_wrong_folding_of_a_batch_normalization_is_found(
         x = graph.node("Relu", x, name=f"relu{number}")
     graph.output(x)
     path = save(graph.model(), tmp_path)
-    original = constant_folding._Folder._cls._scaled
+    original = simplify._Folder._cls._scaled
     calls: list[int] = []
 
     def scaled(self: Any, call: Any, layer: Any, weights: Any, scale: Any, shift: Any) -> Any:
@@ -346,7 +346,7 @@ def test_a_wrong_folding_of_a_batch_normalization_is_found(
         return original(self, call, layer, weights, scale * (1.1 if len(calls) == 2 else 1), shift)
 
     assert diff_model(path, [vanilla()]).agrees
-    monkeypatch.setattr(constant_folding._Folder._cls, "_scaled", scaled)
+    monkeypatch.setattr(simplify._Folder._cls, "_scaled", scaled)
     result = diff_model(path, [vanilla()])
     assert blamed(result) == ["norm1"] and result.blame is not None and result.blame.shared
     assert {item.name for item in result.blame.also} == {"conv1"}

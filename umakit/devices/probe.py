@@ -31,6 +31,7 @@ from umakit.devices.execution import (
     stop_hint,
 )
 from umakit.devices.libraries import libraries_of
+from umakit.devices.statuses import stopped
 from umakit.devices.waveforms import traced_main
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
@@ -389,25 +390,3 @@ class _Reader:
 
     def number(self) -> int:
         return int(np.frombuffer(self.bytes(4).tobytes(), np.int32)[0])
-
-
-FARTHEST = 2**15 - 1
-"""Maximum distance of a library's status from the base of its backend."""
-
-
-def stopped(description: Mapping[str, Any], status: int, text: str) -> tuple[str, int]:
-    """Return a sentence about a stopped run, and the status of the driver's function.
-
-    Args:
-        description: section `umakit` of the library's metadata.
-        status: status of the run.
-        text: the library's text of the status.
-    """
-    for backend in description["backends"]:
-        base = int(backend.get("status_base", 0))
-        if base == status != 0:
-            return f"the run stopped with a status of {backend['name']} that is out of range", 0
-        if base and abs(status - base) <= FARTHEST:
-            own = status - base
-            return f"the run stopped with status {own} of {backend['name']}: {text}", own
-    return f"the run stopped with status {status}: {text}", status

@@ -18,8 +18,8 @@ from umakit.devices.cpus import cpu_flags, description_for
 from umakit.devices.execution import stop_hint
 from umakit.devices.inputs import check_inputs
 from umakit.devices.libraries import libraries_of
-from umakit.devices.probe import stopped
 from umakit.devices.simulators import simulators_of
+from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError, InputError
 from umakit.files.staging import temporary_folder
 from umakit.library.cpu_sections import run_unpacked_symbol

@@ -12,7 +12,7 @@ import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from umakit.program.lifetimes import Lifetime, live_set_bound
+from umakit.program.live_sets import Lifetime, live_set_bound
 
 Offsets = dict[str, int]
 Planner = Callable[[Sequence[Lifetime]], Offsets]

@@ -12,7 +12,8 @@ from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, Offsets, Planner, arena_size
 from umakit.memory.pools import MemoryPool, memory_pools
 from umakit.memory.sharing import memory_owner, merge_shared, shared_memory
-from umakit.program.lifetimes import Lifetime, live_set_bound, tensor_lifetimes, tensor_users
+from umakit.program.lifetimes import tensor_lifetimes, tensor_users
+from umakit.program.live_sets import Lifetime, live_set_bound
 from umakit.program.program import Program, Tensor
 
 

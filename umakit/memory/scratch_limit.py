@@ -14,7 +14,8 @@ from typing import Protocol, TypeVar
 from umakit.memory.limits import SMALL_SCRATCH
 from umakit.memory.plan import GenericLayer, MemoryPlan, ScratchUse
 from umakit.partition.report import CPU
-from umakit.program.lifetimes import live_set_bound, tensor_lifetimes
+from umakit.program.lifetimes import tensor_lifetimes
+from umakit.program.live_sets import live_set_bound
 from umakit.program.program import KernelCall, Program, Role
 
 

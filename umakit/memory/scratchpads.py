@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from umakit.memory.planners import PLANNERS, arena_size
 from umakit.memory.pools import MemoryPool
-from umakit.program.lifetimes import live_set_bound, tensor_lifetimes
+from umakit.program.lifetimes import tensor_lifetimes
+from umakit.program.live_sets import live_set_bound
 from umakit.program.program import Program
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from umakit.program.lifetimes import Lifetime, running_tensors, tensor_users
+from umakit.program.lifetimes import running_tensors, tensor_users
+from umakit.program.live_sets import Lifetime
 from umakit.program.program import KernelCall, Program
 
 

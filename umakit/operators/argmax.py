@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.argmax` (data): the index of the largest element, the first if there are several;
-`quantized.argmin`: that of the least one.
-"""
+"""`quantized.argmax` (data): the index of the largest element, the first if there are several."""
 
 from __future__ import annotations
 
@@ -51,9 +49,9 @@ class ArgMax(Parameters):
 
 
 def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_api.Call:
-    """Return a call of an integer argmax or argmin; the unchanged call for data of other dtypes.
+    """Return a call of an integer argmax or argmin; for data of other dtypes, the call itself.
 
-    TVM's operator returns -1 if all elements are the least integer of the dtype.
+    TVM's own operator returns -1 if all elements are the least integer of the dtype.
     """
     data_shape, shape = (tvm_api.static_shape(item) for item in (call.args[0], call))
     integers = tvm_api.dtype_of(call.args[0]) in ("int8", "uint8", "int16")
@@ -72,7 +70,7 @@ def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_
 
 
 def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_api.Call:
-    """Return a call with an int32 result instead of a cast of its result to int32."""
+    """Return a call with an int32 result in place of a cast of its result to int32."""
     call = network.definition(cast.args[0])
     is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
     if not isinstance(call, tvm_api.Call) or not is_one or tvm_api.dtype_of(cast) != "int32":
@@ -166,31 +164,3 @@ def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
 
 register_all(("ARG_MAX",), place_of_extreme(tvm_api.relax.op.argmax), *TFLITE_DTYPES)
-
-
-@dataclass(frozen=True)
-class ArgMin(ArgMax):
-    """Index of the least element along an axis, the first if there are several."""
-
-    operator: ClassVar[str] = "argmin"
-
-
-register(
-    IntegerOperator(
-        name="argmin",
-        parameters=ArgMin,
-        kernel=kernel_of_operands(partial(extreme_kernel, least=True)),
-        takes_clip=True,
-        drawing=reductions.extreme(ArgMin),
-        integer_calls=(
-            IntegerCall("argmin", partial(replace_by, ArgMin), without_quantize=True),
-            IntegerCall("astype", partial(as_int32, ArgMin)),
-        ),
-        interface=Interface(
-            sizes=along_axes, names={"axis": ()}, checks=("data",), result="int32", clips=False
-        ),
-    )
-)
-
-
-register_all(("ARG_MIN",), place_of_extreme(tvm_api.relax.op.argmin), *TFLITE_DTYPES)

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quantized.float32_sum` and `quantized.float32_product` (left, right), of shapes that broadcast:
-sums, differences and products of ONNX.
-"""
+"""`quantized.float32_sum` (left, right), of shapes that broadcast: sums and differences of ONNX."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from typing import ClassVar
 from umakit.operators.derivation.float32_pairs import (
     Float32Pair,
     derive_pair,
-    exact_product,
     exact_sum,
     pair_kernel,
 )
@@ -48,38 +45,6 @@ register(
         drawing=pairs.with_float32(Float32Sum, exact_sum),
         interface=Interface(
             operands=PAIR, broadcasts=False, wide=("left_factor", "right_factor", "constant")
-        ),
-    )
-)
-
-
-@dataclass(frozen=True)
-class Float32Product(Float32Pair):
-    """ONNX Runtime's QLinearMul: a * b * ratio + zero point, each step rounded."""
-
-    operator: ClassVar[str] = "float32_product"
-    multiplies: ClassVar[bool] = True
-
-
-register(
-    IntegerOperator(
-        name="float32_product",
-        parameters=Float32Product,
-        kernel=kernel_of_operands(pair_kernel),
-        recognitions=(
-            Recognition(
-                ("multiply",),
-                partial(derive_pair, Float32Product, exact_product),
-                (Arithmetic.ORT,),
-            ),
-        ),
-        takes_clip=True,
-        drawing=pairs.with_float32(Float32Product, exact_product),
-        interface=Interface(
-            operands=PAIR,
-            broadcasts=False,
-            names={"factors": ("factor", "")},
-            wide=("factor", "constant"),
         ),
     )
 )

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lifetimes of a program's tensors, the targets that use each tensor, and the sets of tensors that
-are live at the same time.
-"""
+"""Lifetimes of a program's tensors, and the targets that use each tensor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-
+from umakit.program.live_sets import Lifetime
 from umakit.program.program import Program, Role
 
 IN_ARENA = (Role.INTERMEDIATE, Role.SCRATCH)
@@ -37,29 +32,10 @@ def tensor_users(program: Program) -> dict[str, frozenset[str]]:
 
 
 def running_tensors(program: Program, step: int) -> set[str]:
-    """Return the tensors of earlier steps that may still be running at a step."""
+    """Return the tensors of earlier steps that may still be running during a step."""
     return {
         name
         for earlier, call in enumerate(program.calls[:step])
         if call.overlapped and earlier + call.overlapped >= step
         for name in call.arguments
     }
-
-
-@dataclass(frozen=True)
-class Lifetime:
-    """Use of a piece of memory from a first to a last step, both inclusive."""
-
-    name: str
-    size: int
-    first: int
-    last: int
-
-
-def live_set_bound(lifetimes: Sequence[Lifetime]) -> int:
-    """Return the largest number of bytes alive at one step, a lower bound of all plans."""
-    changes: dict[int, int] = {}
-    for item in lifetimes:
-        changes[item.first] = changes.get(item.first, 0) + item.size
-        changes[item.last + 1] = changes.get(item.last + 1, 0) - item.size
-    return max(accumulate(changes[step] for step in sorted(changes)), default=0)

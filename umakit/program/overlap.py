@@ -15,7 +15,8 @@ from typing import Literal
 from umakit.lower.driver_calls import DriverCall, DriverCallKind
 from umakit.lower.kernels import Kernel
 from umakit.partition.report import CPU
-from umakit.program.lifetimes import live_set_bound, tensor_lifetimes
+from umakit.program.lifetimes import tensor_lifetimes
+from umakit.program.live_sets import live_set_bound
 from umakit.program.program import Completion, KernelCall, Program
 from umakit.registration.backend import Backend
 

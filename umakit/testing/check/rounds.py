@@ -25,7 +25,8 @@ from umakit.codegen.weights_blob import CONSTANT_ALIGNMENT, HEADER_SIZE
 from umakit.devices import HOST, Device, execute
 from umakit.devices.designs import Design
 from umakit.devices.execution import SilenceError, UnansweredError, idle_limit, stop_hint
-from umakit.devices.probe import build_around, stopped
+from umakit.devices.probe import build_around
+from umakit.devices.statuses import stopped
 from umakit.errors import DeviceError
 from umakit.files.processes import TimeLimitError, is_of_limit
 from umakit.files.staging import temporary_folder
