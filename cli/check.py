@@ -67,7 +67,7 @@ ACCESSES = (
 )
 """Printed when predicted cycles differ from the RTL's, which cannot be calibrated."""
 
-EPILOG = "Example:  uma check strawberry_accelerator --draws 20"
+EPILOG = "Example:  uma check vanilla_accelerator --draws 60"
 
 BackendArgument = Annotated[
     str, typer.Argument(help="Name or folder of the accelerator.", show_default=False)

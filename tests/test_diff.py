@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import sys
@@ -23,7 +24,6 @@ from umakit.cli.main import run_command
 import umakit
 from umakit.backend.registry import load_backend_folder
 from umakit.errors import DeviceError, InputError
-from umakit.frontend import simplify
 from umakit.frontend.onnx import files
 from umakit.operators import conv2d
 from umakit.testing.differences import Tolerance, compare
@@ -338,7 +338,8 @@ def test_a_wrong_folding_of_a_batch_normalization_is_found(
         x = graph.node("Relu", x, name=f"relu{number}")
     graph.output(x)
     path = save(graph.model(), tmp_path)
-    original = simplify._Folder._cls._scaled
+    folder = importlib.import_module("umakit.frontend.simplify")._Folder._cls
+    original = folder._scaled
     calls: list[int] = []
 
     def scaled(self: Any, call: Any, layer: Any, weights: Any, scale: Any, shift: Any) -> Any:
@@ -346,7 +347,7 @@ def test_a_wrong_folding_of_a_batch_normalization_is_found(
         return original(self, call, layer, weights, scale * (1.1 if len(calls) == 2 else 1), shift)
 
     assert diff_model(path, [vanilla()]).agrees
-    monkeypatch.setattr(simplify._Folder._cls, "_scaled", scaled)
+    monkeypatch.setattr(folder, "_scaled", scaled)
     result = diff_model(path, [vanilla()])
     assert blamed(result) == ["norm1"] and result.blame is not None and result.blame.shared
     assert {item.name for item in result.blame.also} == {"conv1"}
