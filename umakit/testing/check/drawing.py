@@ -128,10 +128,9 @@ class Walk:
         for aspect in self._sizes:
             if aspect is limit or int(aspect.of(layer)[0]) >= FEW:
                 continue
-            for tried in self._search.fitted({**layer, **aspect.with_value((FEW,))}):
-                if limit.of(tried) == limit.of(layer) and self._search.accepts(tried, MOST_MACS):
-                    layer = tried
-                    break
+            larger = self._with(layer, aspect, (0,), FEW)
+            if larger is not None and limit.of(larger) == limit.of(layer):
+                layer = larger
         return layer
 
     def _limit(self, layer: Complete, aspect: Aspect, places: tuple[int, ...]) -> tuple[int, int]:

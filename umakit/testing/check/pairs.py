@@ -102,15 +102,9 @@ class CoveringArray:
             return
         own = [kind for kind in kinds[padding] if kind.startswith("own")]
         for kernel, kind in itertools.product(kinds[window], own):
-            settings = dict(self._search.first)
-            for number, wanted in ((window, kernel), (padding, kind)):
-                settings |= self._aspects[number].with_value(self._one(kinds[number][wanted]))
-            for tried in self._search.fitted(settings):
-                if self._search.accepts(tried) and self._has(
-                    tried, (window, kernel, padding, kind)
-                ):
-                    yield self._search.kept(tried)
-                    break
+            row = self._changed(self._search.first, (window, kernel, padding, kind), kinds)
+            if row is not None:
+                yield row
 
     def _kinds(self, number: int, values: Sequence[Value]) -> Kinds:
         found: Kinds = {}
@@ -119,14 +113,18 @@ class CoveringArray:
         return found
 
     def _with_pair(self, pair: Pair, kinds: Sequence[Kinds]) -> Complete | None:
+        tries = (self._changed(self._search.some_base(), pair, kinds) for _ in range(TRIES))
+        return next((row for row in tries if row is not None), None)
+
+    def _changed(self, layer: Complete, pair: Pair, kinds: Sequence[Kinds]) -> Complete | None:
+        """Return an accepted layer with a pair of kinds, made from another layer."""
         a, first, b, second = pair
-        for _ in range(TRIES):
-            settings = dict(self._search.some_base())
-            for number, kind in ((a, first), (b, second)):
-                settings |= self._aspects[number].with_value(self._one(kinds[number][kind]))
-            for tried in self._search.fitted(settings):
-                if self._search.accepts(tried) and self._has(tried, pair):
-                    return self._search.kept(tried)
+        settings = dict(layer)
+        for number, kind in ((a, first), (b, second)):
+            settings |= self._aspects[number].with_value(self._one(kinds[number][kind]))
+        for tried in self._search.fitted(settings):
+            if self._search.accepts(tried) and self._has(tried, pair):
+                return self._search.kept(tried)
         return None
 
     def _with_more_pairs(self, row: Complete, pair: Pair, kinds: Sequence[Kinds]) -> Complete:
