@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 # As many workers as processors: threads of their libraries would only wait for each other.
@@ -68,14 +68,6 @@ if "UMAKIT_EXAMPLES" not in os.environ:
     # Hypothesis also draws the constants that it finds in modules of the project, in those that
     # this worker has imported so far: what is drawn would depend on which tests ran before.
     providers._get_local_constants = lambda: providers._local_constants
-
-
-@pytest.fixture
-def sigint_arrives() -> Iterator[None]:
-    """Interrupts raise KeyboardInterrupt, also in a job that a shell started to ignore them."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -154,6 +146,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """On CI a missing program or package is a failure: tests would be skipped unseen."""
     _let_onnx_runtime_be_exact()
     cpus_here.mask_features()
+    # A shell starts jobs in the background so that they, and what they start, ignore SIGINT.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "UMAKIT_EXAMPLES" not in os.environ:
         compiler_flags.choose(
             optimized=False

@@ -343,7 +343,6 @@ def test_a_bug_is_said_to_be_one(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("sigint_arrives")
 @pytest.mark.parametrize("as_what", [KeyboardInterrupt, RuntimeError, None])
 def test_ctrl_c_is_130_whatever_it_is_turned_into(
     as_what: type[BaseException] | None, capsys: pytest.CaptureFixture[str],
@@ -491,12 +490,8 @@ def test_ctrl_c_in_a_callback_that_cannot_raise_is_silent(
         def __del__(self) -> None:
             signal.raise_signal(signal.SIGINT)
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with faults._interrupts() as is_interrupted:
-            assert not is_interrupted()
-            Last()
-            assert is_interrupted()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with faults._interrupts() as is_interrupted:
+        assert not is_interrupted()
+        Last()
+        assert is_interrupted()
     assert capsys.readouterr().err == ""

@@ -397,7 +397,6 @@ def count_steps(monkeypatch: pytest.MonkeyPatch, fail: Callable[[int], None]) ->
     return lambda: count
 
 
-@pytest.mark.usefixtures("sigint_arrives")
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("fault", ["full", "interrupt"])
 def test_at_every_moment_the_old_library_or_the_new_one_is_whole(

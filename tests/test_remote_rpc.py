@@ -152,7 +152,6 @@ def test_ctrl_c_ends_the_program_there(library: Path, server: RpcServer, tmp_pat
     body = f'FILE *f = fopen("{tmp_path}/begun", "w"); fclose(f); sleep(1000); return 0;'
     hanging = shared_object(device, tmp_path, body)
     script = (
-        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from pathlib import Path\nfrom umakit.devices import execute, find_device\n"
         f"device = find_device({server.address!r})\n"
         f"execute(device, Path({str(hanging)!r}), [], Path({str(work(tmp_path))!r}), 60)\n"

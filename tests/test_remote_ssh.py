@@ -363,7 +363,6 @@ def test_ctrl_c_and_a_killed_process_leave_nothing(
 ) -> None:
     hanging = program(tmp_path, "sleep(1000); return 0;")
     script = (
-        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys\nfrom pathlib import Path\nfrom umakit.devices import execute, find_device\n"
         f"device = find_device({server.address!r})\n"
         f"execute(device, Path({str(hanging)!r}), [], Path({str(work(tmp_path))!r}), 60)\n"

@@ -287,12 +287,7 @@ def test_a_program_ends_with_a_runner_that_is_killed(
 ) -> None:
     note = tmp_path / "process"
     script = f"sleep 1000 & echo $! > {note}; while :; do wait; done"
-    # A shell starts jobs in the background so that they, and what they start, ignore SIGINT.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        started = subprocess.Popen([runner, "100000", "sh", "-c", script])
-    finally:
-        signal.signal(signal.SIGINT, before)
+    started = subprocess.Popen([runner, "100000", "sh", "-c", script])
     process = wait_for(note)
     started.send_signal(number)
     started.wait()

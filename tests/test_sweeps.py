@@ -267,7 +267,6 @@ def test_a_sweep_goes_on_where_it_stopped(
 
 
 @pytest.mark.parametrize("simulate", [False, True])
-@pytest.mark.usefixtures("sigint_arrives")
 def test_what_failed_when_ctrl_c_was_pressed_is_no_refusal(
     simulate: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
