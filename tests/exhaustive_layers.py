@@ -18,8 +18,10 @@ from random import Random
 
 from umakit import find_backend
 from umakit.operators.drawing import NotDrawable, Setting
+from umakit.testing.check import faults
 from umakit.testing.check.cases import SEED, Case, LayerSettings
 from umakit.testing.check.claims import Claim
+from umakit.testing.check.runs import Fault
 from umakit.testing.check.session import Session
 
 SMALL: Mapping[str, Sequence[Setting]] = {
@@ -110,6 +112,39 @@ def first_difference(folder: Path, operators: Sequence[str] = ()) -> tuple[int, 
                 print(f"{claim.name}: {count} layers", file=sys.stderr, flush=True)
                 if found.failures:
                     return count, f"{found.failures[0].what} ({found.failures[0].case})"
+    return count, ""
+
+
+MOST_ACCESSES = 150
+"""Accesses of the registers in a simple layer of one tile, rounded up."""
+
+
+def first_difference_of_faults(folder: Path) -> tuple[int, str]:
+    """Return how many runs had a bus error, and what is wrong with the first; empty if none is.
+
+    A simple layer of each operator runs once with an error at each access of a register, and with
+    errors from that access on. After each such run, the layer has to be right without an error.
+
+    Args:
+        folder: the backend.
+    """
+    count, before = 0, faults.FAULTS
+    faults.FAULTS = tuple(
+        Fault(faults.BUS_ERROR, access, errors, 0, faults.EVERYWHERE)
+        for access in range(MOST_ACCESSES)
+        for errors in (1, 0)
+    )
+    try:
+        with tempfile.TemporaryDirectory() as temporary:
+            session = Session(find_backend(str(folder)), Path(temporary))
+            for claim in session.claims.values():
+                case = Case((LayerSettings(claim.name, {**_simple(claim), SEED: 1}),))
+                failures = session.batch_of([(case, True)])[1]
+                count += len(faults.FAULTS)
+                if failures:
+                    return count, f"{failures[0].what} ({case})"
+    finally:
+        faults.FAULTS = before
     return count, ""
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from check_projects import project_names, written_project
-from exhaustive_layers import first_difference
+from exhaustive_layers import first_difference, first_difference_of_faults
 
 from umakit import find_backend
 from umakit.errors import UmakitError
@@ -60,6 +60,8 @@ class Bug:
             occurs once.
         equivalent: why no layer can show it, which all small layers have to confirm; empty if one
             can.
+        on_faults: whether the bug only changes what follows a fault of the device, so that faults
+            at all accesses have to confirm it in place of all small layers.
         list: its list.
     """
 
@@ -72,6 +74,7 @@ class Bug:
     case: str = ""
     after: str = ""
     equivalent: str = ""
+    on_faults: bool = False
     list: str = "planted"
 
     @property
@@ -96,6 +99,17 @@ class Bug:
         changed = before + after + rest.replace(self.old, self.new, 1)
         (copy / self.file).write_text(changed, encoding="utf-8")
         return copy
+
+    def first_difference(self, copy: Path) -> tuple[int, str]:
+        """Return the number of comparisons that may show the bug, and the first difference."""
+        if self.on_faults:
+            return first_difference_of_faults(copy)
+        return first_difference(copy, self.operators)
+
+    @property
+    def exhaustive(self) -> str:
+        """What all comparisons are made of, in the plural."""
+        return "layers after a bus error" if self.on_faults else "small layers"
 
     @property
     def text(self) -> str:
@@ -186,7 +200,7 @@ def outcome_of(bug: Bug, options: Sequence[str] = ()) -> Outcome:
         code, report, messages = checked(copy, options)
         took = time.monotonic() - started
         if bug.equivalent and code == 0:
-            count, shown = first_difference(copy, bug.operators)
+            count, shown = bug.first_difference(copy)
     counts = list(report.get("operators", {}).values())
     drawn, ran = (sum(each[key] for each in counts) for key in ("drawn", "ran"))
     failures = [  # others are no finding: that layers of an operator were not drawn, for example
@@ -202,7 +216,7 @@ def outcome_of(bug: Bug, options: Sequence[str] = ()) -> Outcome:
         last = " ".join(messages.strip().splitlines()[-1:])
         return Outcome(bug.list, bug.name, BROKEN, f"exit code {code}: {last}", *told[1:])
     if bug.equivalent and code == 0 and not shown:
-        why = f"{bug.equivalent}; all of {count} small layers are right"
+        why = f"{bug.equivalent}; all of {count} {bug.exhaustive} are right"
         return Outcome(bug.list, bug.name, EQUIVALENT, why, *told[1:])
     other = report["failures"][0]["what"] if report["failures"] else shown
     return Outcome(bug.list, bug.name, MISSED, other, *told[1:])
@@ -238,9 +252,9 @@ def quick_outcome(bug: Bug) -> Outcome:
                     return Outcome(bug.list, bug.name, FOUND, *told)
         what, result = "", MISSED
         if bug.equivalent:
-            count, what = first_difference(copy, bug.operators)
+            count, what = bug.first_difference(copy)
             result = MISSED if what else EQUIVALENT
-            what = what or f"{bug.equivalent}; all of {count} small layers are right"
+            what = what or f"{bug.equivalent}; all of {count} {bug.exhaustive} are right"
     return Outcome(bug.list, bug.name, result, what, "", drawn, ran, time.process_time() - started)
 
 

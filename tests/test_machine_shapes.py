@@ -44,6 +44,7 @@ class Shape:
         ends: cycles that the first and the last job of a tile take longer.
         fifo: whether the queue of all copies, of both DMA engines, keeps their order.
         queues: entries, and what happens without a free one: of the array and of all copies.
+        memory: bytes of each memory, in banks of 64 bytes.
     """
 
     channels: int = 1
@@ -59,6 +60,7 @@ class Shape:
     ends: tuple[int, int] = (0, 0)
     queues: tuple[tuple[int, str], tuple[int, str]] = ((4, "interrupt"), (6, "stall"))
     fifo: bool = False
+    memory: int = 8192
 
     @property
     def text(self) -> str:
@@ -131,8 +133,8 @@ class Shape:
                 f"""
         [[memory]]
         name = "memory{number}"
-        size = 8192
-        banks = 128
+        size = {self.memory}
+        banks = {self.memory // 64}
         row_bytes = {ROW if self.windows else 1}
         exclusive = {str(self.exclusive).lower()}
         holds = {holds}
@@ -506,6 +508,19 @@ def test_without_an_accumulator_input_channels_are_not_cut() -> None:
             # A tile of 2 x 4 positions and 8 channels of sums, 4 bytes each.
             assert reason == "needs 256 B of accumulators, there are 0 B"
             assert {each.tiling.input_channels for each in found} == {40}
+
+
+@examples(40)
+@given(shape=SHAPES, layer=LAYERS, memory=st.integers(4, 64), buffers=st.sampled_from(BUFFERS))
+def test_a_tiling_fits_in_the_order_of_its_loops(
+    shape: Shape, layer: Layer, memory: int, buffers: int
+) -> None:
+    """The order decides how often a tensor is copied, and so how many tiles lie in memory."""
+    planner = replace(shape, memory=64 * memory).planner
+    machine = planner.machine
+    space = search_space(layer, machine, buffers)
+    for each in best_tilings(space, layer, machine, planner.driver, 50).candidates:
+        assert invalid(layer, each.tiling, machine) == ""
 
 
 def test_rows_of_windows_take_the_memory_of_data() -> None:

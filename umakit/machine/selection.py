@@ -170,6 +170,8 @@ def best_tilings(
             seen += 1
             tiling = replace(cut, order=order)
             ordered = tiles_on(layer, tiling, hardware)
+            if space.buffers > 1 and misfit(ordered, hardware):
+                continue  # the order decides how often a tensor is copied, at most `buffers` tiles
             cost = estimates.of(ordered)
             if below is not None and cost.bound >= below:
                 continue
