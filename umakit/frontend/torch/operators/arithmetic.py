@@ -95,3 +95,11 @@ for _suffix in ("Tensor", "Scalar"):
     converts(f"bitwise_or.{_suffix}", "self other")(_bitwise(op.bitwise_or, op.logical_or))
     converts(f"bitwise_xor.{_suffix}", "self other")(_bitwise(op.bitwise_xor, op.logical_xor))
 converts("bitwise_not.default", "self")(_bitwise(op.bitwise_not, op.logical_not))
+
+
+@converts("remainder.Scalar remainder.Tensor", "self other")
+def _remainder(graph: Graph, node: Node, given: Arguments) -> Expr:
+    dtype = graph.type_of(node)[1]
+    if "int" not in dtype:
+        raise graph.refuse(node, f"of {dtype} is not supported", "take remainders of integers")
+    return op.floor_mod(operand(graph, given["self"], dtype), operand(graph, given["other"], dtype))
