@@ -13,15 +13,20 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.operators.drawings import sums
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.multipliers import fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
 
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}

@@ -15,7 +15,6 @@ from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     buffer,
     int32,
@@ -27,7 +26,13 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.parameters import PREFIX, Parameters
-from umakit.operators.registry import IntegerCall, IntegerOperator, Shapes, register
+from umakit.operators.registry import (
+    IntegerCall,
+    IntegerOperator,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, one_axis, register_all
 
 relax = tvm_api.relax

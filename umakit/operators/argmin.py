@@ -18,8 +18,7 @@ from umakit.operators.argmax import (
 )
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
-from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.registry import IntegerCall, IntegerOperator, register
+from umakit.operators.registry import IntegerCall, IntegerOperator, kernel_of_operands, register
 from umakit.operators.tflite import register_all
 
 relax = tvm_api.relax

@@ -12,15 +12,14 @@ from umakit.operators.derivation.pools import tflm_pool
 from umakit.operators.derivation.windows import Window, same_padding
 from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import accumulators, add_element_to, int32, sequence, set_to
 from umakit.operators.kernels.pooling import WindowReduction, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     PADDING_SAME,
     QUANTIZED,

@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface, matrices
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
 from umakit.operators.kernels.loops import (
     TILE,
@@ -41,9 +40,15 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import fixed_points, multiplier_of, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
-from umakit.operators.tensors import Quantized
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm, Quantized
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 
 relax = tvm_api.relax

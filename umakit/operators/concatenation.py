@@ -11,9 +11,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
-from umakit.operators.drawings import moves
+from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface
-from umakit.operators.kernels.calls import kernel_of_operands, shape_of
 from umakit.operators.kernels.loops import buffer, buffers, kernel, loops, sequence
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
@@ -22,7 +21,13 @@ from umakit.operators.offload.generated import Generated, GeneratedPattern
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import as_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Shapes,
+    kernel_of_operands,
+    register,
+    shape_of,
+)
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, imported, register_all
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -176,7 +181,7 @@ register(
         name="concatenation",
         parameters=Concatenation,
         kernel=kernel_of_operands(_kernel),
-        drawing=moves.concatenation(),
+        drawing=layers.concatenation(),
         patterns=(qconcatenation,),
         composites=(QConcatenation,),
     )

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.convolutions import convolution_call
+from umakit.operators.derivation.weights import convolution_call
 from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
 from umakit.operators.kernels import channels_first, convolution, gathered
-from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import as_operands, constants_of
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.offload import constraints as _c
@@ -26,7 +25,7 @@ from umakit.operators.offload.pattern_families import ConvolutionPattern, output
 from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,

@@ -15,11 +15,10 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
-from umakit.operators.derivation.convolutions import convolution_call, ordered_weights
+from umakit.operators.derivation.weights import convolution_call, ordered_weights
 from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import spread
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import (
     Constants,
     as_operands,
@@ -47,9 +46,8 @@ from umakit.operators.offload.pattern_families import ConvolutionPattern
 from umakit.operators.offload.reference import conv2d_transpose_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
-from umakit.operators.tensors import Weights
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.tensors import NoIntegerForm, Weights
 from umakit.operators.tflite import (
     PADDING_SAME,
     TfliteConverter,

@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.drawings import families
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
@@ -42,8 +41,8 @@ from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
 from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,

@@ -14,7 +14,6 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
 from umakit.operators.kernels.loops import (
     buffer,
@@ -30,7 +29,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 from umakit.operators.tflite_integers import result_fields, scale_of
 

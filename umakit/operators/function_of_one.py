@@ -16,12 +16,11 @@ from umakit.operators.interpolation import Interpolation
 from umakit.operators.islands import Island, Result
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import QUANTIZE, IntegerOperator, Order, Recognition, register
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
 from umakit.operators.tables.straight_lines import interpolation_table
-from umakit.operators.tensors import Array
+from umakit.operators.tensors import Array, NoIntegerForm
 
 HALF_AN_LSB = 0.51
 """Largest distance of an exact result from its integer, including float32's rounding."""

@@ -15,11 +15,12 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import CommonFields
-from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
 from umakit.operators.tensors import (
     INTEGERS,
     Array,
     Definition,
+    FloatInTheModel,
+    NoIntegerForm,
     Quantized,
     Scale,
     Weights,

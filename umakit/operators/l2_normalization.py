@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
@@ -33,7 +32,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, float32, register_all
 from umakit.operators.tflite_integers import result_fields, scale_of
 

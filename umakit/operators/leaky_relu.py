@@ -19,7 +19,6 @@ from umakit.operators.drawings.families import elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import factor_by_sign
 from umakit.operators.kernels.loops import (
     buffer,
@@ -35,7 +34,13 @@ from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all

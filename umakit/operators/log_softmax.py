@@ -19,7 +19,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
@@ -40,7 +39,7 @@ from umakit.operators.numeric.fixed_point import (
 )
 from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.exponentials import exponential_table
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one

@@ -19,12 +19,10 @@ from umakit.operators.drawing import Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tensors import Array, Quantized, Scale
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Scale
 
 tirx = tvm_api.tirx
 

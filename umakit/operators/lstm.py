@@ -25,11 +25,11 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawings import recurrent
+from umakit.operators.drawings import layers
 from umakit.operators.interface import BIAS, Interface, Shape
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.kernels.loops import (
+    Statements,
     accumulators,
     add_products,
     bound,
@@ -43,10 +43,9 @@ from umakit.operators.kernels.loops import (
     set_to,
     total_of,
 )
-from umakit.operators.kernels.statements import Statements
 from umakit.operators.numeric.requantize import add_and_clamp, requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.sigmoid_lookup import between
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -261,7 +260,7 @@ register(
         parameters=Lstm,
         kernel=kernel_of_operands(_kernel),
         macs=_macs,
-        drawing=recurrent.lstm(Lstm),
+        drawing=layers.lstm(Lstm),
         interface=Interface(
             operands=dict(zip(NAMES, DTYPES, strict=True)),
             results={"next_hidden": "hidden", "next_cell": "cell"},

@@ -14,15 +14,19 @@ from umakit.operators.derivation.pools import plain_pool, pool_fields, pool_of_i
 from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import windows
 from umakit.operators.islands import TFLITE_INTEGERS, Island, Network, Result
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.pooling import largest, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerCall, IntegerOperator, Recognition, register
-from umakit.operators.tensors import Scale
+from umakit.operators.registry import (
+    IntegerCall,
+    IntegerOperator,
+    Recognition,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm, Scale
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,

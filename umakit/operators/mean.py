@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     TILE,
     Extent,
@@ -42,8 +41,14 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
 )
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
 
 relax = tvm_api.relax

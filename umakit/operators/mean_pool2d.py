@@ -19,7 +19,6 @@ from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_element_to,
@@ -33,9 +32,14 @@ from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
 from umakit.operators.multipliers import multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tensors import Quantized
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm, Quantized
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import resampling
-from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.tensors import Quantized
+from umakit.operators.tensors import NoIntegerForm, Quantized
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_axis, register_all
 
 TFLM_OPERATORS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")

@@ -12,7 +12,6 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.operators.drawings import families
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel
 from umakit.operators.kernels.loops import int32
 from umakit.operators.multipliers import check_headroom, fixed_points
@@ -20,7 +19,13 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
 
 

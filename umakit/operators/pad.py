@@ -12,16 +12,22 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.conversions import integers_of_result
-from umakit.operators.drawings import moves
+from umakit.operators.derivation.expressions import integers_of_result
+from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface, Shape, four
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands, shape_of
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+    shape_of,
+)
 from umakit.operators.tables.functions import quantized
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
 
@@ -121,7 +127,7 @@ register(
         name="pad",
         parameters=Pad,
         kernel=kernel_of_operands(_kernel),
-        drawing=moves.pad(),
+        drawing=layers.pad(),
         interface=Interface(
             sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False
         ),

@@ -15,7 +15,6 @@ from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast, factor_by_sign
 from umakit.operators.kernels.loops import (
     buffer,
@@ -30,9 +29,15 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
-from umakit.operators.tensors import Definition, Quantized
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 
 relax = tvm_api.relax

@@ -19,7 +19,6 @@ from umakit.operators.drawings.families import common_fields
 from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     bound,
     buffer,
@@ -35,9 +34,14 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tensors import Array, Scale
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import Array, NoIntegerForm, Scale
 
 tirx = tvm_api.tirx
 

@@ -16,12 +16,18 @@ from umakit.operators.drawings.families import common_fields, shape_of, zero_poi
 from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
 from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import FLOATS, IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    FLOATS,
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.requantize import Requantize
 from umakit.operators.tflite import (
     QUANTIZED,

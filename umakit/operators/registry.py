@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import Any
 
 from umakit import tvm_api
+from umakit.errors import LoweringError
 from umakit.operators.drawing import Drawing
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, Network
@@ -234,3 +235,34 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
         return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), types)
 
     return rule
+
+
+KernelOfOperands = Callable[[Any, Shapes, list[str]], tvm_api.PrimFunc]
+"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
+
+
+def shape_of(expression: tvm_api.Expr) -> tuple[int, ...]:
+    """Return the shape of an operand.
+
+    Raises:
+        LoweringError: the shape is symbolic.
+    """
+    shape = tvm_api.static_shape(expression)
+    if shape is None:
+        raise LoweringError("an integer operator's operand has no static shape")
+    return shape
+
+
+def kernel_of_operands(function: KernelOfOperands) -> Kernel:
+    """Return a function (parameters, call) -> call of a kernel with the call's own operands.
+
+    Args:
+        function: function that makes the prim func.
+    """
+
+    def kernel(parameters: Any, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+        shapes = [shape_of(operand) for operand in call.args]
+        dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
+        return function(parameters, shapes, dtypes), list(call.args)
+
+    return kernel

@@ -9,12 +9,11 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.tensors import Array
+from umakit.operators.tensors import Array, NoIntegerForm
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
 
 relax = tvm_api.relax

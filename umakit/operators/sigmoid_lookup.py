@@ -18,8 +18,8 @@ from umakit.operators.drawing import Array, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
+    Statements,
     buffer,
     int32,
     kernel,
@@ -28,12 +28,10 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.kernels.statements import Statements
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
-from umakit.operators.tensors import Quantized
+from umakit.operators.tensors import NoIntegerForm, Quantized
 
 tirx = tvm_api.tirx
 

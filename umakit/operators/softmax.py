@@ -16,12 +16,11 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.derivation.expressions import check_last_axis, has_scale
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
@@ -38,9 +37,15 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,

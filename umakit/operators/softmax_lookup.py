@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.derivation.expressions import check_last_axis, has_scale
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
+    Statements,
     buffer,
     buffers,
     int32,
@@ -32,14 +32,20 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.kernels.statements import Statements
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tables.sixteen_bits import softmax_tables
+from umakit.operators.tensors import NoIntegerForm
 
 tirx = tvm_api.tirx
 

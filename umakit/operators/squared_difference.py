@@ -15,11 +15,10 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
 

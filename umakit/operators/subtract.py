@@ -14,12 +14,10 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.add import Add, QAdd, addition_kernel, derive_as
-from umakit.operators.derivation.shifted_sums import rescaled_sum
 from umakit.operators.drawings import sums
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.pattern_families import ElementwisePattern
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
 from umakit.operators.tflite import (
     QUANTIZED,
     WHOLE,
@@ -28,7 +26,7 @@ from umakit.operators.tflite import (
     imported,
     register_all,
 )
-from umakit.operators.tflite_integers import scale_of
+from umakit.operators.tflite_integers import rescaled_sum, scale_of
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,8 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.derivation.shifted_sums import rescaled_sum
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.mean import (
     Mean,
     derive_as,
@@ -25,7 +23,7 @@ from umakit.operators.mean import (
     reduced_axes,
     reduction_kernel,
 )
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
 from umakit.operators.tflite import (
     WHOLE,
     Convert,
@@ -34,7 +32,7 @@ from umakit.operators.tflite import (
     one_axis,
     register_all,
 )
-from umakit.operators.tflite_integers import scale_of
+from umakit.operators.tflite_integers import rescaled_sum, scale_of
 
 relax = tvm_api.relax
 

@@ -23,7 +23,6 @@ from umakit.operators.drawings.families import common_fields, zero_point_of
 from umakit.operators.drawings.layers import FILTERS, Inputs, Operands, layer
 from umakit.operators.drawings.scales import weights_of
 from umakit.operators.interface import Interface, named_axes
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.kernels.loops import (
     accumulators,
@@ -43,7 +42,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Array, quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tensors import Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
 from umakit.operators.tflite_integers import (

@@ -12,7 +12,15 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import round_half_away
-from umakit.operators.refusals import NoIntegerForm
+
+
+class NoIntegerForm(Exception):
+    """The operators before a quantize cannot be computed in integers; the message says why."""
+
+
+class FloatInTheModel(NoIntegerForm):
+    """There is no integer form because the model itself specifies floating point."""
+
 
 Array = npt.NDArray[Any]
 Definition = Callable[[tvm_api.Expr], tvm_api.Expr]

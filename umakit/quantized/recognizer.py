@@ -15,7 +15,6 @@ from umakit import tvm_api
 from umakit.frontend.model import Quantization, QuantizedSemantics, WeightsQuantization
 from umakit.operators.islands import ACTIVATIONS, Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
 from umakit.operators.registry import (
     FLOATS,
     QUANTIZE,
@@ -23,7 +22,7 @@ from umakit.operators.registry import (
     operator_of,
     recognitions,
 )
-from umakit.operators.tensors import Weights
+from umakit.operators.tensors import FloatInTheModel, NoIntegerForm, Weights
 
 
 @dataclass(frozen=True)

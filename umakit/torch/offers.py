@@ -19,7 +19,7 @@ from torch._dynamo.convert_frame import compile_lock
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
-from umakit.frontend.torch.refusals import refused_operators
+from umakit.frontend.torch.programs import refused_operators
 from umakit.frontend.torch.static import quiet_torch
 from umakit.library.options import ExportOptions
 from umakit.partition.choice import CPU

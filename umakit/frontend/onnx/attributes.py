@@ -15,9 +15,8 @@ import onnx
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import all_nodes
-from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.operators import CONVERTER_DECISIONS
-from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision
+from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision, opset_of
 
 EVERYWHERE = {"consumed_inputs": "which inputs may be overwritten; the memory plan decides that"}
 """Attributes that all operators of the first opset have, and why they are ignored."""

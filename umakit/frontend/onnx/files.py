@@ -39,7 +39,7 @@ from umakit.frontend.onnx.checks import (
     check_values,
 )
 from umakit.frontend.onnx.importer import NamingImporter
-from umakit.frontend.onnx.node import attribute_of, opset_of
+from umakit.frontend.onnx.registry import attribute_of, opset_of
 from umakit.frontend.onnx.rewriting import rewrite_nodes
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
 from umakit.frontend.onnx.structure import (

@@ -16,8 +16,8 @@ import onnx.numpy_helper
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import STANDARD_DOMAINS, all_nodes
-from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.refusals import input_name, schema_of
+from umakit.frontend.onnx.registry import opset_of
 
 NOT_COMPUTED = {
     number: name.lower()

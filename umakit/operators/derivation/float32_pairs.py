@@ -33,10 +33,9 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import CommonFields, Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import Shapes
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
-from umakit.operators.tensors import Array, Scale
+from umakit.operators.tensors import Array, NoIntegerForm, Scale
 
 tirx = tvm_api.tirx
 MOST_BITS = 60

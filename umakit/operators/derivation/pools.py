@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Pool2d, WindowFields
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Quantized
+from umakit.operators.tensors import NoIntegerForm, Quantized
 
 P = TypeVar("P", bound=Pool2d)
 

@@ -10,8 +10,7 @@ from typing import Any, SupportsInt
 from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.parameters import Pair, WindowFields
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Quantized, Weights
+from umakit.operators.tensors import NoIntegerForm, Quantized, Weights
 
 LAYOUTS = {"NHWC": "NHWC", "NCHW": "NCHW", "NCW": "NCHW"}
 """Rows of numbers are images of one row."""

@@ -18,6 +18,7 @@ from umakit.operators.parameters import Parameters
 
 tirx = tvm_api.tirx
 
+
 KEEPS_NAMES = "umakit.keeps_names"
 BIAS_HAS_ZERO_POINT = "umakit.bias_has_zero_point"
 """Attribute of kernels whose bias includes -zero point of the data * sum of weights."""
@@ -335,3 +336,16 @@ def kernel(
     # TVM's passes over Relax expect a root block.
     root = tvm_api.s_tir.SBlockRealize([], True, tvm_api.s_tir.SBlock([], [], [], "root", body))
     return tvm_api.PrimFunc(list(parameters), root).with_attrs(attributes)
+
+
+class Statements:
+    """Statements that bind 32-bit intermediate values of a formula."""
+
+    def __init__(self) -> None:
+        self.list: list[tvm_api.Stmt] = []
+
+    def bind(self, name: str, value: tvm_api.PrimExpr) -> tvm_api.Var:
+        """A variable for a value."""
+        variable = tirx.Var(name, "int32")
+        self.list.append(tirx.Bind(variable, value))
+        return variable

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.kernels.calls import KernelOfOperands
 from umakit.operators.kernels.convolution import at_positions, channel_count, image_size, place
 from umakit.operators.kernels.loops import (
     TILE,
@@ -24,7 +23,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import Pair, Pool2d
-from umakit.operators.registry import Shapes
+from umakit.operators.registry import KernelOfOperands, Shapes
 
 tirx = tvm_api.tirx
 

@@ -24,8 +24,8 @@ from umakit.operators.offload.constraints import (
     OtherOperator,
     Padding,
     Pairs,
+    check_function,
 )
-from umakit.operators.offload.functions import check_function
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.offload.rounding import own_rounding, rounded_by
 from umakit.operators.parameters import PREFIX, Pair, Parameters

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Definition, Quantized, Scale, scale_of
+from umakit.operators.tensors import Definition, NoIntegerForm, Quantized, Scale, scale_of
 
 Array = npt.NDArray[Any]
 DEEPEST = 64

@@ -5,22 +5,20 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from umakit import tvm_api
-from umakit.partition.layouts import elementwise, movement, windows
+from umakit.partition.layouts import operators
 from umakit.partition.layouts.flip import Flip, moves_nothing
-from umakit.partition.layouts.rules import Rule, RuleOf, has_layout, is_variable
+from umakit.partition.layouts.rules import Rule, has_layout, is_variable
 
 Var = tvm_api.Var
-
-RULES: Mapping[str, RuleOf] = {**windows.RULES, **elementwise.RULES, **movement.RULES}
 
 
 def rule_of(call: tvm_api.Expr, flip: Flip) -> Rule | None:
     """Return the rule of an operator in the other layout; None if the operator keeps its layout."""
-    found = RULES.get(tvm_api.operator_name(call))
+    found = operators.RULES.get(tvm_api.operator_name(call))
     if found is None or not isinstance(call, tvm_api.Call):
         return None
     operands = [each for operand in call.args for each in getattr(operand, "fields", (operand,))]
@@ -96,7 +94,7 @@ class Graph:
         layout."""
         read = self.tensors.get(call.args[0])
         kept = read is not None and not read.members
-        return movement.transpose_of_kept(call, self.flip) if kept else None
+        return operators.transpose_of_kept(call, self.flip) if kept else None
 
     def _define(self, variable: Var, rule: Rule | None) -> None:
         shape = tvm_api.static_shape(variable)

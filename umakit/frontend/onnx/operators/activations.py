@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
 from umakit.frontend.onnx.rewriting import MICROSOFT, Rewriter, rewrites
 
 relax = tvm_api.relax

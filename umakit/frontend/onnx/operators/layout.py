@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import ABSENT, converts
+from umakit.frontend.onnx.registry import ABSENT, Node, converts
 
 relax = tvm_api.relax
 

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import STASH, converts
+from umakit.frontend.onnx.registry import STASH, Node, converts
 
 relax = tvm_api.relax
 op = relax.op

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.floats.roi_pooling import roi_pool
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
 
-relax = tvm_api.relax
+relax, te = tvm_api.relax, tvm_api.te
 
 MODE_SINCE = 16
 """The opset that brought `coordinate_transformation_mode`, whose default differs from before."""
@@ -180,3 +179,55 @@ def _samples(
     weights = pair(emit(op.subtract(number(1), rest)), rest)
     mask = emit(op.reshape(emit(op.astype(inside, "float32")), shape))
     return places, emit(op.multiply(weights, mask))
+
+
+# --- the operator -----------------------------------------------------------------------------
+
+ROI_POOL = "roi_pool"
+DESCRIPTION = """Means or maxima over samples of regions of images, with given places and weights.
+
+roi_pool   (data [N, C, H, W], images [R] of integers, rows int32[R, P, G, 2], their weights
+            [R, P, G, 2], columns int32[R, Q, K, 2], their weights [R, Q, K, 2], factors [R])
+            -> [R, C, P, Q]
+
+Each bin `(p, q)` of region `r` has `G` x `K` samples between two rows and two columns each. A mean
+is the sum of weighted elements times `factors[r]`; a maximum is the largest weighted element, as in
+ONNX's reference and ONNX Runtime.
+"""
+
+
+def roi_pool(operands: Sequence[Any], *, maximum: bool) -> tvm_api.Call:
+    """Return a call of the operator with its seven operands."""
+    return tvm_api.operator_call(ROI_POOL, operands, {"maximum": int(maximum)})
+
+
+def _infer(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+    data, _, rows, _, columns, _, _ = (tvm_api.static_shape(item) or () for item in call.args)
+    shape = (rows[0], data[1], rows[1], columns[1])
+    return tvm_api.tensor_type(shape, tvm_api.dtype_of(call.args[0]))
+
+
+def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+    maximum = bool(int(call.attrs["maximum"]))
+    return builder.call_te(_compute, *call.args, maximum=maximum, primfunc_name_hint=ROI_POOL)
+
+
+def _compute(
+    data: te.Tensor, images: te.Tensor, rows: te.Tensor, row_weights: te.Tensor,
+    columns: te.Tensor, column_weights: te.Tensor,
+    factors: te.Tensor, maximum: bool,
+) -> te.Tensor:  # fmt: skip
+    shape = [int(size) for size in (rows.shape[0], data.shape[1], rows.shape[1], columns.shape[1])]
+    extents = (rows.shape[2], columns.shape[2], 2, 2)
+    i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))
+
+    def reduced(r: tvm_api.Expr, c: tvm_api.Expr, p: tvm_api.Expr, q: tvm_api.Expr) -> tvm_api.Expr:
+        element = data[images[r], c, rows[r, p, i, a], columns[r, q, j, b]]
+        weighted = row_weights[r, p, i, a] * column_weights[r, q, j, b] * element
+        return (te.max if maximum else te.sum)(weighted, axis=[i, j, a, b])
+
+    pooled = te.compute(shape, reduced, name=ROI_POOL)
+    return te.compute(shape, lambda r, *at: pooled(r, *at) * factors[r], name="scaled")
+
+
+tvm_api.register_operator(ROI_POOL, DESCRIPTION, _infer, _legalize)

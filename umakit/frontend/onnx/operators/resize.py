@@ -17,8 +17,7 @@ from umakit import tvm_api
 from umakit.floats.resampling import Table, resampled
 from umakit.frontend.onnx import coordinates
 from umakit.frontend.onnx.coordinates import Axis
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
 
 relax = tvm_api.relax
 

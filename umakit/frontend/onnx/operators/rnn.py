@@ -15,8 +15,7 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.floats.recurrent import GATES, Activation, Cell, recurrent
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
 
 relax = tvm_api.relax
 op = tvm_api.relax.op

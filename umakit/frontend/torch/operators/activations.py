@@ -3,8 +3,19 @@
 
 from __future__ import annotations
 
-from umakit.frontend.torch.operands import constant, constants, expm1, op, operand
-from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    constant,
+    constants,
+    converts,
+    expm1,
+    left_to_tvm,
+    op,
+    operand,
+)
 
 left_to_tvm("_log_softmax.default _softmax.default", "self dim")
 left_to_tvm("gelu.default", "self approximate")

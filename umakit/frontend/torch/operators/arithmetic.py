@@ -7,8 +7,18 @@ from collections.abc import Callable
 
 import torch
 
-from umakit.frontend.torch.operands import cast, constant, op, operand
-from umakit.frontend.torch.registry import Arguments, Conversion, Expr, Graph, Node, converts
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Conversion,
+    Expr,
+    Graph,
+    Node,
+    cast,
+    constant,
+    converts,
+    op,
+    operand,
+)
 
 
 def _common_dtype(graph: Graph, node: Node, *operands: torch.fx.Node | float) -> str:

@@ -11,8 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from umakit.frontend.torch.operands import axis_of, check_index, constant, op, operand, relax
-from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    axis_of,
+    check_index,
+    constant,
+    converts,
+    op,
+    operand,
+    relax,
+)
 
 Used = list[tuple[int, Node]]
 """Dimensions that have an index, ascending, each with it."""

@@ -14,8 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from umakit.floats.interpolation import antialiased_table, cubic_table, linear_table, nearest_table
-from umakit.floats.resampling import Table, resampled
+from umakit.floats.resampling import (
+    Table,
+    antialiased_table,
+    cubic_table,
+    linear_table,
+    nearest_table,
+    resampled,
+)
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
 
 CUBIC = -0.75

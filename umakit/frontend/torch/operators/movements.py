@@ -5,9 +5,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from umakit.frontend.torch.operands import axis_of, cast, op, relax
 from umakit.frontend.torch.quantization import in_front_of_dequantize, single_grid
-from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    axis_of,
+    cast,
+    converts,
+    left_to_tvm,
+    op,
+    relax,
+)
 
 left_to_tvm("cat.default", "tensors dim")
 left_to_tvm("constant_pad_nd.default", "self pad value")

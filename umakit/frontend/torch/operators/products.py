@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 
-from umakit.frontend.torch.operands import constant, op
 from umakit.frontend.torch.quantization import in_front_of_dequantize
 from umakit.frontend.torch.registry import (
     Arguments,
@@ -13,8 +12,10 @@ from umakit.frontend.torch.registry import (
     Expr,
     Graph,
     Node,
+    constant,
     converts,
     left_to_tvm,
+    op,
 )
 
 

@@ -9,24 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from umakit.frontend.torch.operands import (
-    axis_of,
-    cast,
-    constant,
-    moments,
-    op,
-    operand,
-    reduced_axes,
-    relax,
-)
 from umakit.frontend.torch.registry import (
     Arguments,
     Conversion,
     Expr,
     Graph,
     Node,
+    axis_of,
+    cast,
+    constant,
     converts,
     left_to_tvm,
+    moments,
+    op,
+    operand,
+    reduced_axes,
+    relax,
 )
 
 left_to_tvm("argmax.default argmin.default", "self dim keepdim")

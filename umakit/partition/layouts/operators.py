@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of operators along axes: concatenations, pads, slices, means, reshapes and transposes."""
+"""Rules of operators: windows, elementwise operators, and operators along axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,7 +14,15 @@ from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import parameters_class
-from umakit.partition.layouts.flip import CHANNELS_FIRST, RANKS, Flip, composed, moves_nothing
+from umakit.partition.layouts.flip import (
+    CHANNELS_FIRST,
+    FLAT,
+    KERNELS,
+    RANKS,
+    Flip,
+    composed,
+    moves_nothing,
+)
 from umakit.partition.layouts.rules import (
     Operands,
     Rule,
@@ -25,6 +33,130 @@ from umakit.partition.layouts.rules import (
 )
 
 relax = tvm_api.relax
+
+FLOAT = (
+    "abs add ceil clip cos divide erf exp floor log logical_not maximum minimum multiply negative "
+    "nn.gelu nn.gelu_tanh nn.leakyrelu nn.relu nn.relu6 nn.silu nn.softplus power round rsqrt "
+    "sigmoid sin sqrt square subtract tanh where"
+).split()
+
+PAIRS = "add subtract multiply divide squared_difference float32_sum float32_product".split()
+"""Integer operators of two operands that broadcast."""
+
+SINGLE = ("requantize quantize leaky_relu lookup interpolation sigmoid_lookup").split()
+"""Integer operators of one operand, whose other operands are tables."""
+
+
+def broadcasting(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """Rule for operands with the axes of the result; constants change at compile time."""
+    shape = tvm_api.static_shape(call)
+    if shape is None:
+        return None
+    rank, data = len(shape), []
+    for operand in call.args:
+        if not tvm_api.dtype_of(operand) or tvm_api.static_shape(operand) is None:
+            if is_variable(operand):
+                return None
+            continue  # a number, such as a bound of a clip
+        if is_variable(operand):
+            if len(tvm_api.static_shape(operand) or ()) != rank:
+                return None
+            data.append(operand)
+        elif flip.constant(operand, rank) is None:
+            return None
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        return made(call, [_operand(each, operands) for each in call.args], _shape(call, flip))
+
+    def _operand(operand: tvm_api.Expr, operands: Operands) -> tvm_api.Expr:
+        if is_variable(operand):
+            return operands.flipped(operand)
+        return flip.constant(operand, rank) or operand
+
+    return Rule(tuple(data), build) if data else None
+
+
+def of_one(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """Rule for the first operand; tables stay unchanged."""
+    return one_operand(call, lambda: _shape(call, flip))
+
+
+def change_of_type(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """Rule of a quantize or dequantize, with a scale per element of an axis, or one scale."""
+    shape = tvm_api.static_shape(call)
+    if shape is None or any(is_variable(operand) for operand in call.args[1:]):
+        return None
+    axis = flip.axis(int(call.attrs.axis), len(shape))
+    return one_operand(call, lambda: {"axis": axis})
+
+
+def _shape(call: tvm_api.Call, flip: Flip) -> dict[str, Any]:
+    if not tvm_api.operator_name(call).startswith(PREFIX):
+        return {}
+    return {"output_shape": flip.shape([int(extent) for extent in call.attrs["output_shape"]])}
+
+
+def float_convolution(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A convolution of Relax in one or two dimensions with constant weights."""
+    attributes = call.attrs
+    layout, target, kernel = flip.source, flip.target, KERNELS[flip.target]
+    if tvm_api.operator_name(call) == "nn.conv1d":
+        layout, target, kernel = FLAT[layout], FLAT[target], kernel.replace("H", "")
+    stored, out = str(attributes.kernel_layout), str(attributes.out_layout or "")
+    weights = tvm_api.constant_array(call.args[1])
+    if str(attributes.data_layout) != layout or out not in ("", layout) or weights is None:
+        return None
+    if sorted(stored) != sorted(kernel):
+        return None
+    changed = {"data_layout": target, "kernel_layout": kernel, "out_layout": target}
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        order = [stored.index(axis) for axis in kernel]
+        moved = tvm_api.relax.const(np.ascontiguousarray(weights.transpose(order)))
+        return made(call, [operands.flipped(call.args[0]), moved], changed)
+
+    return Rule((call.args[0],), build, has_layout=True)
+
+
+def float_pool(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """A pool of Relax in two dimensions."""
+    if str(call.attrs.layout) != flip.source or str(call.attrs.out_layout) not in (
+        "",
+        flip.source,
+    ):
+        return None
+    changed = {"layout": flip.target, "out_layout": flip.target}
+    return one_operand(call, lambda: changed, has_layout=True)
+
+
+def integer_convolution(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """An integer convolution; weights are [O, ...] with the other axes in the order of the data."""
+    weights = tvm_api.constant_array(call.args[1])
+    if str(call.attrs["layout"]) != flip.source or weights is None:
+        return None
+    if tvm_api.operator_name(call).endswith("transpose") and int(call.attrs["groups"]) != 1:
+        return None
+    data, _, *rest = call.args
+
+    def build(operands: Operands) -> tvm_api.Expr:
+        moved = tvm_api.relax.const(np.ascontiguousarray(weights.transpose(flip.axes(4))))
+        others = [operands.plain(operand) for operand in rest]
+        return made(call, [operands.flipped(data), moved, *others], _integer_layout(call, flip))
+
+    return Rule((data,), build, has_layout=True)
+
+
+def integer_pool(call: tvm_api.Call, flip: Flip) -> Rule | None:
+    """An integer pool."""
+    if str(call.attrs["layout"]) != flip.source:
+        return None
+    return one_operand(call, lambda: _integer_layout(call, flip), has_layout=True)
+
+
+def _integer_layout(call: tvm_api.Call, flip: Flip) -> dict[str, Any]:
+    shape = [int(extent) for extent in call.attrs["output_shape"]]
+    return {"layout": flip.target, "output_shape": flip.shape(shape)}
+
 
 OTHER_NAMES = {f"{PREFIX}global_avg_pool": f"{PREFIX}mean"}
 """Operators that are called otherwise in the other layout."""
@@ -215,7 +347,23 @@ def transpose_of_kept(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return Rule((), lambda operands: operands.plain(data), moved=(now, 0))
 
 
-RULES: dict[str, RuleOf] = {
+RULES: Mapping[str, RuleOf] = {
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d"), float_convolution),
+    **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d"), float_pool),
+    **dict.fromkeys((f"{PREFIX}conv2d", f"{PREFIX}conv2d_transpose"), integer_convolution),
+    **dict.fromkeys(
+        (
+            f"{PREFIX}{name}"
+            for name in ("max_pool2d", "avg_pool2d", "mean_pool2d", "dilated_max_pool2d")
+        ),
+        integer_pool,
+    ),
+    **dict.fromkeys(FLOAT, broadcasting),
+    **dict.fromkeys((f"{PREFIX}{name}" for name in PAIRS), broadcasting),
+    **dict.fromkeys((f"{PREFIX}{name}" for name in SINGLE), of_one),
+    "astype": of_one,
+    "quantize": change_of_type,
+    "dequantize": change_of_type,
     "concat": concatenation,
     **dict.fromkeys(("nn.softmax", "nn.log_softmax", "take"), along_axis),
     f"{PREFIX}probabilities": integer_softmax,
