@@ -71,8 +71,6 @@ def _left_alone(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Ex
 
 
 def _for(operator: str, floats: Rule | None, integers: Rule | None) -> Rule:
-    """Return the rule of an operator: separate rules for floats and integers, TVM's rule
-    otherwise."""
     usual = tvm_api.legalization(operator)
     by_dtype = dict.fromkeys(FLOATS, floats) | dict.fromkeys(INTEGERS, integers)
 
@@ -131,7 +129,6 @@ def _reduced(
 
 
 def _axes(given: int | Sequence[int] | None, rank: int) -> list[int]:
-    """Return the axes of an attribute: one axis, several, or all for None."""
     if given is None:
         return list(range(rank))
     several = given if isinstance(given, Sequence) else [given]
@@ -277,7 +274,6 @@ def _padded(
     reach: dict[int, int],
     value: float,
 ) -> te.Tensor:
-    """Return the data with a border that covers all windows."""
     extents = [reach.get(axis, extent) for axis, extent in enumerate(shape)]
 
     def element(*place: tvm_api.Expr) -> tvm_api.Expr:

@@ -116,7 +116,6 @@ def _imported(
 
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a file in the format that its content tells, regardless of the suffix."""
     if is_special(path):
         raise ModelError("is not a regular file", where=str(path), fix="copy it into one")
     if is_torch_file(path):
@@ -162,7 +161,6 @@ def _is_tflite(path: Path) -> bool:
 
 
 def _is_exported_program(source: object) -> bool:
-    """Return whether an object is a `torch.export.ExportedProgram`, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.export.ExportedProgram)
 

@@ -59,7 +59,6 @@ def check_sizes(module: tvm_api.IRModule, where: str) -> None:
 
 
 def _bytes_of(tensor: tvm_api.Expr) -> int:
-    """Return the bytes of a tensor; 0 for unknown shapes and dtypes that C lacks."""
     shape, dtype = tvm_api.static_shape(tensor), tvm_api.dtype_of(tensor)
     try:
         return math.prod(shape) * tvm_api.element_bytes(dtype) if shape and dtype else 0

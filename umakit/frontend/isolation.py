@@ -46,7 +46,6 @@ def operand_types(call: tvm_api.Call) -> list[str]:
 
 
 def _alone(call: tvm_api.Call) -> tvm_api.IRModule:
-    """Return a module whose `main` computes only the given call. Its operands are parameters."""
     parameters: list[tvm_api.Var] = []
     for variable in tvm_api.collect(call, tvm_api.Var):
         is_tensor = tvm_api.dtype_of(variable) and hasattr(variable.ty, "shape")

@@ -102,7 +102,6 @@ def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:
 
 
 def _place(error: Exception) -> str:
-    """Return the position of a JSON error in the text."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno} column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8"

@@ -336,14 +336,12 @@ class _Folder(tvm_api.PyExprMutator):
         return None if bias is None else (value, weights, bias, weights.dtype, channels)
 
     def _constant(self, expression: tvm_api.Expr) -> Array | None:
-        """Return the values of a constant, or of the constant that a variable is bound to."""
         bound = (
             self.lookup_binding(expression) if isinstance(expression, tvm_api.Var) else expression
         )
         return None if bound is None else tvm_api.constant_array(bound)
 
     def _once(self, expression: tvm_api.Expr) -> tvm_api.Call | None:
-        """Return the call that a variable is bound to, if the variable has a single use."""
         if not isinstance(expression, tvm_api.Var) or expression not in self._single_use:
             return None
         value = self.lookup_binding(expression)
@@ -352,8 +350,6 @@ class _Folder(tvm_api.PyExprMutator):
     def _scaled(
         self, call: tvm_api.Call, layer: tvm_api.Call, weights: Array, scale: Array, shift: Array
     ) -> tvm_api.Expr:
-        """Return the layer with scaled weights plus the shift, as a tuple like the original
-        call."""
         is_matrix = tvm_api.operator_name(layer) == "matmul"
         output_axis = 1 if is_matrix else str(layer.attrs.kernel_layout).index("O")
         extents = [1] * weights.ndim
@@ -386,7 +382,6 @@ def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
 
 
 def _as_bias(constant: Array, rank: int, channel_axis: int) -> Array | None:
-    """Return one value per channel; None if the constant varies along another axis."""
     shape = (1,) * (rank - constant.ndim) + constant.shape
     if len(shape) != rank or constant.size != shape[channel_axis]:
         return None

@@ -170,7 +170,6 @@ SIDES = ("left", "right")
 
 
 def _addition(parameters: Parameters, match: Match) -> Add:
-    """Return the parameters of the addition with the operator's result as its left operand."""
     assert match.addition is not None
     added, addend = Add.of(match.addition), match.addend
     left, right = (tvm_api.static_shape(operand) or () for operand in match.addition.args)

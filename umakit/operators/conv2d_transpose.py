@@ -161,7 +161,6 @@ def _loops(
 
 
 def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
-    """Weights of a dilated window with zeros between its elements."""
     if parameters.dilation == (1, 1):
         return layer
     axes = (2, 3) if parameters.layout == "NCHW" else (1, 2)
@@ -187,7 +186,6 @@ class _Axis:
         self._stride, self._before = stride, before
 
     def _split(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-        """Return quotient and remainder of a position divided by the stride."""
         place = position + int32(self._before)
         return tirx.truncdiv(place, int32(self._stride)), tirx.truncmod(place, int32(self._stride))
 

@@ -90,7 +90,6 @@ def _has_weights(island: Island) -> bool:
 
 
 def _layer(island: Island, layer: Layer) -> tvm_api.Call:
-    """Return the call, between reshapes if the data has more than two dimensions."""
     result, source = island.result, layer.source
     if layer.weights.integers.ndim != 2:
         raise NoIntegerForm("the weights are not a matrix")

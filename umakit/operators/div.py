@@ -89,7 +89,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output)."""
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

@@ -35,7 +35,6 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _is_negative_part(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> bool:
-    """Whether an expression is min(exp(x) - 1, 0)."""
     least = with_scalar(call, "minimum", definition)
     if least is None or least[1] != 0.0:
         return False

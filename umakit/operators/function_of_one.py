@@ -50,7 +50,6 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_api.Call:
-    """Return a change of scale with limits, or a table with lines and corrections."""
     source, target = function.source.scale, result.scale
     clip = int(table.min()), int(table.max())
     there = replace(result, clip=clip)

@@ -61,7 +61,6 @@ class GlobalAveragePool(Parameters):
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Return the call; None for means over other axes than all positions of an image."""
     result, source = island.result, island.operand()
     shape = tvm_api.static_shape(source.integers) or ()
     axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or range(len(shape)))

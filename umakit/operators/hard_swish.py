@@ -33,12 +33,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 
 def _argument(call: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
-    """Return x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6); None for other expressions.
-
-    Args:
-        call: a Relax call.
-        definition: function from a variable to its bound expression.
-    """
+    """Return x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6); None for other expressions."""
     sixth = with_scalar(call, "multiply", definition)
     if sixth is None or not math.isclose(sixth[1], 1 / 6, rel_tol=1e-6):
         return None

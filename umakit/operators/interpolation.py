@@ -42,12 +42,7 @@ class Interpolation(Parameters):
 
 
 def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output).
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the 16-bit data and of the table.
-    """
+    """Return the kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
     table = buffer("table", shapes[1], parameters.output_dtype)

@@ -101,7 +101,6 @@ def _table(source: Scale, result: Scale, slope: float) -> Array:
 
 
 def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
-    """Return the factors of positive and of negative integers."""
     # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
     ratio = float(source.scale) / float(result.scale)
     return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)

@@ -113,7 +113,6 @@ def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax
 
 
 def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, exponentials, differences, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
     exponentials, differences = (

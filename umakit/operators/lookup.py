@@ -100,7 +100,6 @@ def _table_call(
 
 
 def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
     table = buffer("table", [256], parameters.output_dtype)

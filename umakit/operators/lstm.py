@@ -94,7 +94,6 @@ NAMES = (
 
 
 def _kernel(parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (operands, outputs, hidden state, cell state)."""
     layer = _Kernel(parameters, shapes, dtypes)
     # Gates and cell have 16 bits: arguments of their functions are inside the table.
     return kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
@@ -139,7 +138,6 @@ class _Kernel:
         return [t, b, column] if self._parameters.time_major else [b, t, column]
 
     def _step(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """Return one step of one sequence; the hidden state is updated after all units."""
         outputs, hidden, _ = self.results
 
         def keep(j: tvm_api.PrimExpr) -> tvm_api.Stmt:
@@ -169,7 +167,6 @@ class _Kernel:
     def _products(
         self, kind: str, j: tvm_api.PrimExpr, length: int, element: Element
     ) -> list[tvm_api.Stmt]:
-        """Return statements that add up the products of a row and each gate's weights."""
         weights, bias = self.inputs[f"{kind}_weights"], self.inputs[f"{kind}_bias"]
 
         def row(gate: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
@@ -204,7 +201,6 @@ class _Kernel:
     def _states(
         self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr
     ) -> list[tvm_api.Stmt]:
-        """Return statements that store the cell state and the output of a unit."""
         parameters, gates = self._parameters, self._gates
         outputs, _, cell = self.results
         inputs, forget, output, candidate = (gates[int32(gate)] for gate in range(GATES))
@@ -237,7 +233,6 @@ def _limited(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """Return the multiply-accumulates: each weight is used once per row of the data."""
     data, weights, recurrent_weights = (
         tvm_api.static_shape(call.args[place]) or (0, 0, 0) for place in (0, 1, 3)
     )

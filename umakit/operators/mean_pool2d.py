@@ -63,7 +63,6 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _pool(image: Island, source: Quantized) -> tvm_api.Call:
-    """The call for data [N, C, H, W]."""
     result = image.result
     window = Window.of(result.call.attrs)
     if window.dilation != (1, 1):
@@ -97,12 +96,7 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
 
 
 def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, multipliers, shifts, output) of a mean with a new scale.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data, multipliers and shifts.
-    """
+    """Return the kernel (data, multipliers, shifts, output) of a mean with a new scale."""
     by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

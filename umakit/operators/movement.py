@@ -47,7 +47,6 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr:
 
 
 def _operands(island: Island) -> list[Quantized]:
-    """Return the moved tensors: the first operand, or the fields of a tuple."""
     first = island.call.args[0]
     items = first.fields if isinstance(first, tvm_api.RelaxTuple) else [first]
     return [island.dequantized(item) for item in items]

@@ -60,7 +60,6 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output) of a product."""
     left_zero, right_zero = parameters.zero_points
 
     def combine(left: tvm_api.Expr, right: tvm_api.Expr) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:

@@ -113,7 +113,6 @@ def _call(
 
 
 def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, slopes, output)."""
     data, slopes = buffers(("data", "slopes"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 

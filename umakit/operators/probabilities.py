@@ -115,10 +115,6 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
     """Return the kernel (data, table, output) of a softmax over an axis.
 
     Each element takes a 64-bit division. Sums and products stay below 2**62.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data and table.
     """
     shape = shapes[0]
     before, length, after = (

@@ -110,12 +110,7 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
 
 
 def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output), with the arithmetic of `ResizeBilinearInteger`.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the data [N, H, W, C].
-    """
+    """Return the kernel (data, output), with the arithmetic of `ResizeBilinearInteger`."""
     batch, height, width, channels = shapes[0]
     _, rows, columns, _ = parameters.output_shape
     data = buffer("data", shapes[0], dtypes[0])

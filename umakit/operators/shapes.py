@@ -133,7 +133,6 @@ def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
 def _sliced(
     converter: TfliteConverter, operator: TfliteOperator, places: list[range]
 ) -> tvm_api.Expr:
-    """Elements at given places of each axis, in the result's shape."""
     number = operator.inputs[0]
     value = take_ranges(converter, number, places)
     return relax.op.reshape(value, converter.shape(operator.outputs[0]))

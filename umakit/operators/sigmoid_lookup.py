@@ -76,12 +76,7 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
 
 
 def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data and table.
-    """
+    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits."""
     shape = shapes[0]
     data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)

@@ -109,12 +109,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of a softmax over the last axis.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data [..., n] and table.
-    """
+    """Return the kernel (data, table, output) of a softmax over the last axis."""
     data_shape, data_dtype = shapes[0], dtypes[0]
     *outer, length = data_shape
     data = buffer("data", data_shape, data_dtype)

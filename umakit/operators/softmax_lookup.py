@@ -99,10 +99,6 @@ def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> tvm
     """Return the kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
 
     Exponentials are computed twice, to save their memory.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data and tables.
     """
     softmax = _Softmax(parameters, shapes, dtypes)
     body = loop("row", math.prod(shapes[0][:-1]), softmax.row)
@@ -160,7 +156,6 @@ class _Softmax:
         return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
 
     def _add(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """Add an exponential to the sum."""
         steps = Statements()
         value = self._exponential(steps, row, i)
         return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))

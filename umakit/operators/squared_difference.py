@@ -67,7 +67,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output)."""
 
     def combine(*elements: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
         statements, (left, right) = on_common_scale(parameters, *elements)

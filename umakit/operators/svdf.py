@@ -232,7 +232,6 @@ def _integers(
 def _check_bias(
     converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
 ) -> None:
-    """Refuse a bias with another scale than the kernel assumes."""
     if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
         return
     bias = scale_of(converter, operator.inputs[3])
@@ -241,7 +240,6 @@ def _check_bias(
 
 
 def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, weights, bias, state, output)."""
     (batch, inputs), (filters, _) = shapes[0], shapes[1]
     memory = shapes[3][1] // filters
     data, weights, bias, state = buffers(("data", "weights", "bias", "state"), shapes, dtypes)
@@ -286,7 +284,6 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
 
 
 def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (state, weights, bias, output)."""
     (batch, _), (units, length) = shapes[0], shapes[1]
     state, weights, bias = buffers(("state", "weights", "bias"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
@@ -307,14 +304,12 @@ def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.Prim
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """Return the multiply-accumulates; each weight is used once per sequence."""
     weights = tvm_api.static_shape(call.args[1]) or (0, 0)
     batch = (tvm_api.static_shape(call.args[0]) or (0,))[0]
     return batch * weights[0] * weights[1]
 
 
 def _filtered(settings: Settings, data: Tensor | None) -> Inputs:
-    """Return the data and the state of a drawn layer."""
     batch, filters, memory = (int(settings[name]) for name in ("batch", "filters", "memory"))
     shape = (batch, int(settings["inputs"]))
     data = data or Tensor(shape, "int8", int(settings["input_zero_point"]))
@@ -336,7 +331,6 @@ def _drawn_state(
 
 
 def _states(settings: Settings, data: Tensor | None) -> Inputs:
-    """Return the state that a drawn layer reads."""
     length = int(settings["units"]) * int(settings["filters"]) * int(settings["memory"])
     shape = (int(settings["batch"]), length)
     data = data or Tensor(shape, "int16")

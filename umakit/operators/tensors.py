@@ -245,6 +245,5 @@ def _constant(expression: tvm_api.Expr, definition: Definition) -> Array | None:
 
 
 def _order(call: tvm_api.Expr, rank: int) -> list[int]:
-    """Return the axes of a permute_dims call."""
     axes = call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(axis) for axis in axes]

@@ -93,7 +93,6 @@ class _Layer:
 def _check_shapes(
     converter: TfliteConverter, operator: TfliteOperator, *, time_major: bool
 ) -> None:
-    """Refuse tensors of inconsistent sizes."""
     data, result = converter.shape(operator.inputs[0]), converter.shape(operator.outputs[0])
     hidden, cell = (converter.shape(operator.inputs[place]) for place in (HIDDEN, CELL))
     if len(data) != 3 or len(hidden) != 2 or 0 in data or 0 in hidden:

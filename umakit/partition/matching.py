@@ -102,7 +102,6 @@ def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: Refusals) -> tvm
 def _check(
     backend: Backend, pattern: Pattern, refusals: Refusals
 ) -> Callable[[tvm_api.PatternCheckContext], bool]:
-    """Return TVM's check function of a pattern: outside uses of values, then the predicate."""
 
     def check(context: tvm_api.PatternCheckContext) -> bool:
         if refusals.error is not None:
@@ -221,7 +220,6 @@ def _check_call(call: Any, where: str) -> None:
 
 
 def _calls(pattern: Any) -> Iterator[Any]:
-    """Yield the calls of quantized operators in a pattern."""
     operator = getattr(getattr(pattern, "op", None), "expr", None)
     if str(getattr(operator, "name", "")).startswith(f"relax.{PREFIX}"):
         yield pattern

@@ -118,14 +118,6 @@ def _partitioned(
     keys: Sequence[Key],
     given: Mapping[int, Decision],
 ) -> Partitioned:
-    """Partition a network after the choice of layouts.
-
-    Args:
-        fitted: the network.
-        backends: backends in order of priority.
-        keys: operators by row of the network before the change of layouts.
-        given: decisions by row of the network before the change of layouts.
-    """
     module, operators = _number_operators(fitted.module)
     origins = fitted.origins or {row: row for row in range(len(operators))}
     decisions = {row: given[origin] for row, origin in origins.items() if origin in given}
@@ -159,7 +151,6 @@ def _partitioned(
 def _unused(
     placements: Sequence[OperatorPlacement], where: dict[int, str], refusals: dict[str, Refusals]
 ) -> Iterator[UnusedBackend]:
-    """Yield the accelerators without operators, with the reasons of operators."""
     for name, refused in refusals.items():
         if name in where.values():
             continue
@@ -172,7 +163,6 @@ def _unused(
 
 
 def _decided(placement: OperatorPlacement, decision: Decision | None) -> OperatorPlacement:
-    """Return a row with its decision; the decision is the reason for the CPU if the CPU won."""
     kept = decision is not None and decision.target == CPU == placement.where
     reason = str(decision) if kept else placement.reason
     return replace(placement, decision=decision, reason=reason)
@@ -181,7 +171,6 @@ def _decided(placement: OperatorPlacement, decision: Decision | None) -> Operato
 def _decided_by_order(
     module: tvm_api.IRModule, backends: Sequence[Backend], provenance: Provenance
 ) -> dict[int, Decision]:
-    """Return the decisions by row on operators that several backends would take alone."""
     if len(backends) < 2:
         return {}
     taken = {
@@ -352,7 +341,6 @@ def _functions(module: tvm_api.IRModule) -> list[tuple[Any, Any]]:
 
 
 def _operators(module: tvm_api.IRModule) -> dict[Any, _Operator]:
-    """Return the calls of `main` by their variable."""
     found: dict[Any, _Operator] = {}
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value

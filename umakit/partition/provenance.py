@@ -154,7 +154,6 @@ def _keys(call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Key, ...]:
 
 
 def _value(expression: tvm_api.Expr, values: dict[Any, Any]) -> Key:
-    """Return a key of a value that is equal for the same data before and after fusion."""
     if isinstance(expression, tvm_api.Var):
         return values.get(expression, ("free", str(expression.name)))
     if isinstance(expression, tvm_api.GlobalVar):

@@ -105,7 +105,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return call
 
     def _clip_integers(self, call: tvm_api.Call) -> tvm_api.Expr:
-        """Merge a clip into the integer operator that computes its operand."""
         value = self._definition(call.args[0])
         if not isinstance(value, tvm_api.Call):
             return call
@@ -121,7 +120,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     # --- islands ------------------------------------------------------------------------------
 
     def _note_quantization(self, call: tvm_api.Call) -> None:
-        """Record scale and zero point of a node's result for comments in generated C."""
         try:
             scale = self._network.scale(call, tvm_api.dtype_of(call))
         except NoIntegerForm:
@@ -173,7 +171,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return derived
 
     def _derived(self, relax: str, island: Island) -> tvm_api.Expr | None:
-        """Return the result of the first derivation that does not return None, or None."""
         for recognition in recognitions(relax, island.arithmetic):
             derived = recognition.derive(island)
             if derived is not None:
@@ -181,7 +178,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return None
 
     def _result(self, call: tvm_api.Call, network: Network) -> Result:
-        """Return the value that a quantize rounds, before any activations."""
         scale = network.scale(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
         value = self._definition(call.args[0])
@@ -199,8 +195,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return Result(value, scale, (low, high), activation, shape, self._span(call))
 
     def _span(self, call: tvm_api.Call) -> tvm_api.Span | None:
-        """Return the span of a quantize's island, named after the operator without its
-        activation."""
         value, worker = self._definition(call.args[0]), call
         while isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) != "dequantize":
             worker = value
@@ -210,7 +204,6 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         return tvm_api.span_with_result(worker.span, call.span)
 
     def _definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
-        """Return the expression that a variable is bound to; other expressions unchanged."""
         if isinstance(expression, tvm_api.Var):
             bound = self.lookup_binding(expression)
             if isinstance(bound, tvm_api.Var):

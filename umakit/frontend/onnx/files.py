@@ -105,7 +105,6 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 
 
 def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
-    """Return the checked model with unique node names, and its operators by name."""
     if not path.exists():
         raise ModelError("no such file", where=str(path), fix=READABLE)
     if not path.is_file():
@@ -265,7 +264,6 @@ def resolve_padding(
 
 
 def _dimensions(value: onnx.ValueInfoProto | None) -> list[int]:
-    """Return the sizes of a tensor; 0 for unknown dimensions."""
     return [int(d.dim_value) for d in value.type.tensor_type.shape.dim] if value else []
 
 

@@ -135,7 +135,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._nodes.update(zip(node.output, results, strict=True))
 
     def _branch(self, graph: onnx.GraphProto) -> list[Any]:
-        """Return the results of a nested graph, which can read the tensors of the outer graph."""
         outside = dict(self._nodes)
         for tensor in graph.initializer:
             self._nodes[tensor.name] = tvm_api.relax.const(self._parse_array(tensor))
@@ -145,7 +144,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return results
 
     def _compute(self, node: onnx.NodeProto) -> bool:
-        """Compute a node of constant sizes or indices. Return False for other nodes."""
         inputs = self._inputs_of(node)
         arrays = [None if each is None else tvm_api.constant_array(each) for each in inputs]
         if any((a is None) != (i is None) for a, i in zip(arrays, inputs, strict=True)):
@@ -162,7 +160,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return True
 
     def _seen(self, proto: onnx.NodeProto) -> Node:
-        """Return the node in the form that converters take."""
         return Node(
             proto,
             self._inputs_of(proto),
@@ -186,7 +183,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return True
 
     def _bind_result(self, node: onnx.NodeProto) -> None:
-        """Bind the node's first result to a variable, which marks the end of the node."""
         first = node.output[0]
         value = self._nodes.get(first)
         if isinstance(value, tvm_api.Call):
@@ -197,7 +193,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
             self._node_of_result.setdefault(str(value.name), node.name)
 
     def _check_types(self, node: onnx.NodeProto) -> None:
-        """Refuse a node whose imported result differs in shape or dtype from the ONNX inference."""
         for name in node.output:
             value = self._nodes.get(name)
             if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
@@ -289,7 +284,6 @@ def check_input_types(
 
 
 def _dtype(expression: Any | None) -> str:
-    """Return the element type of a tensor; empty for anything else."""
     if expression is None or not hasattr(getattr(expression, "ty", None), "shape"):
         return ""
     return tvm_api.dtype_of(expression)
@@ -333,7 +327,6 @@ def _check_window(node: Node) -> None:
 
 
 def _check_count(node: Node, position: int, count: int) -> None:
-    """Refuse an input that is not a vector of `count` values."""
     shape = node.static_shape(position)
     if shape is not None and shape != (count,):
         raise node.refuse(
@@ -342,7 +335,6 @@ def _check_count(node: Node, position: int, count: int) -> None:
 
 
 def _check_scales(node: Node, shape: tuple[int, ...]) -> None:
-    """Refuse scales along a missing axis, and scales whose number differs from the axis size."""
     scales, zeros = node.static_shape(1), node.static_shape(2)
     if scales is None or len(scales) != 1 or scales == (1,):
         return

@@ -160,7 +160,6 @@ VALUES: dict[str, Callable[[onnx.AttributeProto], npt.NDArray[Any] | None]] = {
 
 
 def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
-    """Refuse a node that omits required inputs."""
     schema = schema_of(node, opset)
     if schema is None or node.op_type in MAY_BE_EMPTY:
         return

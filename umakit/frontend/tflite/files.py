@@ -115,7 +115,6 @@ def _states(
 
 
 def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[str]:
-    """Compare input shapes with the requested shapes, and return notices about chosen sizes."""
     inputs: Mapping[str, TfliteTensor] = {
         graph.tensors[number].name: graph.tensors[number] for number in graph.inputs
     }
@@ -155,7 +154,6 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
 
 
 def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
-    """Return the operators of the file by the names of their results."""
     names = short_names(graph)
     return {
         names[number]: SourceOperator(
@@ -173,7 +171,6 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
 
 
 def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
-    """Return the Relax module of a checked graph. Calls carry the names of their result tensors."""
     builder = tvm_api.relax.BlockBuilder()
     converter = Converter(graph, builder)
     numbers = (*graph.inputs, *graph.states)
@@ -205,14 +202,7 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
 def _convert_all(
     converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str
 ) -> tvm_api.Expr:
-    """Convert all operators and return the graph's result.
-
-    Args:
-        converter: converter that holds the inputs.
-        graph: the graph.
-        ends: receives the name of each operator by the variable of its result.
-        where: file name in error messages.
-    """
+    """Convert all operators and return the graph's result."""
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
         variables = _convert(converter, graph, operator, position, where)
@@ -263,7 +253,6 @@ def _convert(
 
 
 def _named(module: tvm_api.IRModule, ends: Mapping[str, str]) -> tvm_api.IRModule:
-    """Name each call after the operator whose result follows it."""
     names: dict[str, str] = {}
     pending: list[str] = []
     for binding in tvm_api.bindings_of(module["main"]):

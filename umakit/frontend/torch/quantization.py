@@ -161,7 +161,6 @@ def single_grid(call: tvm_api.Expr) -> Grid | None:
 
 
 def _operands(call: tvm_api.Call) -> list[Any]:
-    """Return the tensors whose elements a movement moves."""
     first = call.args[0]
     return list(first.fields) if isinstance(first, tvm_api.RelaxTuple) else [first]
 
@@ -173,7 +172,6 @@ def _with_operands(call: tvm_api.Call, operands: list[Any]) -> tvm_api.Call:
 
 
 def _is_movement(call: tvm_api.Expr) -> bool:
-    """Return whether an expression is a call that only moves elements."""
     operator = tvm_api.operator_name(call)
     if operator == resampling.OPERATOR:
         return isinstance(call, tvm_api.Call) and resampling.moves_only(call)

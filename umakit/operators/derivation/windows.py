@@ -111,7 +111,6 @@ def _pair(values: Iterable[SupportsInt]) -> Pair:
 
 
 def _padding(values: Iterable[SupportsInt], flat: bool) -> tuple[int, int, int, int]:
-    """Return a padding as (top, left, bottom, right)."""
     numbers = [int(value) for value in values]
     if flat:
         left, right = numbers * (2 // len(numbers))

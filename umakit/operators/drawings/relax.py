@@ -203,7 +203,6 @@ def _binary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Ma
 
 
 def _other(walk: _Walk, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
-    """Return the other operand of an elementwise operator: of equal shape, or broadcast."""
     kind = str(walk.settings["operand"])
     if kind == "same":
         return walk.value(pattern, lambda: tensor)
@@ -225,7 +224,6 @@ def _unary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Mad
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """Return the function of Relax that makes a call of an operator."""
     found: Any = relax.op
     for part in name.removeprefix("relax.").split("."):
         found = getattr(found, part, None)
@@ -235,7 +233,6 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _is_unary(name: str, operands: Sequence[tvm_api.DFPattern]) -> bool:
-    """Whether an operator needs one operand and no attribute; patterns do not state attributes."""
     if len(operands) != 1:
         return False
     try:
@@ -300,7 +297,6 @@ def _missing(name: str) -> bool:
 
 
 def _operators(pattern: tvm_api.DFPattern) -> list[tuple[str, int]]:
-    """Return the operators of a pattern with their numbers of operands, the outermost first."""
     call = tvm_api.call_of_pattern(pattern)
     if call is None:
         return []

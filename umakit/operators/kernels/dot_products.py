@@ -297,12 +297,10 @@ def dense(
 
 
 def _lie_as_copied(form: DotForm, dtype: str, elements: int) -> bool:
-    """Whether contiguous data need no copy."""
     return form.window == dtype and form.filled(elements) == elements
 
 
 def _filled_up(windows: tvm_api.Buffer, count: int, elements: int) -> list[tvm_api.Stmt]:
-    """Return statements that set the padding of windows to 0."""
     size = tvm_api.buffer_shape(windows)[0] // count
     fill = f"{PREFIX}plain_fill_{tvm_api.buffer_dtype(windows)}"
     if size == elements:
@@ -378,7 +376,6 @@ def conv2d(
 
 
 def _is_pointwise(parameters: ConvolutionParameters, axes: tuple[Axis, Axis]) -> bool:
-    """Whether windows are consecutive elements of the data."""
     one = all(axis.extent == 1 and axis.stride == 1 and axis.inside for axis in axes)
     return one and parameters.groups == 1
 
@@ -460,7 +457,6 @@ class _Copy:
         channel: Extent,
         length: tvm_api.PrimExpr,
     ) -> tvm_api.Stmt:
-        """Return the copy of elements that are contiguous in source and destination."""
         (n, y, x), (vertical, horizontal) = place, self.axes
         (top, _), (left, _) = self.spans(place)
         ky, kx = top + element[0], left + element[1]

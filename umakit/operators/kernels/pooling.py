@@ -115,7 +115,6 @@ def pool_kernel(
 
 
 def _axes(parameters: Pool2d, data_shape: tuple[int, ...], dilation: Pair) -> tuple[Axis, Axis]:
-    """Rows and columns of a pool's window."""
     sizes, outputs = (
         image_size(parameters, data_shape),
         image_size(parameters, parameters.output_shape),

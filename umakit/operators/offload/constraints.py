@@ -190,7 +190,6 @@ def _is_sides(value: object) -> TypeGuard[Sides]:
 
 
 def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
-    """Return a padding as (top, left, bottom, right)."""
     if isinstance(item, tuple):
         return item
     if isinstance(item, int):
@@ -246,7 +245,6 @@ def _padding_text(item: str | int | Sides) -> str:
 
 
 def _or(texts: Sequence[str]) -> str:
-    """Return texts joined as `a, b or c`."""
     return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
 
 

@@ -69,7 +69,6 @@ def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]
 
 
 def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
-    """Return the least and largest integer of a clip or relu."""
     if name == "nn.relu":
         return 0, 2**31 - 1
     try:
@@ -82,7 +81,6 @@ def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
 
 
 def _clipped(parameters: P, low: int, high: int) -> P:
-    """Return parameters with the clip followed by another clip."""
     least, largest = (min(max(bound, low), high) for bound in parameters.clip)
     return replace(parameters, clip=(least, largest))
 

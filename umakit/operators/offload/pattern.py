@@ -121,7 +121,6 @@ class OperatorPattern:
         return iter((self.name, self._alternatives(operator), self, {ANNOTATION: operator}))
 
     def _operands(self, wildcards: list[tvm_api.DFPattern]) -> list[tvm_api.DFPattern]:
-        """Return the patterns of the operands of the Relax operator."""
         return wildcards
 
     def _alternatives(self, operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
@@ -202,17 +201,14 @@ class OperatorPattern:
         return {}
 
     def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
-        """Parameters of the operator of a match whose result is clipped or rescaled last."""
         return parameters
 
     def _operator_fields(self, parameters: Parameters, last: Parameters) -> dict[str, Any]:
-        """The fields of the integer operator, including absorbed followers."""
         return asdict(last)
 
     def _fields(
         self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
     ) -> dict[str, Any]:
-        """The fields that a kind of composite adds."""
         return {}
 
     @property
@@ -293,7 +289,6 @@ OWN_MODULE = re.compile(r"umakit\.(?!backends\.)")
 
 
 def _caller() -> str:
-    """Return file and line of the innermost call by code outside umakit."""
     frame = sys._getframe()
     while frame.f_back is not None and (
         frame.f_code.co_filename == "<string>"  # a constructor of a dataclass

@@ -41,7 +41,6 @@ def _rule(parameters: type[Parameters], kind: type[Weighted]) -> registry.Rule:
 
 
 def _layer(parameters: Parameters, kind: type[Weighted], call: tvm_api.Call) -> Weighted:
-    """Return the parameters of a composite with the arrays of a call."""
     shapes = [tvm_api.static_shape(operand) for operand in call.args]
     data, weights, _, multipliers, _ = (shape or () for shape in shapes)
     if None in shapes:

@@ -69,7 +69,6 @@ def with_addition(
 def _behind(
     function: tvm_api.PrimFunc, shape: tuple[int, ...], one: Callable[..., tvm_api.Stmt]
 ) -> tvm_api.Stmt:
-    """Return the body of a kernel followed by a statement for each element of its result."""
     extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
     return sequence(function.body.block.body, loops(extents, one))
 
@@ -104,7 +103,6 @@ def _start(
 
 
 def _bits(layer: Weighted) -> int:
-    """Return the number of bits of accumulators, equal to the bias's."""
     return int(layer.pointer_types["bias"].removeprefix("int"))
 
 
@@ -115,7 +113,6 @@ def _store(
     channel: tvm_api.PrimExpr,
     total: tvm_api.Buffer,
 ) -> tvm_api.Stmt:
-    """Rescale the sum of an output channel and store it."""
     multipliers, shifts, *_, output = buffers
     index = channel if layer.scales > 1 else int32(0)
     multiplier = int32(multipliers[index])

@@ -205,12 +205,7 @@ class _Choice:
         return self._made(chosen, {}, macs)
 
     def _made(self, chosen: set[Var], refused: Mapping[Var, str], macs: int) -> Fitted:
-        """Return the network with some operators in the other layout.
-
-        Args:
-            chosen: the operators.
-            refused, macs: as in `Fitted`, by variable.
-        """
+        """Return the network with some operators in the other layout."""
         made = rewrite(self._module, self._graph, chosen)
         parameters = list(self._module["main"].params)
         fitted = _described(made, parameters, self._graph.flip.target, refused, macs)
@@ -288,7 +283,6 @@ class _Choice:
         return {variable for variable in self._graph.rules if variable in taken}
 
     def _reason(self, variable: Var, cycles: int) -> str:
-        """Return the reason why an operator stays although an accelerator would take it."""
         flip = self._graph.flip
         size = sum(
             tensor.elements for tensor in self._graph.tensors.values() if variable in tensor.members
@@ -301,7 +295,6 @@ class _Choice:
 def _described(
     made: Rewritten, parameters: Sequence[Var], target: str, refused: Mapping[Var, str], macs: int
 ) -> Fitted:
-    """Convert facts by variable to facts by row of the offload report."""
     rows = _rows(made.module)
     by_origin = {origin: rows[v] for v, origin in made.origins.items() if v in rows}
     by_origin |= {variable: -1 - number for number, variable in enumerate(parameters)}
@@ -322,7 +315,6 @@ def _described(
 
 
 def _rows(module: tvm_api.IRModule) -> dict[Var, int]:
-    """Return the rows of the offload report of calls of operators, by variable."""
     found = [
         binding.var
         for binding in tvm_api.bindings_of(module["main"])

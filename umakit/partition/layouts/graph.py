@@ -90,8 +90,6 @@ class Graph:
         self._define(variable, rule)
 
     def _rule_of_transpose(self, call: tvm_api.Call) -> Rule | None:
-        """Return the rule of a transpose, such as of an input, with a result in the other
-        layout."""
         read = self.tensors.get(call.args[0])
         kept = read is not None and not read.members
         return operators.transpose_of_kept(call, self.flip) if kept else None

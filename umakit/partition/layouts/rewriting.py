@@ -125,8 +125,6 @@ class _Rewriter(tvm_api.PyExprMutator):
         self._bind(variable, visited, value)
 
     def _bind(self, variable: Var, made: tvm_api.Expr, value: tvm_api.Expr | None) -> Var:
-        """Bind the plain form of a variable; `value` is the network's value if `made` computes
-        it."""
         if isinstance(made, tvm_api.Var) and isinstance(variable, relax.DataflowVar):
             emitted = made
         else:
@@ -141,7 +139,6 @@ class _Rewriter(tvm_api.PyExprMutator):
         return self._graph.flip.axes(len(tvm_api.static_shape(variable) or ()))
 
     def _transposed(self, source: tvm_api.Expr, axes: Axes, variable: Var) -> tvm_api.Call:
-        """Return a transpose, or an equal reshape, named as the node of a variable."""
         shape = tvm_api.static_shape(source) or ()
         if moves_nothing(shape, axes):
             made = relax.op.reshape(source, [shape[axis] for axis in axes])

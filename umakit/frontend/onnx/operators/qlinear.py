@@ -120,8 +120,6 @@ def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
 
 
 def _quantize(node: Rewriter, first: int, value: str) -> None:
-    """Finish the node with a QuantizeLinear whose scale and zero point are inputs `first`
-    onwards."""
     scale, zero, _ = _scale(node, first, False)
     node.finish("QuantizeLinear", value, scale, *([zero] if zero else []))
 

@@ -75,7 +75,6 @@ def roi_align(node: Node) -> tvm_api.Expr:
 
 
 def _images(node: Node, count: int) -> tvm_api.Expr:
-    """Return the image number of each region, integers [R]."""
     constant = node.constant(2)
     if constant is None:
         images: tvm_api.Expr = node.inputs[2]

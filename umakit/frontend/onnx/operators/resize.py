@@ -76,12 +76,10 @@ def upsample(node: Node) -> Any | None:
 
 
 def _places_of_sizes(old: bool) -> tuple[tuple[int, str], tuple[int, str]]:
-    """Return (position, name) of the inputs scales and sizes."""
     return ((1, "scales"), (3, "sizes")) if old else ((2, "scales"), (3, "sizes"))
 
 
 def _check_names(node: Node, mode: str, transformation: str, rounding: str) -> None:
-    """Refuse mode names that the specification does not define."""
     choices = {
         "mode": (mode, MODES),
         "coordinate_transformation_mode": (transformation, coordinates.COORDINATES),
@@ -161,7 +159,6 @@ def _axis(
 def _by_policy(
     node: Node, factors: npt.NDArray[np.float32], results: list[int], sizes: list[int]
 ) -> tuple[Any, list[int]]:
-    """Apply `keep_aspect_ratio_policy` to scales and sizes."""
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return factors, results

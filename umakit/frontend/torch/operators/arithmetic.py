@@ -22,7 +22,6 @@ from umakit.frontend.torch.registry import (
 
 
 def _common_dtype(graph: Graph, node: Node, *operands: torch.fx.Node | float) -> str:
-    """Return the dtype in which torch combines tensors and numbers."""
     values = [graph.fake(o) if isinstance(o, torch.fx.Node) else o for o in operands]
     return str(graph.dtype(torch.result_type(*values), node))
 

@@ -91,7 +91,6 @@ def _used(graph: Graph, node: Node, given: Arguments) -> Used:
 
 
 def _from_the_start(graph: Graph, index: Node, size: int) -> Expr:
-    """Return indices with negative ones converted to count from the start."""
     numbers, dtype = graph.value(index), graph.type_of(index)[1]
     is_negative = op.less(numbers, constant(0, dtype))
     return op.where(is_negative, op.add(numbers, constant(size, dtype)), numbers)
@@ -171,7 +170,6 @@ def _scattered(graph: Graph, node: Node, given: Arguments, reduction: str) -> Ex
 def _first(
     value: Expr, shape: tuple[int, ...], wanted: tuple[int, ...], axes: Sequence[int]
 ) -> Expr:
-    """Return the first `wanted` elements along some axes."""
     cut = [axis for axis in axes if wanted[axis] != shape[axis]]
     if not cut:
         return value

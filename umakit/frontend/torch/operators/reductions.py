@@ -138,7 +138,6 @@ def _kth_value(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _first(graph: Graph, node: Node, given: Arguments, count: int, largest: bool) -> Expr:
-    """Return the first `count` elements and their positions, as a tuple."""
     value, (shape, dtype) = graph.value(given["self"]), graph.type_of(given["self"])
     if dtype == "bool" or count < 1:
         raise graph.refuse(node, f"takes {count} elements of {dtype}, which is not supported")
