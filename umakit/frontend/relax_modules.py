@@ -80,8 +80,7 @@ def _check_inference(module: tvm_api.IRModule, where: str) -> None:
     """Refuse batch norms in training mode, which use the statistics of the batch.
 
     TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, create such calls
-    even
-    for models in inference mode.
+    even for models in inference mode.
     """
     for _, function in tvm_api.relax_functions(module):
         for call in tvm_api.collect(function, tvm_api.Call):

@@ -76,8 +76,7 @@ def _of_constants(rule: Rule) -> Rule:
     """Restrict a rule to calls whose operands are all constants.
 
     Constant folding legalizes every call before it checks whether the operands are constant.
-    Without this
-    restriction, legalization takes a third of the compilation time of a deep network.
+    Without this restriction, legalization takes a third of the compilation time of a deep network.
     """
 
     def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
@@ -92,8 +91,7 @@ def _unless_narrow(rule: Rule) -> Rule:
     """Restrict TVM's rule for ScatterElements to index dtypes that can hold the axis size.
 
     TVM converts the size to the index dtype, and constant folding applies the rule to every call.
-    The CPU
-    legalization handles the remaining calls.
+    The CPU legalization handles the remaining calls.
     """
 
     def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:

@@ -150,8 +150,7 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
     """Run the checker of the package onnx, without the checks that refuse valid files.
 
     The checker demands output shapes, which are inferred later. It calls GroupNormalization of
-    opset 18
-    deprecated, so the node is checked as GroupNormalization of opset 21.
+    opset 18 deprecated, so the node is checked as GroupNormalization of opset 21.
     """
     for value in proto.graph.output:
         if value.type.HasField("tensor_type"):

@@ -117,8 +117,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         """Convert an If node: one branch for a constant condition, else both branches and a select.
 
         Generated C runs straight through, so it computes both branches. `check_conditional` ensures
-        that
-        neither branch can fail.
+        that neither branch can fail.
         """
         branches = {attribute.name: attribute.g for attribute in node.attribute}
         condition = self._nodes[node.input[0]]

@@ -141,8 +141,7 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
     """Return the names of operators by the number of their result.
 
     TensorFlow joins the names of fused operators with semicolons. The first name belongs to the
-    result
-    and is used alone if no other operator has it.
+    result and is used alone if no other operator has it.
     """
     results = [number for operator in graph.operators for number in operator.outputs]
     first = {number: graph.tensors[number].name.split(";")[0] for number in results}

@@ -131,8 +131,7 @@ def clip(node: Node) -> Any | None:
     """Clip of floats: min(max, max(data, min)), as in the specification.
 
     Constant bounds make one operator. TVM's converter, which handles integers, makes six operators
-    and
-    ignores a NaN bound.
+    and ignores a NaN bound.
     """
     dtype = node.dtype(0)
     if dtype not in FLOATS:

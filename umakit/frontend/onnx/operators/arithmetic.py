@@ -21,8 +21,8 @@ def power(node: Node) -> Any | None:
     """x ** y in the dtype of x. TVM converts Pow of two equal float dtypes.
 
     Other pairs are computed in float64 and rounded once, as in ONNX Runtime: exact for integers up
-    to
-    2**53, saturated beyond the range of the dtype. A constant exponent of 2 or 3 becomes products.
+    to 2**53, saturated beyond the range of the dtype. A constant exponent of 2 or 3 becomes
+    products.
     """
     legacy = legacy_broadcast(node)
     base, exponent = node.dtype(0), node.dtype(1)
@@ -77,10 +77,8 @@ def bit_shift(node: Node) -> Any | None:
     """BitShift by any amount.
 
     Amounts below 0 or of at least the bit width shift out every bit: the result is 0, or -1 for a
-    right
-    shift of a negative number. C leaves such shifts undefined, and left shifts of negative numbers
-    too,
-    so left shifts use the unsigned type of the same width.
+    right shift of a negative number. C leaves such shifts undefined, and left shifts of negative
+    numbers too, so left shifts use the unsigned type of the same width.
     """
     dtype = node.dtype(0)
     if "int" not in dtype or node.dtype(1) != dtype:

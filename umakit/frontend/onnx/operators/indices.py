@@ -81,8 +81,7 @@ def max_unpool(node: Node) -> tvm_api.Expr:
     """MaxUnpool. Indices are non-negative positions in the flattened result.
 
     The indices refer to the shape that the attributes determine. A larger `output_shape` appends
-    zeros,
-    as in ONNX's own tests.
+    zeros, as in ONNX's own tests.
     """
     data, indices = node.shape(0), node.shape(1)
     kernel = [int(size) for size in node.attribute("kernel_shape", ())]

@@ -150,8 +150,7 @@ def _taken(start: int, end: int, step: int, size: int) -> range:
     """Return the elements that a slice takes from an axis.
 
     By the specification, a start before the first element is clamped to the first element. Unlike
-    in
-    Python, this also holds for negative steps.
+    in Python, this also holds for negative steps.
     """
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:

@@ -187,8 +187,7 @@ def convolution_of_integers(node: Rewriter) -> None:
     """int32 sums of products of integers minus their zero points.
 
     Inputs are x, w and their zero points; w has one zero point, or one per output channel. Padding
-    has
-    the value of x's zero point, as in ONNX Runtime.
+    has the value of x's zero point, as in ONNX Runtime.
     """
     operands = []
     for position in range(2):

@@ -26,8 +26,7 @@ def roi_align(node: Node) -> tvm_api.Expr:
     """RoiAlign (ONNX operator specification, opset 22).
 
     Constant regions give constant sample positions. Otherwise positions and weights are computed at
-    run
-    time, which requires a constant number of samples.
+    run time, which requires a constant number of samples.
     """
     before = "output_half_pixel" if node.opset < MODE_SINCE else "half_pixel"
     transformation = node.attribute("coordinate_transformation_mode", before)

@@ -55,8 +55,7 @@ def _with_scales_of_zeros(grid: Grid, integers: npt.NDArray[Any]) -> Grid:
     """Give all-zero channels the largest scale, which changes no number.
 
     An observer yields the least scale for such channels, and a bias in steps that small would not
-    fit
-    into 32 bits.
+    fit into 32 bits.
     """
     rows = np.moveaxis(integers, grid.axis, 0).reshape(len(grid.scale), -1)
     zeros = (rows == np.asarray(grid.zero_point)[:, None]).all(axis=1)
