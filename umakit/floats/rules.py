@@ -204,9 +204,7 @@ def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
             return [tirx.Select(wins, b, a) for a, b in zip(best, other, strict=True)]
 
         reducer = te.comm_reducer(
-            combine,
-            lambda *_: (tirx.const(-1, place_dtype), tirx.const(0, dtype)),
-            "place",
+            combine, lambda *_: (tirx.const(-1, place_dtype), tirx.const(0, dtype)), "place"
         )
 
         def find(data: te.Tensor) -> te.Tensor:

@@ -9,13 +9,7 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import (
-    InputShapes,
-    Model,
-    last_line,
-    symbolic_notice,
-    type_specification,
-)
+from umakit.frontend.model import InputShapes, Model, last_line, symbolic_notice, type_specification
 from umakit.text.escaping import shown
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
@@ -148,9 +142,7 @@ def _bind_symbolic_dimensions(
     return module, notices
 
 
-def _name_operators(
-    module: tvm_api.IRModule,
-) -> tuple[tvm_api.IRModule, dict[str, SourceOperator]]:
+def _name_operators(module: tvm_api.IRModule) -> tuple[tvm_api.IRModule, dict[str, SourceOperator]]:
     """Name every operator call after its variable for use in reports.
 
     A number suffix makes duplicate names unique.

@@ -190,14 +190,8 @@ register(
         macs=_macs,
         kind=_kind,
         drawing=windows.convolution(Conv2d),
-        patterns=(
-            qconv2d,
-            qdepthwise,
-        ),
-        composites=(
-            QConv2d,
-            QDepthwise,
-        ),
+        patterns=(qconv2d, qdepthwise),
+        composites=(QConv2d, QDepthwise),
     )
 )
 

@@ -123,8 +123,7 @@ def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     negative = [emit(relax.op.less(value, zero)) for value in (rest, right)]
     moved = emit(
         relax.op.logical_and(
-            emit(relax.op.not_equal(rest, zero)),
-            emit(relax.op.logical_xor(*negative)),
+            emit(relax.op.not_equal(rest, zero)), emit(relax.op.logical_xor(*negative))
         )
     )
     return relax.op.where(moved, emit(relax.op.add(rest, right)), rest)

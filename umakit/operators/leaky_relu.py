@@ -72,11 +72,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     source = island.operand()
     slope = float(island.call.attrs.alpha)
     return tflm_activation(
-        "leaky_relu",
-        island,
-        source,
-        lambda data, result: _table(data, result, slope),
-        _of_16_bits,
+        "leaky_relu", island, source, lambda data, result: _table(data, result, slope), _of_16_bits
     )
 
 

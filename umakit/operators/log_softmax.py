@@ -243,8 +243,7 @@ register(
             clip=("none",),
         ),
         interface=Interface(
-            operands={"data": "", "exponentials": "int32", "differences": "int32"},
-            sizes=rows,
+            operands={"data": "", "exponentials": "int32", "differences": "int32"}, sizes=rows
         ),
     )
 )

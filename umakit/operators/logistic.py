@@ -42,12 +42,7 @@ def _table(source: Scale, result: Scale) -> Array:
     return saturating_table(source, function)
 
 
-register(
-    IntegerOperator(
-        name="logistic",
-        recognitions=(Recognition(("sigmoid",), _derive),),
-    )
-)
+register(IntegerOperator(name="logistic", recognitions=(Recognition(("sigmoid",), _derive),)))
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:

@@ -128,9 +128,7 @@ register(
         takes_clip=True,
         drawing=elements(_drawn, dtype=("int8", "uint8")),
         interface=Interface(
-            operands={"data": "", "table": ""},
-            names={"function": ()},
-            clips=False,
+            operands={"data": "", "table": ""}, names={"function": ()}, clips=False
         ),
     )
 )

@@ -144,8 +144,7 @@ class _Kernel:
             return tirx.BufferStore(hidden, outputs[tuple(self._place(b, t, j))], [b, j])
 
         return sequence(
-            loop("j", self._hidden, lambda j: self._unit(b, t, j)),
-            loop("j", self._hidden, keep),
+            loop("j", self._hidden, lambda j: self._unit(b, t, j)), loop("j", self._hidden, keep)
         )
 
     def _unit(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:

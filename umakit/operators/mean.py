@@ -35,11 +35,7 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.multipliers import check_headroom, multiplier_of
-from umakit.operators.numeric.fixed_point import (
-    MOST_OF_A_SUM,
-    Arithmetic,
-    quantize_multiplier,
-)
+from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM, Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import (
     IntegerOperator,

@@ -88,10 +88,7 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
     )
     if parameters.counts_padding:
         scaled = FixedPoint(scaled.multipliers[-1:], scaled.shifts[-1:])
-    constants = [
-        tvm_api.relax.const(scaled.multipliers),
-        tvm_api.relax.const(scaled.shifts),
-    ]
+    constants = [tvm_api.relax.const(scaled.multipliers), tvm_api.relax.const(scaled.shifts)]
     return parameters.call([source.integers, *constants], result.span)
 
 
@@ -126,8 +123,7 @@ register(
         recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),
         drawing=spread.mean_pool(MeanPool2d),
         interface=Interface(
-            operands={"data": "", "multipliers": "int32", "shifts": "int8"},
-            sizes=image,
+            operands={"data": "", "multipliers": "int32", "shifts": "int8"}, sizes=image
         ),
     )
 )

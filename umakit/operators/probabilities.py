@@ -209,9 +209,7 @@ register(
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
         drawing=layer(_drawn, axis=(0, 1, 2, 3), clip=("none",), rounding=("ort",)),
         interface=Interface(
-            operands={"data": "", "exponentials": "int32"},
-            sizes=along_axes,
-            names={"axis": ()},
+            operands={"data": "", "exponentials": "int32"}, sizes=along_axes, names={"axis": ()}
         ),
     )
 )

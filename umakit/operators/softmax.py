@@ -46,12 +46,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    register_all,
-)
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
 
 tirx = tvm_api.tirx
 

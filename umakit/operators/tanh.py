@@ -40,12 +40,7 @@ def _table(source: Scale, result: Scale) -> Array:
     return saturating_table(source, function)
 
 
-register(
-    IntegerOperator(
-        name="tanh",
-        recognitions=(Recognition(("tanh",), _derive),),
-    )
-)
+register(IntegerOperator(name="tanh", recognitions=(Recognition(("tanh",), _derive),)))
 
 
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:

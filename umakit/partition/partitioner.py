@@ -113,10 +113,7 @@ def operator_keys(module: tvm_api.IRModule) -> list[Key]:
 
 
 def _partitioned(
-    fitted: Fitted,
-    backends: Sequence[Backend],
-    keys: Sequence[Key],
-    given: Mapping[int, Decision],
+    fitted: Fitted, backends: Sequence[Backend], keys: Sequence[Key], given: Mapping[int, Decision]
 ) -> Partitioned:
     module, operators = _number_operators(fitted.module)
     origins = fitted.origins or {row: row for row in range(len(operators))}
@@ -230,9 +227,7 @@ def run_passes(module: tvm_api.IRModule, backend: Backend, phase: PassPhase) -> 
     return module
 
 
-def _number_operators(
-    module: tvm_api.IRModule,
-) -> tuple[tvm_api.IRModule, list[OperatorPlacement]]:
+def _number_operators(module: tvm_api.IRModule) -> tuple[tvm_api.IRModule, list[OperatorPlacement]]:
     """List the operators of `main`, and attach its row to each call."""
     operators: list[OperatorPlacement] = []
 

@@ -15,13 +15,7 @@ from umakit import tvm_api
 from umakit.frontend.model import Quantization, QuantizedSemantics, WeightsQuantization
 from umakit.operators.islands import ACTIVATIONS, Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import (
-    FLOATS,
-    QUANTIZE,
-    integer_calls,
-    operator_of,
-    recognitions,
-)
+from umakit.operators.registry import FLOATS, QUANTIZE, integer_calls, operator_of, recognitions
 from umakit.operators.tensors import FloatInTheModel, NoIntegerForm, Weights
 
 

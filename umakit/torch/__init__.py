@@ -30,6 +30,5 @@ __all__ = ["LibraryModule", "OffloadedModule", "load", "offload"]
 
 # A library runs without TVM.
 __getattr__ = imported_on_use(
-    __name__,
-    {"OffloadedModule": "umakit.torch.offloaded", "offload": "umakit.torch.offloading"},
+    __name__, {"OffloadedModule": "umakit.torch.offloaded", "offload": "umakit.torch.offloading"}
 )

@@ -62,8 +62,7 @@ BY_TVM: Mapping[str, Decision] = {
     "Einsum": Decision("equation"),
     "EyeLike": Decision("dtype k"),
     "Gemm": Decision(
-        "alpha beta transA transB",
-        ignored={"broadcast": "the sizes of the third input say it"},
+        "alpha beta transA transB", ignored={"broadcast": "the sizes of the third input say it"}
     ),
     "GlobalLpPool": Decision("p"),
     "GridSample": Decision("align_corners mode padding_mode"),

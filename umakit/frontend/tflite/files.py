@@ -156,10 +156,7 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
     names = short_names(graph)
     return {
         names[number]: SourceOperator(
-            names[number],
-            graph.tensors[operator.outputs[0]].name,
-            position,
-            kind=operator.code,
+            names[number], graph.tensors[operator.outputs[0]].name, position, kind=operator.code
         )
         for position, operator in enumerate(graph.operators)
         for number in operator.outputs

@@ -32,11 +32,7 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import (
-    CommonScaleParameters,
-    ConvolutionParameters,
-    Parameters,
-)
+from umakit.operators.parameters import CommonScaleParameters, ConvolutionParameters, Parameters
 from umakit.operators.tensors import Array
 
 tirx = tvm_api.tirx

@@ -31,11 +31,7 @@ Combine = Callable[
 
 
 def binary_kernel(
-    parameters: Parameters,
-    shapes: Shapes,
-    dtypes: list[str],
-    combine: Combine,
-    by: tuple[int, int],
+    parameters: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
 ) -> tvm_api.PrimFunc:
     """Return the kernel (left, right, output) of an elementwise operator with broadcasting.
 

@@ -147,9 +147,7 @@ def loop(
 
 
 def loops(
-    extents: Sequence[tuple[str, Extent]],
-    body: Callable[..., tvm_api.Stmt],
-    independent: int = 0,
+    extents: Sequence[tuple[str, Extent]], body: Callable[..., tvm_api.Stmt], independent: int = 0
 ) -> tvm_api.Stmt:
     """Nested loops, the first loop outermost; see `loop`."""
     if not extents:

@@ -23,14 +23,7 @@ from umakit.partition.layouts.flip import (
     composed,
     moves_nothing,
 )
-from umakit.partition.layouts.rules import (
-    Operands,
-    Rule,
-    RuleOf,
-    is_variable,
-    made,
-    one_operand,
-)
+from umakit.partition.layouts.rules import Operands, Rule, RuleOf, is_variable, made, one_operand
 
 relax = tvm_api.relax
 
@@ -120,10 +113,7 @@ def float_convolution(call: tvm_api.Call, flip: Flip) -> Rule | None:
 
 def float_pool(call: tvm_api.Call, flip: Flip) -> Rule | None:
     """A pool of Relax in two dimensions."""
-    if str(call.attrs.layout) != flip.source or str(call.attrs.out_layout) not in (
-        "",
-        flip.source,
-    ):
+    if str(call.attrs.layout) != flip.source or str(call.attrs.out_layout) not in ("", flip.source):
         return None
     changed = {"layout": flip.target, "out_layout": flip.target}
     return one_operand(call, lambda: changed, has_layout=True)

@@ -50,8 +50,7 @@ def resize(node: Node) -> Any | None:
     if transformation == "tf_crop_and_resize":
         if node.input(1) is not None and node.constant(1) is None:
             raise node.refuse(
-                "has a region of interest (roi) that is computed at run time",
-                "make it a constant",
+                "has a region of interest (roi) that is computed at run time", "make it a constant"
             )
         roi = node.constant(1)
     scales, sizes = (node.constant_input(p, what) for p, what in _places_of_sizes(old))
