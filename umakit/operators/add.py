@@ -27,7 +27,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
+from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
 
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
@@ -138,4 +138,4 @@ register(
 )
 
 
-register_all(("ADD",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+converts("ADD", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)

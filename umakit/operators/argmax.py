@@ -33,7 +33,7 @@ from umakit.operators.registry import (
     kernel_of_operands,
     register,
 )
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, one_axis, register_all
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts, one_axis
 
 relax = tvm_api.relax
 
@@ -168,4 +168,4 @@ def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 
 TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
 
-register_all(("ARG_MAX",), place_of_extreme(tvm_api.relax.op.argmax), *TFLITE_DTYPES)
+converts("ARG_MAX", *TFLITE_DTYPES)(place_of_extreme(tvm_api.relax.op.argmax))

@@ -19,7 +19,7 @@ from umakit.operators.argmax import (
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.registry import IntegerCall, IntegerOperator, kernel_of_operands, register
-from umakit.operators.tflite import register_all
+from umakit.operators.tflite import converts
 
 relax = tvm_api.relax
 
@@ -49,4 +49,4 @@ register(
 )
 
 
-register_all(("ARG_MIN",), place_of_extreme(tvm_api.relax.op.argmin), *TFLITE_DTYPES)
+converts("ARG_MIN", *TFLITE_DTYPES)(place_of_extreme(tvm_api.relax.op.argmin))

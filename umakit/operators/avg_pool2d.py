@@ -26,7 +26,7 @@ from umakit.operators.tflite import (
     TfliteConverter,
     TfliteOperator,
     check_steps,
-    register_all,
+    converts,
 )
 
 relax = tvm_api.relax
@@ -97,6 +97,7 @@ register(
 )
 
 
+@converts("AVERAGE_POOL_2D", "float32", *QUANTIZED, same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """AVERAGE_POOL_2D; integer data becomes an island, because TVM's converter truncates means."""
     options = converter.options(operator, "Pool2DOptions")
@@ -117,6 +118,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         converter.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
     )
     return converter.quantized(operator, pooled, options.FusedActivationFunction())
-
-
-register_all(("AVERAGE_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

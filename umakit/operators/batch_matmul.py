@@ -49,7 +49,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import NoIntegerForm, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -223,6 +223,7 @@ MOST_MATMUL_AXES = 5
 """Maximum number of axes of an operand of BATCH_MATMUL."""
 
 
+@converts("BATCH_MATMUL", "float32", "int8", "int16", same_dtype=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BATCH_MATMUL of matrices whose leading axes broadcast."""
     options = converter.options(operator, "BatchMatMulOptions")
@@ -237,6 +238,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             value = converter.emit(relax.op.permute_dims(value, order))
         operands.append(value)
     return converter.quantized(operator, relax.op.matmul(*operands))
-
-
-register_all(("BATCH_MATMUL",), convert, "float32", "int8", "int16", same_dtype=True)

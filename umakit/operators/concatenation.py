@@ -28,7 +28,7 @@ from umakit.operators.registry import (
     register,
     shape_of,
 )
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, imported, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, imported
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -188,6 +188,7 @@ register(
 )
 
 
+@converts("PACK", *ANY, same_dtype=True, same_scale=True)
 def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PACK of tensors of one shape along a new axis."""
     options = converter.options(operator, "PackOptions")
@@ -205,5 +206,4 @@ def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     return relax.op.concat(parts, axis)
 
 
-register_all(("CONCATENATION",), imported, *ANY, same_dtype=True, same_scale=True)
-register_all(("PACK",), pack, *ANY, same_dtype=True, same_scale=True)
+converts("CONCATENATION", *ANY, same_dtype=True, same_scale=True)(imported)

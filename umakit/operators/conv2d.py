@@ -32,7 +32,7 @@ from umakit.operators.tflite import (
     TfliteOperator,
     check_steps,
     check_wide_bias,
-    register_all,
+    converts,
 )
 
 RELAX = ("nn.conv1d", "nn.conv2d")
@@ -196,6 +196,7 @@ register(
 )
 
 
+@converts("CONV_2D", "float32", *QUANTIZED, weights=True)
 def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """CONV_2D."""
     options = converter.options(operator, "Conv2DOptions")
@@ -204,13 +205,10 @@ def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return converter.imported(operator)
 
 
+@converts("DEPTHWISE_CONV_2D", "float32", *QUANTIZED, weights=True)
 def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DEPTHWISE_CONV_2D."""
     options = converter.options(operator, "DepthwiseConv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
     check_wide_bias(converter, operator, operator.inputs[0], 2)
     return converter.imported(operator)
-
-
-register_all(("CONV_2D",), conv_2d, "float32", *QUANTIZED, weights=True)
-register_all(("DEPTHWISE_CONV_2D",), depthwise_conv_2d, "float32", *QUANTIZED, weights=True)

@@ -54,7 +54,7 @@ from umakit.operators.tflite import (
     TfliteOperator,
     check_steps,
     check_wide_bias,
-    register_all,
+    converts,
 )
 
 relax = tvm_api.relax
@@ -280,6 +280,7 @@ register(
 )
 
 
+@converts("TRANSPOSE_CONV", "float32", "int8", "int16", data=2, weights=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """TRANSPOSE_CONV of (output shape, weights [O, KH, KW, I], data [N, H, W, I], bias)."""
     options = converter.options(operator, "TransposeConvOptions")
@@ -329,6 +330,3 @@ def _transposed_padding(
     if -rest >= stride:
         raise ModelError(f"its result of {result} rows or columns is larger than its windows reach")
     return before, max(rest, 0), max(-rest, 0)
-
-
-register_all(("TRANSPOSE_CONV",), convert, "float32", "int8", "int16", data=2, weights=True)

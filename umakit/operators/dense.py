@@ -48,7 +48,7 @@ from umakit.operators.tflite import (
     TfliteConverter,
     TfliteOperator,
     check_wide_bias,
-    register_all,
+    converts,
 )
 
 relax = tvm_api.relax
@@ -251,6 +251,7 @@ WEIGHTS_NOT_SHUFFLED = 0
 """Value of the schema's enumeration `FullyConnectedOptionsWeightsFormat`."""
 
 
+@converts("FULLY_CONNECTED", "float32", *QUANTIZED, weights=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FULLY_CONNECTED of rows; data of more dimensions are flattened here, unlike in TVM."""
     options = converter.options(operator, "FullyConnectedOptions")
@@ -270,6 +271,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     if tvm_api.static_shape(result) == result_shape:
         return result
     return relax.op.reshape(result, result_shape)
-
-
-register_all(("FULLY_CONNECTED",), convert, "float32", *QUANTIZED, weights=True)

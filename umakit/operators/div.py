@@ -30,7 +30,7 @@ from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import result_fields, scale_of
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -58,6 +58,7 @@ class Divide(Parameters):
     shift: int
 
 
+@converts("DIV", "float32", "int8", same_dtype=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DIV: float32 directly, int8 with the reciprocal of the divisor in fixed point."""
     activation = converter.options(operator, "DivOptions").FusedActivationFunction()
@@ -149,4 +150,3 @@ register(
         interface=Interface(operands=PAIR, broadcasts=False),
     )
 )
-register_all(("DIV",), convert, "float32", "int8", same_dtype=True)

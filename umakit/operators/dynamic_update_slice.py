@@ -7,11 +7,12 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
 
+@converts("DYNAMIC_UPDATE_SLICE", "float32", "int8", "int32", same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DYNAMIC_UPDATE_SLICE of (data, update, start int32 or int64[rank]).
 
@@ -53,6 +54,3 @@ def _clip(
     """Return integers of a dtype, limited to 0, ..., `largest`."""
     least = converter.emit(relax.op.maximum(value, relax.const(0, dtype)))
     return converter.emit(relax.op.minimum(least, relax.const(largest, dtype)))
-
-
-register_all(("DYNAMIC_UPDATE_SLICE",), convert, "float32", "int8", "int32", same_scale=True)

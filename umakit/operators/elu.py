@@ -16,7 +16,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic, round_half_away
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -74,6 +74,7 @@ register(
 )
 
 
+@converts("ELU", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ELU as max(x, 0) + min(exp(x) - 1, 0)."""
 
@@ -83,6 +84,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         return relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
 
     return converter.island(operator, function)
-
-
-register_all(("ELU",), convert, "float32", "int8")

@@ -24,9 +24,9 @@ from umakit.operators.tflite import (
     Convert,
     TfliteConverter,
     TfliteOperator,
+    converts,
     float32,
     imported,
-    register_all,
 )
 from umakit.operators.tflite_integers import (
     TFLM,
@@ -49,6 +49,7 @@ def function(of: Callable[..., tvm_api.Expr]) -> Convert:
     return convert
 
 
+@converts("ROUND", "float32")
 def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ROUND to the nearest integer, ties to even; `round.h` with its `floor`."""
     data = converter.value(operator.inputs[0])
@@ -89,31 +90,30 @@ FUNCTIONS = {
 }
 
 for _code, _function in FUNCTIONS.items():
-    register_all((_code,), function(_function), "float32")
-register_all(("ROUND",), round_to_even, "float32")
-register_all(("RELU_0_TO_1",), limited(0.0, 1.0), "float32")
-register_all(("RELU_N1_TO_1",), limited(-1.0, 1.0), "float32")
+    converts(_code, "float32")(function(_function))
+converts("RELU_0_TO_1", "float32")(limited(0.0, 1.0))
+converts("RELU_N1_TO_1", "float32")(limited(-1.0, 1.0))
 
 
 RESULTS = ("int8", "int16", "int32", "float32")
 SOURCES = (*RESULTS, "bool")
 
 
+@converts("CAST", *product(SOURCES, RESULTS), scaled=False)
 def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """CAST: C's conversion of each element, also defined for float32 values out of range."""
     result = converter.tensor(operator.outputs[0]).dtype
     return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)
 
 
-register_all(("CAST",), cast, *product(SOURCES, RESULTS), scaled=False)
-
-
+@converts("FLOOR_DIV", "float32", same_dtype=True)
 def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FLOOR_DIV: the floor of the float32 quotient."""
     operands = [converter.value(number) for number in operator.inputs]
     return relax.op.floor(converter.emit(relax.op.divide(*operands)))
 
 
+@converts("FLOOR_MOD", "float32", same_dtype=True)
 def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FLOOR_MOD: C's `fmod`, plus the divisor if the signs differ (`floor_mod.h`)."""
     emit = converter.emit
@@ -129,10 +129,6 @@ def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     return relax.op.where(moved, emit(relax.op.add(rest, right)), rest)
 
 
-register_all(("FLOOR_DIV",), floor_div, "float32", same_dtype=True)
-register_all(("FLOOR_MOD",), floor_mod, "float32", same_dtype=True)
-
-
 def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
     """Return the conversion of MAXIMUM or MINIMUM, of integers of one scale or of real numbers."""
 
@@ -143,12 +139,12 @@ def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
 
 
 for _code, _function in (("MAXIMUM", relax.op.maximum), ("MINIMUM", relax.op.minimum)):
-    register_all(
-        (_code,), extremum(_function), "float32", *QUANTIZED, *WHOLE, same_dtype=True,
-        same_scale=True,
-    )  # fmt: skip
+    converts(_code, "float32", *QUANTIZED, *WHOLE, same_dtype=True, same_scale=True)(
+        extremum(_function)
+    )
 
 
+@converts("ABS", "float32", "int8", "int16")
 def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ABS: a table for int8, a change of scale for int16."""
     value = converter.value(operator.inputs[0])
@@ -172,15 +168,13 @@ def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Ex
     return parameters.call([converter.emit(relax.op.abs(wide))], None)
 
 
-register_all(("ABS",), absolute, "float32", "int8", "int16")
-
-
 KEPT_BITS = 20
 """Fractional bits of the inverse root before it is rescaled (`kShift`)."""
 
 LARGEST = 127
 
 
+@converts("RSQRT", "float32", "int8")
 def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """1 / sqrt(x); a table for int8.
 
@@ -205,9 +199,6 @@ def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     with as_refusals():
         table = np.array([function(integer) for integer in range(-128, 128)])
     return lookup(converter, operator, table, "rsqrt")
-
-
-register_all(("RSQRT",), rsqrt, "float32", "int8")
 
 
 LEFT_SHIFT = 8
@@ -252,8 +243,8 @@ for _code, _function in {
     _sources = ["float32", "int8", *WHOLE]
     if _code in ("EQUAL", "NOT_EQUAL"):
         _sources.append("bool")
-    register_all(
-        (_code,), comparison(_function), *((dtype, "bool") for dtype in _sources), same_dtype=True
+    converts(_code, *((dtype, "bool") for dtype in _sources), same_dtype=True)(
+        comparison(_function)
     )
 
 
@@ -266,10 +257,10 @@ def logical(function: Callable[..., tvm_api.Expr]) -> Convert:
     return convert
 
 
-register_all(("LOGICAL_AND",), logical(relax.op.logical_and), "bool", same_dtype=True)
-register_all(("LOGICAL_OR",), logical(relax.op.logical_or), "bool", same_dtype=True)
-register_all(("LOGICAL_NOT",), logical(relax.op.logical_not), "bool")
+converts("LOGICAL_AND", "bool", same_dtype=True)(logical(relax.op.logical_and))
+converts("LOGICAL_OR", "bool", same_dtype=True)(logical(relax.op.logical_or))
+converts("LOGICAL_NOT", "bool")(logical(relax.op.logical_not))
 
 
-register_all(("RELU",), imported, "float32", *QUANTIZED)
-register_all(("RELU6",), imported, "float32", *QUANTIZED, same_scale=True)
+converts("RELU", "float32", *QUANTIZED)(imported)
+converts("RELU6", "float32", *QUANTIZED, same_scale=True)(imported)

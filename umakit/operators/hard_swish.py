@@ -20,7 +20,7 @@ from umakit.operators.numeric.fixed_point import (
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -112,6 +112,7 @@ register(
 )
 
 
+@converts("HARD_SWISH", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """HARD_SWISH as x * min(max(x + 3, 0), 6) / 6."""
 
@@ -122,6 +123,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         return relax.op.multiply(product, relax.const(1 / 6, "float32"))
 
     return converter.island(operator, function)
-
-
-register_all(("HARD_SWISH",), convert, "float32", "int8")

@@ -33,7 +33,7 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, float32, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts, float32
 from umakit.operators.tflite_integers import result_fields, scale_of
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -56,6 +56,7 @@ class L2Normalization(Parameters):
     input_zero_point: int
 
 
+@converts("L2_NORMALIZATION", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """L2_NORMALIZATION: float32 with a minimum norm of 1e-6, int8 in fixed point."""
     if converter.options(operator, "L2NormOptions").FusedActivationFunction():
@@ -134,4 +135,3 @@ register(
         interface=Interface(sizes=rows),
     )
 )
-register_all(("L2_NORMALIZATION",), convert, "float32", "int8")

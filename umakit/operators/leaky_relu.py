@@ -43,7 +43,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -180,12 +180,10 @@ register(
 )
 
 
+@converts("LEAKY_RELU", "float32", *QUANTIZED)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LEAKY_RELU."""
     slope = float(converter.options(operator, "LeakyReluOptions").Alpha())
     if not math.isfinite(slope):
         raise ModelError(f"its alpha is {slope}")
     return converter.island(operator, lambda data: relax.op.nn.leakyrelu(data, slope))
-
-
-register_all(("LEAKY_RELU",), convert, "float32", *QUANTIZED)

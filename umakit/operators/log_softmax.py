@@ -41,7 +41,7 @@ from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.exponentials import exponential_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -77,6 +77,7 @@ class LogSoftmax(Parameters):
     shift: int
 
 
+@converts("LOG_SOFTMAX", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LOG_SOFTMAX: float32 directly, int8 in fixed point."""
     value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
@@ -247,4 +248,3 @@ register(
         ),
     )
 )
-register_all(("LOG_SOFTMAX",), convert, "float32", "int8")

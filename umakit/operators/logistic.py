@@ -16,7 +16,7 @@ from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.sigmoid_lookup import lookup_call
 from umakit.operators.tables.activations import check_result, fixed_point_sigmoid, saturating_table
 from umakit.operators.tensors import Array, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -45,9 +45,7 @@ def _table(source: Scale, result: Scale) -> Array:
 register(IntegerOperator(name="logistic", recognitions=(Recognition(("sigmoid",), _derive),)))
 
 
+@converts("LOGISTIC", "float32", *QUANTIZED)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LOGISTIC."""
     return converter.island(operator, relax.op.sigmoid)
-
-
-register_all(("LOGISTIC",), convert, "float32", *QUANTIZED)

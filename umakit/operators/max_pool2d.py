@@ -32,7 +32,7 @@ from umakit.operators.tflite import (
     TfliteConverter,
     TfliteOperator,
     check_steps,
-    register_all,
+    converts,
 )
 
 
@@ -121,11 +121,9 @@ register(
 )
 
 
+@converts("MAX_POOL_2D", "float32", *QUANTIZED, same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """MAX_POOL_2D."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
     return converter.imported(operator)
-
-
-register_all(("MAX_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

@@ -45,7 +45,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -205,4 +205,4 @@ def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[
     return sorted({axis % rank for axis in given}), keep
 
 
-register_all(("MEAN",), over_axes(tvm_api.relax.op.mean), "float32", "int8", "int16")
+converts("MEAN", "float32", "int8", "int16")(over_axes(tvm_api.relax.op.mean))

@@ -19,7 +19,7 @@ from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tensors import NoIntegerForm, Quantized
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_axis, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
 
 TFLM_OPERATORS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 
@@ -74,6 +74,7 @@ register(
 relax = tvm_api.relax
 
 
+@converts("REVERSE_V2", *ANY, same_scale=True)
 def reverse(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """The elements in reverse order along constant axes."""
     rank, axes = len(converter.shape(operator.inputs[0])), converter.integers(operator, 1)
@@ -85,13 +86,11 @@ def reverse(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return value
 
 
-register_all(("REVERSE_V2",), reverse, *ANY, same_scale=True)
-
-
 REFLECT = 0
 """Value of the schema's enumeration `MirrorPadMode`; 1 is SYMMETRIC, which repeats the border."""
 
 
+@converts("MIRROR_PAD", "float32", "int8", same_scale=True)
 def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Borders that mirror adjacent elements, of constant widths."""
     mode = converter.options(operator, "MirrorPadOptions").Mode()
@@ -115,13 +114,11 @@ def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.
     return value
 
 
-register_all(("MIRROR_PAD",), mirror_pad, "float32", "int8", same_scale=True)
-
-
 ROWS_COLUMNS_INSIDE = [0, 1, 3, 2, 4, 5]
 """(n, y, block row, x, block column, c) from (n, y, x, block row, block column, c), and back."""
 
 
+@converts("DEPTH_TO_SPACE", "float32", "int8", same_scale=True)
 def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DEPTH_TO_SPACE: channels of [N, H, W, C] become blocks of rows and columns."""
     size = converter.options(operator, "DepthToSpaceOptions").BlockSize()
@@ -136,6 +133,7 @@ def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
     return relax.op.reshape(moved, (batch, rows * size, columns * size, rest))
 
 
+@converts("SPACE_TO_DEPTH", "float32", "int8", same_scale=True)
 def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SPACE_TO_DEPTH: blocks of rows and columns of [N, H, W, C] become channels."""
     size = converter.options(operator, "SpaceToDepthOptions").BlockSize()
@@ -156,10 +154,7 @@ def _shape(converter: TfliteConverter, operator: TfliteOperator) -> tuple[int, .
     return shape
 
 
-register_all(("DEPTH_TO_SPACE",), depth_to_space, "float32", "int8", same_scale=True)
-register_all(("SPACE_TO_DEPTH",), space_to_depth, "float32", "int8", same_scale=True)
-
-
+@converts("SPACE_TO_BATCH_ND", "float32", "int8", same_scale=True)
 def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SPACE_TO_BATCH_ND: blocks of [N, (H, W) or H, C] become batches; the zero point is padded.
 
@@ -184,6 +179,7 @@ def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
     return relax.op.reshape(moved, (batch * math.prod(block), *outer, depth))
 
 
+@converts("BATCH_TO_SPACE_ND", "float32", "int8", same_scale=True)
 def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BATCH_TO_SPACE_ND, the inverse (`batch_to_space_nd.h`); borders are cropped."""
     block, borders = _blocks(converter, operator)
@@ -222,10 +218,7 @@ def _blocks(
     return block, list(zip(borders[::2], borders[1::2], strict=True))
 
 
-register_all(("SPACE_TO_BATCH_ND",), space_to_batch, "float32", "int8", same_scale=True)
-register_all(("BATCH_TO_SPACE_ND",), batch_to_space, "float32", "int8", same_scale=True)
-
-
+@converts("GATHER", "float32", "int8", same_scale=True)
 def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """GATHER of (data, positions int32) along an axis, for each index of the batch dimensions."""
     options = converter.options(operator, "GatherOptions")
@@ -250,6 +243,7 @@ def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
     return relax.op.permute_dims(found, back)
 
 
+@converts("GATHER_ND", "float32", "int8", same_scale=True)
 def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """GATHER_ND of (data, positions int32[..., depth]) in the first `depth` dimensions."""
     data, indices = _data_and_positions(converter, operator)
@@ -268,7 +262,3 @@ def _data_and_positions(
     if converter.tensor(indices).dtype != "int32":
         raise ModelError(f"its positions are {converter.tensor(indices).dtype}, not int32")
     return converter.value(data), converter.value(indices)
-
-
-register_all(("GATHER",), gather, "float32", "int8", same_scale=True)
-register_all(("GATHER_ND",), gather_nd, "float32", "int8", same_scale=True)

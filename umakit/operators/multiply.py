@@ -26,7 +26,7 @@ from umakit.operators.registry import (
     kernel_of_operands,
     register,
 )
-from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
+from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
 
 
 @dataclass(frozen=True)
@@ -114,4 +114,4 @@ register(
 )
 
 
-register_all(("MUL",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+converts("MUL", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)

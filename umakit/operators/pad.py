@@ -29,7 +29,7 @@ from umakit.operators.registry import (
     shape_of,
 )
 from umakit.operators.tables.functions import quantized
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -136,6 +136,7 @@ register(
 )
 
 
+@converts("PAD PADV2", *ANY, same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PAD with zeros, in integers the zero point; PADV2 with a given constant."""
     tensor = converter.tensor(operator.inputs[0])
@@ -150,6 +151,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             raise ModelError(f"it pads with {values.size} values")
         fill = values[0].item()
     return relax.op.nn.pad(data, widths, pad_value=fill)
-
-
-register_all(("PAD", "PADV2"), convert, *ANY, same_scale=True)

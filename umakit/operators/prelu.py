@@ -38,7 +38,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -154,6 +154,7 @@ register(
 )
 
 
+@converts("PRELU", "float32", "int8", "int16", weights=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PRELU as max(x, 0) + min(x, 0) * slopes."""
     data, slopes = (converter.dequantized(number) for number in operator.inputs)
@@ -161,6 +162,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     negative = relax.op.multiply(emit(relax.op.minimum(data, zero)), slopes)
     value = relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
     return converter.quantized(operator, value)
-
-
-register_all(("PRELU",), convert, "float32", "int8", "int16", weights=True)

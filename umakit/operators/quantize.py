@@ -33,8 +33,8 @@ from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
     TfliteOperator,
+    converts,
     imported,
-    register_all,
 )
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
 
@@ -119,6 +119,14 @@ register(
 )
 
 
+PAIRS = (
+    ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
+    ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
+    ("float32", "uint8"), ("uint8", "uint8"), ("int8", "int32"), ("int16", "int32"),
+)  # fmt: skip
+
+
+@converts("QUANTIZE", *PAIRS, asymmetric=(("int16", "int32"),))
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """QUANTIZE; a change of scale for integers; islands decide the rounding of real numbers."""
     if converter.tensor(operator.outputs[0]).dtype == "int32":
@@ -150,10 +158,4 @@ def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 
 TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)
 
-register_all(
-    ("QUANTIZE",), convert, ("float32", "int8"), ("float32", "int16"), ("int8", "int8"),
-    ("int8", "uint8"), ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"),
-    ("int16", "int16"), ("float32", "uint8"), ("uint8", "uint8"), ("int8", "int32"),
-    ("int16", "int32"), asymmetric=(("int16", "int32"),),
-)  # fmt: skip
-register_all(("DEQUANTIZE",), imported, *TO_FLOAT, asymmetric=TO_FLOAT)
+converts("DEQUANTIZE", *TO_FLOAT, asymmetric=TO_FLOAT)(imported)

@@ -34,7 +34,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 
 tirx = tvm_api.tirx
 
@@ -167,6 +167,7 @@ def _neighbours(
     return steps, [(lower, int32(ONE) - weight), (upper, weight)]
 
 
+@converts("RESIZE_BILINEAR", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESIZE_BILINEAR of TensorFlow Lite."""
     options = converter.options(operator, "ResizeBilinearOptions")
@@ -186,9 +187,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         )
 
     return converter.island(operator, function)
-
-
-register_all(("RESIZE_BILINEAR",), convert, "float32", "int8")
 
 
 register(

@@ -14,7 +14,7 @@ from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tensors import Array, NoIntegerForm
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
 
 relax = tvm_api.relax
 
@@ -67,6 +67,7 @@ register(
 )
 
 
+@converts("RESIZE_NEAREST_NEIGHBOR", *ANY, same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the neighbours are computed here."""
     options = converter.options(operator, "ResizeNearestNeighborOptions")
@@ -102,6 +103,3 @@ def nearest(place: int, size: int, result: int, align: bool, half_pixel: bool) -
     position = float((np.float32(place) + np.float32(0.5 if half_pixel else 0)) * scale)
     found = math.floor(position + 0.5) if align else math.floor(position)
     return max(min(found, size - 1), 0)
-
-
-register_all(("RESIZE_NEAREST_NEIGHBOR",), convert, *ANY, same_scale=True)

@@ -9,11 +9,12 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_axis, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
 
 relax = tvm_api.relax
 
 
+@converts("RESHAPE SQUEEZE EXPAND_DIMS", *ANY, same_scale=True)
 def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESHAPE, SQUEEZE and EXPAND_DIMS, converted by the shape of the result."""
     shape, data = converter.shape(operator.outputs[0]), converter.value(operator.inputs[0])
@@ -22,6 +23,7 @@ def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return relax.op.reshape(data, shape)
 
 
+@converts("TRANSPOSE", *ANY, same_scale=True)
 def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """TRANSPOSE by a constant permutation."""
     order = converter.integers(operator, 1)
@@ -30,16 +32,13 @@ def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     return relax.op.permute_dims(converter.value(operator.inputs[0]), order)
 
 
+@converts("SHAPE", *((dtype, "int32") for dtype in ANY), scaled=False)
 def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SHAPE, a constant."""
     return relax.const(np.array(converter.shape(operator.inputs[0]), np.int32))
 
 
-register_all(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape, *ANY, same_scale=True)
-register_all(("TRANSPOSE",), transpose, *ANY, same_scale=True)
-register_all(("SHAPE",), shape_of, *((dtype, "int32") for dtype in ANY), scaled=False)
-
-
+@converts("FILL", "float32", "int8", "int32", data=1, same_scale=True)
 def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FILL of (shape, scalar)."""
     shape = converter.shape(operator.outputs[0])
@@ -48,16 +47,14 @@ def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     return relax.op.broadcast_to(converter.value(operator.inputs[1]), shape)
 
 
+@converts("ZEROS_LIKE", "float32", "int8", "int32", "int64", scaled=False)
 def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ZEROS_LIKE: the integer 0, even if the zero point is not 0."""
     tensor = converter.tensor(operator.outputs[0])
     return relax.const(np.zeros(tensor.shape, tensor.dtype), tensor.dtype)
 
 
-register_all(("FILL",), fill, "float32", "int8", "int32", data=1, same_scale=True)
-register_all(("ZEROS_LIKE",), zeros_like, "float32", "int8", "int32", "int64", scaled=False)
-
-
+@converts("BROADCAST_TO", *ANY, same_scale=True)
 def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BROADCAST_TO of (data, shape)."""
     shape = converter.shape(operator.outputs[0])
@@ -66,6 +63,7 @@ def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_ap
     return relax.op.broadcast_to(converter.value(operator.inputs[0]), shape)
 
 
+@converts("BROADCAST_ARGS", "int32", "int64", same_dtype=True)
 def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """BROADCAST_ARGS of two constant shapes."""
     shapes = [converter.integers(operator, position) for position in (0, 1)]
@@ -77,10 +75,7 @@ def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
     return relax.const(np.array(shape, dtype), dtype)
 
 
-register_all(("BROADCAST_TO",), broadcast_to, *ANY, same_scale=True)
-register_all(("BROADCAST_ARGS",), broadcast_args, "int32", "int64", same_dtype=True)
-
-
+@converts("SELECT_V2", "float32", "int8", "int16", data=1, same_scale=True)
 def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Elements of the second input where the first is true, else of the third, with
     broadcasting."""
@@ -91,9 +86,7 @@ def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
     return relax.op.where(*(converter.value(number) for number in (condition, *choices)))
 
 
-register_all(("SELECT_V2",), select, "float32", "int8", "int16", data=1, same_scale=True)
-
-
+@converts("STRIDED_SLICE", *ANY, same_scale=True)
 def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """STRIDED_SLICE with constant bounds, `strided_slice_logic.h`; ellipses are refused."""
     options = converter.options(operator, "StridedSliceOptions")
@@ -117,6 +110,7 @@ def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
     return _sliced(converter, operator, places)
 
 
+@converts("SLICE", *ANY, same_scale=True)
 def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SLICE with constant first elements and sizes; -1 is the rest of an axis."""
     shape = converter.shape(operator.inputs[0])
@@ -159,11 +153,13 @@ def take_ranges(converter: TfliteConverter, number: int, places: list[range]) ->
     )  # fmt: skip
 
 
+@converts("SPLIT", *ANY, data=1, same_scale=True)
 def split(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """SPLIT of (axis, data) in equal parts."""
     return _split(converter, operator, 1, converter.integers(operator, 0))
 
 
+@converts("SPLIT_V", *ANY, same_scale=True)
 def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """SPLIT_V of (data, sizes, axis); the sizes follow from the results."""
     return _split(converter, operator, 0, converter.integers(operator, 2))
@@ -188,6 +184,7 @@ def _split(
     return values
 
 
+@converts("UNPACK", *ANY, same_scale=True)
 def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """UNPACK of all places along an axis; the axis is dropped."""
     options = converter.options(operator, "UnpackOptions")
@@ -202,10 +199,3 @@ def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api
         taken = converter.emit(take_ranges(converter, operator.inputs[0], places))
         values.append(relax.op.reshape(taken, converter.shape(number)))
     return values
-
-
-register_all(("STRIDED_SLICE",), strided_slice, *ANY, same_scale=True)
-register_all(("SLICE",), slice_, *ANY, same_scale=True)
-register_all(("SPLIT",), split, *ANY, data=1, same_scale=True)
-register_all(("SPLIT_V",), split_v, *ANY, same_scale=True)
-register_all(("UNPACK",), unpack, *ANY, same_scale=True)

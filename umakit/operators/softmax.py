@@ -46,7 +46,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
 from umakit.operators.tensors import NoIntegerForm
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
 
 tirx = tvm_api.tirx
 
@@ -190,15 +190,14 @@ register(
 )
 
 
+INT16_RESULT = ("int8", "int16")
+"""Only the result of a softmax of 8 bits has 16 that are not symmetric."""
+
+
+@converts("SOFTMAX", "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SOFTMAX over the last axis, with a factor of 1."""
     beta = converter.options(operator, "SoftmaxOptions").Beta()
     if beta != 1.0:
         raise ModelError(f"its beta is {beta}, only 1 is supported")
     return converter.imported(operator)
-
-
-INT16_RESULT = ("int8", "int16")
-"""Only the result of a softmax of 8 bits has 16 that are not symmetric."""
-
-register_all(("SOFTMAX",), convert, "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))

@@ -19,7 +19,7 @@ from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import CommonScaleParameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -38,6 +38,7 @@ class SquaredDifference(CommonScaleParameters):
     operator: ClassVar[str] = "squared_difference"
 
 
+@converts("SQUARED_DIFFERENCE", "float32", "int8", "int16", "int32", same_dtype=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SQUARED_DIFFERENCE: float32 and int32 directly, quantized integers in fixed point."""
     values = [converter.value(number) for number in operator.inputs]
@@ -94,4 +95,3 @@ register(
         ),
     )
 )
-register_all(("SQUARED_DIFFERENCE",), convert, "float32", "int8", "int16", "int32", same_dtype=True)

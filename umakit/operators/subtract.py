@@ -23,8 +23,8 @@ from umakit.operators.tflite import (
     WHOLE,
     TfliteConverter,
     TfliteOperator,
+    converts,
     imported,
-    register_all,
 )
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
 
@@ -71,12 +71,13 @@ register(
 )
 
 
-register_all(("SUB",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+converts("SUB", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)
 
 
 relax = tvm_api.relax
 
 
+@converts("ADD_N", "float32", "int8", same_dtype=True)
 def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ADD_N of tensors of one shape and scale."""
     numbers = operator.inputs
@@ -95,6 +96,3 @@ def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         wide = converter.emit(relax.op.astype(converter.value(number), "int32"))
         total = converter.emit(relax.op.add(wide, total))
     return rescaled_sum(converter, operator, total, scales[0], len(numbers))
-
-
-register_all(("ADD_N",), add_n, "float32", "int8", same_dtype=True)

@@ -29,8 +29,8 @@ from umakit.operators.tflite import (
     Convert,
     TfliteConverter,
     TfliteOperator,
+    converts,
     one_axis,
-    register_all,
 )
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
 
@@ -57,7 +57,7 @@ register(
 )
 
 
-register_all(("SUM",), over_axes(tvm_api.relax.op.sum), "float32", "int8", "int16", *WHOLE)
+converts("SUM", "float32", "int8", "int16", *WHOLE)(over_axes(tvm_api.relax.op.sum))
 
 
 def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
@@ -70,6 +70,7 @@ def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
     return convert
 
 
+@converts("REDUCE_ALL", "bool")
 def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """Whether all elements over constant axes are true."""
     axes, keep = reduced_axes(converter, operator)
@@ -77,11 +78,11 @@ def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.
     return relax.op.astype(converter.emit(relax.op.min(numbers, axes, keep)), "bool")
 
 
-register_all(("REDUCE_MAX",), extreme(relax.op.max), "float32", "int8", same_scale=True)
-register_all(("REDUCE_MIN",), extreme(relax.op.min), "float32", "int8", same_scale=True)
-register_all(("REDUCE_ALL",), reduce_all, "bool")
+converts("REDUCE_MAX", "float32", "int8", same_scale=True)(extreme(relax.op.max))
+converts("REDUCE_MIN", "float32", "int8", same_scale=True)(extreme(relax.op.min))
 
 
+@converts("CUMSUM", "float32", "int8")
 def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
     options = converter.options(operator, "CumsumOptions")
@@ -103,6 +104,3 @@ def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
         return total
     total = converter.emit(relax.op.subtract(total, relax.const(np.int32(scale.zero_point))))
     return rescaled_sum(converter, operator, total, scale, shape[axis])
-
-
-register_all(("CUMSUM",), cumsum, "float32", "int8")

@@ -44,7 +44,7 @@ from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tensors import Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import (
     TFLM,
     as_refusals,
@@ -106,6 +106,7 @@ class _Sizes:
     units: int
 
 
+@converts("SVDF", "float32", "int8", operand_dtypes=("int16",), states=(STATE,))
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """Return the result and the new state."""
     options = converter.options(operator, "SVDFOptions")
@@ -394,8 +395,4 @@ register(
             checks=("result",),
         ),
     )
-)  # fmt: skip
-register_all(
-    ("SVDF",), convert, "float32", "int8",
-    operand_dtypes=("int16",), states=(STATE,),
 )  # fmt: skip

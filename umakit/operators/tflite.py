@@ -8,9 +8,9 @@ asks this registry; there is no other list of operators. Files read the model th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -135,6 +135,8 @@ New values of the variable tensors that it changes follow, in the order of
 `TfliteConversion.states`.
 """
 
+C = TypeVar("C", bound=Convert)
+
 Dtypes = str | tuple[str, str]
 """Dtypes of data and result; one name if both are equal."""
 
@@ -201,18 +203,21 @@ class Facts(TypedDict, total=False):
 _CONVERSIONS: dict[str, TfliteConversion] = {}
 
 
-def register(*conversions: TfliteConversion) -> None:
-    """Register conversions; called at the import of an operator's file."""
-    for conversion in conversions:
-        assert conversion.code not in _CONVERSIONS, conversion.code
-        _CONVERSIONS[conversion.code] = conversion
+def converts(codes: str, *dtypes: Dtypes, **facts: Unpack[Facts]) -> Callable[[C], C]:
+    """Register a function that converts operators.
 
+    Args:
+        codes: `CONV_2D`, ..., separated by spaces.
+        dtypes, facts: as in `TfliteConversion`.
+    """
 
-def register_all(
-    codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **facts: Unpack[Facts]
-) -> None:
-    """Register operators with a common conversion function; see `TfliteConversion`."""
-    register(*(TfliteConversion(code, convert, dtypes, **facts) for code in codes))
+    def register(convert: C) -> C:
+        for code in codes.split():
+            assert code not in _CONVERSIONS, code
+            _CONVERSIONS[code] = TfliteConversion(code, convert, dtypes, **facts)
+        return convert
+
+    return register
 
 
 CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS

@@ -18,7 +18,7 @@ from umakit.operators.multipliers import reduced_multipliers
 from umakit.operators.numeric.fixed_point import Array, fixed_point, quantize_multiplier
 from umakit.operators.parameters import Pair
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import (
     as_refusals,
     bias_without_zero_point,
@@ -47,6 +47,14 @@ MOST_SHIFTS = 14
 """To the left, of the cell state: three times 16 bits have to fit into 32."""
 
 
+@converts(
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "float32",
+    "int8",
+    "int16",
+    operand_dtypes=("int8", "int16"),
+    states=(HIDDEN, CELL),
+)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
     """Return the outputs of all steps, and the hidden and cell state after the last step."""
     options = converter.options(operator, "UnidirectionalSequenceLSTMOptions")
@@ -228,9 +236,3 @@ def _quantized_clip(clip: float, scale: float) -> Pair:
         return int(CELL_LIMITS.min), int(CELL_LIMITS.max)
     limit = int(min(clip / scale, CELL_LIMITS.max))
     return -limit, limit
-
-
-register_all(
-    ("UNIDIRECTIONAL_SEQUENCE_LSTM",), convert, "float32", "int8", "int16",
-    operand_dtypes=("int8", "int16"), states=(HIDDEN, CELL),
-)  # fmt: skip
