@@ -22,11 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-
-relax = tvm_api.relax
-
-
-te = tvm_api.te
+from umakit.tvm_api import BlockBuilder, Call, Expr, relax, te
 
 OPERATOR = "resample"
 MOST_UNROLLED_TAPS = 16
@@ -82,9 +78,7 @@ def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
     return Table(axis, places, values)
 
 
-def resampled(
-    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
-) -> tvm_api.Expr:
+def resampled(builder: BlockBuilder, data: Expr, tables: Sequence[Table]) -> Expr:
     """Return the data resampled along some axes.
 
     Args:
@@ -105,14 +99,12 @@ def resampled(
     return data
 
 
-def moves_only(call: tvm_api.Call) -> bool:
+def moves_only(call: Call) -> bool:
     """Return whether a call of the operator only moves elements."""
     return not any(int(flag) for flag in call.attrs["weighted"])
 
 
-def _call(
-    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
-) -> tvm_api.Var:
+def _call(builder: BlockBuilder, data: Expr, tables: Sequence[Table]) -> tvm_api.Var:
     dtype = tvm_api.dtype_of(data)
     weighted = [table for table in tables if not table.is_gather]
     operands = [data, *(relax.const(table.places, "int32") for table in tables)]
@@ -124,7 +116,7 @@ def _call(
     return builder.emit(tvm_api.operator_call(OPERATOR, operands, attributes))
 
 
-def _infer(call: tvm_api.Call, _: tvm_api.BlockBuilder) -> tvm_api.Type:
+def _infer(call: Call, _: BlockBuilder) -> tvm_api.Type:
     data = call.args[0]
     shape = list(tvm_api.static_shape(data) or ())
     for number, axis in enumerate(call.attrs["axes"]):
@@ -133,7 +125,7 @@ def _infer(call: tvm_api.Call, _: tvm_api.BlockBuilder) -> tvm_api.Type:
     return tvm_api.tensor_type(shape, tvm_api.dtype_of(data))
 
 
-def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     axes = [int(axis) for axis in call.attrs["axes"]]
     weighted = [bool(flag) for flag in call.attrs["weighted"]]
     # Sums are fused with following operators, but their operands are computed once.
@@ -163,13 +155,13 @@ def _compute(
         places, weights = pairs[axis]
         tap = te.reduce_axis((0, taps[axis]), "tap")
 
-        def one_sum(*at: tvm_api.Expr) -> tvm_api.Expr:
+        def one_sum(*at: Expr) -> Expr:
             source = (*at[:axis], places[at[axis], tap], *at[axis + 1 :])
             return te.sum(weights[at[axis], tap] * data(*source), axis=tap)
 
         return te.compute(shape, one_sum, name=OPERATOR)
 
-    def unrolled(*at: tvm_api.Expr) -> tvm_api.Expr:
+    def unrolled(*at: Expr) -> Expr:
         terms = []
         # Weights are multiplied first and terms added in this order, as in ONNX Runtime: a
         # following operator may round at a tie.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.model import Model
+from umakit.tvm_api import Call, relax
 
 LARGEST_OBJECT = 2**63 - 1
 """Bytes: `PTRDIFF_MAX` of a target with 64 bits."""
@@ -136,7 +137,7 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
-        if not isinstance(call, tvm_api.Call):
+        if not isinstance(call, Call):
             continue
         operator = tvm_api.operator_name(call)
         for indices, axis, size in _constant_indices(operator, call):
@@ -153,13 +154,13 @@ def check_constant_indices(module: tvm_api.IRModule, where: str) -> None:
                 )
 
 
-def _constant_indices(operator: str, call: tvm_api.Call) -> Iterator[tuple[Array, int, int]]:
+def _constant_indices(operator: str, call: Call) -> Iterator[tuple[Array, int, int]]:
     """Yield (indices, axis, size of the axis) for each constant index tensor of a call."""
     if operator in ("index_put", "index_tensor"):
         yield from _by_dimension(call)
         return
     if operator == "grad.take_backward":
-        call = tvm_api.relax.op.take(*call.args[1:3], call.attrs.axis)
+        call = relax.op.take(*call.args[1:3], call.attrs.axis)
         operator = "take"
     names = ("take", "gather_elements", "gather_nd", "scatter_elements", "scatter_nd")
     if operator not in names or len(call.args) < 2:
@@ -176,11 +177,11 @@ def _constant_indices(operator: str, call: tvm_api.Call) -> Iterator[tuple[Array
         yield indices, axis, shape[axis]
 
 
-def _by_dimension(call: tvm_api.Call) -> Iterator[tuple[Array, int, int]]:
+def _by_dimension(call: Call) -> Iterator[tuple[Array, int, int]]:
     """Yield (indices, axis, size of the axis) for a tuple with one index tensor per dimension."""
     shape = tvm_api.static_shape(call.args[0]) or ()
     several = call.args[1]
-    fields = several.fields if isinstance(several, tvm_api.relax.Tuple) else [several]
+    fields = several.fields if isinstance(several, relax.Tuple) else [several]
     for axis, (field, size) in enumerate(zip(fields, shape, strict=False)):
         indices = tvm_api.constant_array(field)
         if indices is not None and np.issubdtype(indices.dtype, np.integer):

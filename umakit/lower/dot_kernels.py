@@ -11,15 +11,14 @@ from umakit import tvm_api
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, Choice, KernelKey, choose
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, is_depthwise
+from umakit.operators.kernels.dot_convolutions import conv2d, suits_convolution
 from umakit.operators.kernels.dot_forms import DotForm, form_of
 from umakit.operators.kernels.dot_products import (
     DATA,
     MOST_SUMS,
     addition,
-    conv2d,
     dense,
     suits,
-    suits_convolution,
     sums_at_once,
 )
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT

@@ -28,6 +28,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
+from umakit.tvm_api import Expr
 
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
@@ -40,7 +41,7 @@ class Add(CommonScaleParameters):
     operator: ClassVar[str] = "add"
 
 
-def derive_as(kind: type[Add], island: Island) -> tvm_api.Expr:
+def derive_as(kind: type[Add], island: Island) -> Expr:
     """Return a call of a sum or difference.
 
     Raises:
@@ -81,8 +82,8 @@ def addition_kernel(
 
 
 def total_of_both(
-    parameters: Add, left: tvm_api.Expr, right: tvm_api.Expr, sign: int = 1
-) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
+    parameters: Add, left: Expr, right: Expr, sign: int = 1
+) -> tuple[list[tvm_api.Stmt], Expr]:
     """Return statements, and the sum or difference of two elements on the common scale."""
     statements, (first, second) = on_common_scale(parameters, left, right)
     return statements, first - second if sign < 0 else first + second
@@ -126,14 +127,12 @@ class qadd(ElementwisePattern):
 
 register(
     IntegerOperator(
-        name="add",
         parameters=Add,
         kernel=kernel_of_operands(addition_kernel),
         recognitions=(Recognition(("add",), partial(derive_as, Add), (Arithmetic.TFLM,)),),
         takes_clip=True,
         drawing=sums.sum_of_two(Add),
         patterns=(qadd,),
-        composites=(QAdd,),
     )
 )
 

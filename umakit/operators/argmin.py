@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from umakit import tvm_api
 from umakit.operators.argmax import (
     TFLITE_DTYPES,
     ArgMax,
@@ -20,8 +19,7 @@ from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.registry import IntegerCall, IntegerOperator, kernel_of_operands, register
 from umakit.operators.tflite import converts
-
-relax = tvm_api.relax
+from umakit.tvm_api import relax
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,6 @@ class ArgMin(ArgMax):
 
 register(
     IntegerOperator(
-        name="argmin",
         parameters=ArgMin,
         kernel=kernel_of_operands(partial(extreme_kernel, least=True)),
         takes_clip=True,
@@ -49,4 +46,4 @@ register(
 )
 
 
-converts("ARG_MIN", *TFLITE_DTYPES)(place_of_extreme(tvm_api.relax.op.argmin))
+converts("ARG_MIN", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmin))

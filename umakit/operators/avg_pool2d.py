@@ -28,10 +28,7 @@ from umakit.operators.tflite import (
     check_steps,
     converts,
 )
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Expr, Stmt, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class AveragePool2d(Pool2d):
     operator: ClassVar[str] = "avg_pool2d"
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     attributes = island.call.attrs
     call = tflm_pool(AveragePool2d, island)
     if bool(getattr(attributes, "count_include_pad", False)) and any(Window.of(attributes).padding):
@@ -49,17 +46,17 @@ def _derive(island: Island) -> tvm_api.Expr:
     return call
 
 
-def _average(channels: int, count: tvm_api.Expr) -> WindowReduction:
+def _average(channels: int, count: Expr) -> WindowReduction:
     """Means of windows of `count` elements, ties away from zero."""
     accumulator = accumulators(channels)
     half = tirx.truncdiv(count, int32(2))
 
-    def finish(c: tvm_api.Expr, store: Callable[[tvm_api.Expr], tvm_api.Stmt]) -> tvm_api.Stmt:
+    def finish(c: Expr, store: Callable[[Expr], Stmt]) -> Stmt:
         total = tirx.Var("total", "int32")
         away = tirx.Select(total > int32(0), total + half, total - half)
         return sequence(tirx.Bind(total, int32(accumulator[c])), store(tirx.truncdiv(away, count)))
 
-    def add(c: tvm_api.Expr, value: tvm_api.Expr) -> tvm_api.Stmt:
+    def add(c: Expr, value: Expr) -> Stmt:
         return add_element_to(accumulator, c, value)
 
     return WindowReduction(accumulator, lambda c: set_to(accumulator, c, int32(0)), add, finish)
@@ -85,20 +82,18 @@ class qavg_pool2d(PoolPattern):
 
 register(
     IntegerOperator(
-        name="avg_pool2d",
         parameters=AveragePool2d,
         kernel=kernel_of_operands(pool_of_operands(_average)),
         recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
         drawing=windows.pool(AveragePool2d),
         patterns=(qavg_pool2d,),
-        composites=(QAveragePool2d,),
     )
 )
 
 
 @converts("AVERAGE_POOL_2D", "float32", *QUANTIZED, same_scale=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """AVERAGE_POOL_2D; integer data becomes an island, because TVM's converter truncates means."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")

@@ -178,12 +178,10 @@ def _one_dtype(layer: Any) -> str:
 
 register(
     IntegerOperator(
-        name="concatenation",
         parameters=Concatenation,
         kernel=kernel_of_operands(_kernel),
         drawing=layers.concatenation(),
         patterns=(qconcatenation,),
-        composites=(QConcatenation,),
     )
 )
 

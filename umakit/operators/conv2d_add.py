@@ -29,8 +29,6 @@ from umakit.operators.offload.reference import with_addition
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.registry import IntegerOperator, register
 
-relax = tvm_api.relax
-
 
 @dataclass(frozen=True, kw_only=True)
 class QConv2dAdd(QConv2d):
@@ -203,10 +201,8 @@ def _addition(parameters: Parameters, match: Match) -> Add:
 
 register(
     IntegerOperator(
-        name="conv2d_add",
         parameters=QConv2dAdd,
         drawing=windows.convolution_and_sum(Conv2d, Add),
         patterns=(qconv2d_add,),
-        composites=(QConv2dAdd,),
     )
 )

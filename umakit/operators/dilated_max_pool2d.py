@@ -51,7 +51,6 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 register(
     IntegerOperator(
-        name="dilated_max_pool2d",
         parameters=DilatedMaxPool2d,
         kernel=kernel_of_operands(pool_of_operands(largest)),
         recognitions=(

@@ -143,7 +143,6 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
 
 register(
     IntegerOperator(
-        name="divide",
         parameters=Divide,
         kernel=kernel_of_operands(_kernel),
         drawing=pairs.quotient(Divide, SHIFTS),

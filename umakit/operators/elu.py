@@ -17,11 +17,10 @@ from umakit.operators.registry import IntegerOperator, Order, Recognition, regis
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     """Return the table of ELU, written by importers as relu(x) + min(exp(x) - 1, 0)."""
     if tvm_api.operator_name(island.call) != "add":
         return None
@@ -34,7 +33,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     return tflm_activation("elu", island, island.dequantized(x), _table)
 
 
-def _is_negative_part(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> bool:
+def _is_negative_part(call: Expr, x: Expr, definition: Definition) -> bool:
     least = with_scalar(call, "minimum", definition)
     if least is None or least[1] != 0.0:
         return False
@@ -75,10 +74,10 @@ register(
 
 
 @converts("ELU", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ELU as max(x, 0) + min(exp(x) - 1, 0)."""
 
-    def function(data: tvm_api.Expr) -> tvm_api.Expr:
+    def function(data: Expr) -> Expr:
         emit, zero, one = converter.emit, *(relax.const(n, "float32") for n in (0.0, 1.0))
         negative = relax.op.minimum(emit(relax.op.subtract(emit(relax.op.exp(data)), one)), zero)
         return relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))

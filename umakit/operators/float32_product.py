@@ -29,7 +29,6 @@ class Float32Product(Float32Pair):
 
 register(
     IntegerOperator(
-        name="float32_product",
         parameters=Float32Product,
         kernel=kernel_of_operands(pair_kernel),
         recognitions=(

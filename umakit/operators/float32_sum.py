@@ -31,7 +31,6 @@ class Float32Sum(Float32Pair):
 
 register(
     IntegerOperator(
-        name="float32_sum",
         parameters=Float32Sum,
         kernel=kernel_of_operands(pair_kernel),
         recognitions=(

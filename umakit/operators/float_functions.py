@@ -36,21 +36,20 @@ from umakit.operators.tflite_integers import (
     scale_of,
     smaller_than_one,
 )
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def function(of: Callable[..., tvm_api.Expr]) -> Convert:
+def function(of: Callable[..., Expr]) -> Convert:
     """Return the conversion of an operator to one Relax operator."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         return of(converter.value(operator.inputs[0]))
 
     return convert
 
 
 @converts("ROUND", "float32")
-def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ROUND to the nearest integer, ties to even; `round.h` with its `floor`."""
     data = converter.value(operator.inputs[0])
     below = converter.emit(relax.op.floor(data))
@@ -70,7 +69,7 @@ def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 def limited(low: float, high: float) -> Convert:
     """Return the conversion of an operator that clips its input to a range."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         bounds = (tvm_api.float_value(bound) for bound in (low, high))
         return relax.op.clip(converter.value(operator.inputs[0]), *bounds)
 
@@ -100,21 +99,21 @@ SOURCES = (*RESULTS, "bool")
 
 
 @converts("CAST", *product(SOURCES, RESULTS), scaled=False)
-def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def cast(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """CAST: C's conversion of each element, also defined for float32 values out of range."""
     result = converter.tensor(operator.outputs[0]).dtype
-    return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)
+    return relax.op.astype(converter.value(operator.inputs[0]), result)
 
 
 @converts("FLOOR_DIV", "float32", same_dtype=True)
-def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """FLOOR_DIV: the floor of the float32 quotient."""
     operands = [converter.value(number) for number in operator.inputs]
     return relax.op.floor(converter.emit(relax.op.divide(*operands)))
 
 
 @converts("FLOOR_MOD", "float32", same_dtype=True)
-def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """FLOOR_MOD: C's `fmod`, plus the divisor if the signs differ (`floor_mod.h`)."""
     emit = converter.emit
     left, right = (converter.value(number) for number in operator.inputs)
@@ -129,10 +128,10 @@ def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     return relax.op.where(moved, emit(relax.op.add(rest, right)), rest)
 
 
-def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
+def extremum(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MAXIMUM or MINIMUM, of integers of one scale or of real numbers."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         return function(*(converter.value(number) for number in operator.inputs))
 
     return convert
@@ -145,7 +144,7 @@ for _code, _function in (("MAXIMUM", relax.op.maximum), ("MINIMUM", relax.op.min
 
 
 @converts("ABS", "float32", "int8", "int16")
-def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def absolute(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ABS: a table for int8, a change of scale for int16."""
     value = converter.value(operator.inputs[0])
     dtype = converter.tensor(operator.inputs[0]).dtype
@@ -175,14 +174,14 @@ LARGEST = 127
 
 
 @converts("RSQRT", "float32", "int8")
-def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """1 / sqrt(x); a table for int8.
 
     The zero point has the largest result, and so have smaller integers, for which TensorFlow Lite
     Micro ends the run with an error.
     """
     if converter.tensor(operator.inputs[0]).dtype == "float32":
-        return tvm_api.relax.op.rsqrt(converter.value(operator.inputs[0]))
+        return relax.op.rsqrt(converter.value(operator.inputs[0]))
     source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
     # Square root and product are float32 in the reference, the quotient is float64.
     divisor = np.sqrt(np.float32(source.scale)) * np.float32(result.scale)
@@ -207,10 +206,10 @@ LEFT_SHIFT = 8
 INT32 = (-(2**31), 2**31 - 1)
 
 
-def comparison(function: Callable[..., tvm_api.Expr]) -> Convert:
+def comparison(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of a comparison of two inputs whose shapes broadcast."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         numbers = operator.inputs
         if converter.tensor(numbers[0]).dtype != "int8":
             return function(*(converter.value(number) for number in numbers))
@@ -219,7 +218,7 @@ def comparison(function: Callable[..., tvm_api.Expr]) -> Convert:
     return convert
 
 
-def _on_fixed_point(converter: TfliteConverter, number: int) -> tvm_api.Expr:
+def _on_fixed_point(converter: TfliteConverter, number: int) -> Expr:
     """Return the real values of an int8 tensor as int32 with fractional bits."""
     scale = scale_of(converter, number)
     factor = smaller_than_one(float(scale.scale), f"the scale of {converter.tensor(number).name!r}")
@@ -248,10 +247,10 @@ for _code, _function in {
     )
 
 
-def logical(function: Callable[..., tvm_api.Expr]) -> Convert:
+def logical(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of a function of all inputs, whose shapes broadcast."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         return function(*(converter.value(number) for number in operator.inputs))
 
     return convert

@@ -21,6 +21,7 @@ from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
 from umakit.operators.tables.straight_lines import interpolation_table
 from umakit.operators.tensors import Array, NoIntegerForm
+from umakit.tvm_api import relax
 
 HALF_AN_LSB = 0.51
 """Largest distance of an exact result from its integer, including float32's rounding."""
@@ -35,7 +36,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     argument, scale = result.call.args[0], result.scale
     constant = tvm_api.constant_array(island.definition(argument))
     if constant is not None:
-        return tvm_api.relax.const(quantized(constant, scale))
+        return relax.const(quantized(constant, scale))
     try:
         function = FunctionOfOne(argument, island.definition)
     except NoIntegerForm:
@@ -45,7 +46,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
         return function.source.integers
     if function.source.scale.bits > 8:
         return _of_16_bits(function, table, result)
-    operands = [function.source.integers, tvm_api.relax.const(table)]
+    operands = [function.source.integers, relax.const(table)]
     return Lookup(**result.common(Arithmetic.ORT)).call(operands, result.span)
 
 
@@ -64,9 +65,7 @@ def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_ap
         step_bits=lines.step_bits,
         correction_bits=lines.correction_bits,
     )
-    return parameters.call(
-        [function.source.integers, tvm_api.relax.const(lines.table)], result.span
-    )
+    return parameters.call([function.source.integers, relax.const(lines.table)], result.span)
 
 
 register(

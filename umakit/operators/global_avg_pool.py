@@ -40,8 +40,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import NoIntegerForm
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import PrimExpr, tirx
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,8 @@ def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) ->
     total, zero = accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(channel: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def one(channel: PrimExpr) -> tvm_api.Stmt:
+        def element(i: PrimExpr) -> PrimExpr:
             value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
             return value - int32(parameters.input_zero_point)
 
@@ -121,7 +120,6 @@ def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) ->
 
 register(
     IntegerOperator(
-        name="global_avg_pool",
         parameters=GlobalAveragePool,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),

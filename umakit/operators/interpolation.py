@@ -17,8 +17,7 @@ from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatte
 from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.straight_lines import LEAST_CORRECTIONS
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import tirx
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="interpolation",
         parameters=Interpolation,
         kernel=kernel_of_operands(_kernel),
         drawing=elements(

@@ -35,6 +35,7 @@ from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts, float32
 from umakit.operators.tflite_integers import result_fields, scale_of
+from umakit.tvm_api import PrimExpr
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -88,17 +89,17 @@ def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> t
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     total, zero = accumulators(1), int32(0)
 
-    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def place(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def row(number: PrimExpr) -> tvm_api.Stmt:
+        def place(i: PrimExpr) -> list[PrimExpr]:
             return [*unflatten(number, outer), i]
 
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def element(i: PrimExpr) -> PrimExpr:
             return int32(data[tuple(place(i))]) - int32(parameters.input_zero_point)
 
         statements, multiplier, shift = in_fixed_point(total_of(total, zero))
         factor = (multiplier, shift + int32(RESULT_BITS))
 
-        def add(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def add(i: PrimExpr) -> tvm_api.Stmt:
             value = tirx.Var("value", "int32")
             return sequence(tirx.Bind(value, element(i)), add_to(total, zero, value * value))
 
@@ -126,7 +127,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="l2_normalization",
         parameters=L2Normalization,
         kernel=kernel_of_operands(_kernel),
         drawing=elements(

@@ -44,10 +44,7 @@ from umakit.operators.registry import (
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import relax, tirx
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="leaky_relu",
         parameters=LeakyRelu,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.leakyrelu",), _derive),),

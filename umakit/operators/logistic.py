@@ -17,8 +17,7 @@ from umakit.operators.sigmoid_lookup import lookup_call
 from umakit.operators.tables.activations import check_result, fixed_point_sigmoid, saturating_table
 from umakit.operators.tensors import Array, Scale
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-
-relax = tvm_api.relax
+from umakit.tvm_api import relax
 
 
 def _derive(island: Island) -> tvm_api.Expr:

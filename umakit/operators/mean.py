@@ -46,10 +46,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Expr, PrimExpr, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -71,7 +68,7 @@ class Mean(Parameters):
     shift: int
 
 
-def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
+def derive_as(kind: type[Mean], island: Island) -> Expr:
     """Return a call of a mean or sum.
 
     The number of terms of a mean becomes part of the multiplier.
@@ -137,21 +134,19 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def source(
-        fixed: tuple[tvm_api.PrimExpr, ...],
-        moving: tuple[tvm_api.PrimExpr, ...],
-        channel: tvm_api.PrimExpr,
-    ) -> tuple[tvm_api.PrimExpr, ...]:
+        fixed: tuple[PrimExpr, ...], moving: tuple[PrimExpr, ...], channel: PrimExpr
+    ) -> tuple[PrimExpr, ...]:
         kept, summed = iter((*fixed, channel)), iter(moving)
         return tuple(
             next(summed if axis in parameters.axes else kept) for axis in range(len(shape))
         )
 
-    def rows(*fixed: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def rows(*fixed: PrimExpr) -> tvm_api.Stmt:
         number = int32(0)
         for index, (_, extent) in zip(fixed, outer, strict=True):
             number = number * int32(extent) + index
 
-        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
+        def one_tile(first: PrimExpr, width: Extent) -> tvm_api.Stmt:
             return sequence(
                 tirx.AllocBuffer(accumulator),
                 loop("c", width, lambda c: set_to(accumulator, c, int32(0))),
@@ -174,7 +169,6 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
 
 register(
     IntegerOperator(
-        name="mean",
         parameters=Mean,
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
@@ -185,10 +179,10 @@ register(
 )
 
 
-def over_axes(function: Callable[..., tvm_api.Expr]) -> Convert:
+def over_axes(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MEAN or SUM over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         axes, keep = reduced_axes(converter, operator)
         return converter.island(operator, lambda data: function(data, axes, keep))
 
@@ -205,4 +199,4 @@ def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[
     return sorted({axis % rank for axis in given}), keep
 
 
-converts("MEAN", "float32", "int8", "int16")(over_axes(tvm_api.relax.op.mean))
+converts("MEAN", "float32", "int8", "int16")(over_axes(relax.op.mean))

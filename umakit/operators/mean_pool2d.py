@@ -40,6 +40,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import NoIntegerForm, Quantized
+from umakit.tvm_api import PrimExpr, relax
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
     )
     if parameters.counts_padding:
         scaled = FixedPoint(scaled.multipliers[-1:], scaled.shifts[-1:])
-    constants = [tvm_api.relax.const(scaled.multipliers), tvm_api.relax.const(scaled.shifts)]
+    constants = [relax.const(scaled.multipliers), relax.const(scaled.shifts)]
     return parameters.call([source.integers, *constants], result.span)
 
 
@@ -97,7 +98,7 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_ap
     by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def mean(channels: int, _: tvm_api.PrimExpr) -> WindowReduction:
+    def mean(channels: int, _: PrimExpr) -> WindowReduction:
         total = accumulators(channels)
         return WindowReduction(
             total,
@@ -106,9 +107,7 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_ap
             lambda c, store: store(int32(total[c])),
         )
 
-    def store(
-        at: list[tvm_api.PrimExpr], value: tvm_api.PrimExpr, elements: tvm_api.PrimExpr
-    ) -> tvm_api.Stmt:
+    def store(at: list[PrimExpr], value: PrimExpr, elements: PrimExpr) -> tvm_api.Stmt:
         index = int32(0) if parameters.counts_padding else elements - int32(1)
         return store_rescaled(output, at, value, (by[0][index], by[1][index]), parameters)
 
@@ -117,7 +116,6 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_ap
 
 register(
     IntegerOperator(
-        name="mean_pool2d",
         parameters=MeanPool2d,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),

@@ -20,6 +20,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tensors import NoIntegerForm, Quantized
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
+from umakit.tvm_api import Expr, relax
 
 TFLM_OPERATORS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 
@@ -29,7 +30,7 @@ ORT_OPERATORS = tuple(
 )
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     operands = _operands(island)
     if island.result.activation or any(
         operand.scale != island.result.scale for operand in operands
@@ -38,7 +39,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     return _moved(island, [operand.integers for operand in operands])
 
 
-def _derive_for_ort(island: Island) -> tvm_api.Expr:
+def _derive_for_ort(island: Island) -> Expr:
     integers = [integers_of_result(island, operand) for operand in _operands(island)]
     operator = tvm_api.operator_name(island.call)
     if operator == resampling.OPERATOR and not resampling.moves_only(island.call):
@@ -52,12 +53,12 @@ def _operands(island: Island) -> list[Quantized]:
     return [island.dequantized(item) for item in items]
 
 
-def _moved(island: Island, integers: list[tvm_api.Expr]) -> tvm_api.Call:
+def _moved(island: Island, integers: list[Expr]) -> tvm_api.Call:
     call = island.call
     together = isinstance(call.args[0], tvm_api.RelaxTuple)
-    moved = tvm_api.relax.Tuple(integers) if together else integers[0]
+    moved = relax.Tuple(integers) if together else integers[0]
     operands = [moved, *call.args[1:]]
-    return tvm_api.relax.Call(call.op, operands, call.attrs, None, island.result.span)
+    return relax.Call(call.op, operands, call.attrs, None, island.result.span)
 
 
 register(
@@ -71,11 +72,8 @@ register(
 )
 
 
-relax = tvm_api.relax
-
-
 @converts("REVERSE_V2", *ANY, same_scale=True)
-def reverse(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def reverse(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """The elements in reverse order along constant axes."""
     rank, axes = len(converter.shape(operator.inputs[0])), converter.integers(operator, 1)
     if any(not -rank <= axis < rank for axis in axes):
@@ -91,7 +89,7 @@ REFLECT = 0
 
 
 @converts("MIRROR_PAD", "float32", "int8", same_scale=True)
-def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Borders that mirror adjacent elements, of constant widths."""
     mode = converter.options(operator, "MirrorPadOptions").Mode()
     shape, widths = converter.shape(operator.inputs[0]), converter.integers(operator, 1)
@@ -119,7 +117,7 @@ ROWS_COLUMNS_INSIDE = [0, 1, 3, 2, 4, 5]
 
 
 @converts("DEPTH_TO_SPACE", "float32", "int8", same_scale=True)
-def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """DEPTH_TO_SPACE: channels of [N, H, W, C] become blocks of rows and columns."""
     size = converter.options(operator, "DepthToSpaceOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
@@ -134,7 +132,7 @@ def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
 
 
 @converts("SPACE_TO_DEPTH", "float32", "int8", same_scale=True)
-def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SPACE_TO_DEPTH: blocks of rows and columns of [N, H, W, C] become channels."""
     size = converter.options(operator, "SpaceToDepthOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
@@ -155,7 +153,7 @@ def _shape(converter: TfliteConverter, operator: TfliteOperator) -> tuple[int, .
 
 
 @converts("SPACE_TO_BATCH_ND", "float32", "int8", same_scale=True)
-def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SPACE_TO_BATCH_ND: blocks of [N, (H, W) or H, C] become batches; the zero point is padded.
 
     This follows TensorFlow Lite's space_to_batch_nd.cc; TensorFlow Lite Micro's kernel leaves the
@@ -180,7 +178,7 @@ def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
 
 
 @converts("BATCH_TO_SPACE_ND", "float32", "int8", same_scale=True)
-def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BATCH_TO_SPACE_ND, the inverse (`batch_to_space_nd.h`); borders are cropped."""
     block, borders = _blocks(converter, operator)
     space = len(block)
@@ -219,7 +217,7 @@ def _blocks(
 
 
 @converts("GATHER", "float32", "int8", same_scale=True)
-def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def gather(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """GATHER of (data, positions int32) along an axis, for each index of the batch dimensions."""
     options = converter.options(operator, "GatherOptions")
     data, indices = _data_and_positions(converter, operator)
@@ -244,15 +242,13 @@ def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
 
 
 @converts("GATHER_ND", "float32", "int8", same_scale=True)
-def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """GATHER_ND of (data, positions int32[..., depth]) in the first `depth` dimensions."""
     data, indices = _data_and_positions(converter, operator)
     return relax.op.gather_nd(data, converter.emit(relax.op.astype(indices, "int64")))
 
 
-def _data_and_positions(
-    converter: TfliteConverter, operator: TfliteOperator
-) -> tuple[tvm_api.Expr, tvm_api.Expr]:
+def _data_and_positions(converter: TfliteConverter, operator: TfliteOperator) -> tuple[Expr, Expr]:
     """Return data and positions.
 
     Raises:

@@ -27,6 +27,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
+from umakit.tvm_api import Expr
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Multiply(Parameters):
     shift: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result, operands = island.result, island.operands()
     left, right = (operand.scale for operand in operands)
     factor = fixed_points([float(left.scale) * float(right.scale) / float(result.scale.scale)])
@@ -62,7 +63,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
     left_zero, right_zero = parameters.zero_points
 
-    def combine(left: tvm_api.Expr, right: tvm_api.Expr) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
+    def combine(left: Expr, right: Expr) -> tuple[list[tvm_api.Stmt], Expr]:
         return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
 
     return binary_kernel(
@@ -102,14 +103,12 @@ class qmultiply(ElementwisePattern):
 
 register(
     IntegerOperator(
-        name="multiply",
         parameters=Multiply,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
         drawing=families.product_of_two(Multiply),
         patterns=(qmultiply,),
-        composites=(QMultiply,),
     )
 )
 

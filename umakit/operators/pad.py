@@ -124,7 +124,6 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 register(
     IntegerOperator(
-        name="pad",
         parameters=Pad,
         kernel=kernel_of_operands(_kernel),
         drawing=layers.pad(),

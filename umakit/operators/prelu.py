@@ -39,10 +39,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Expr, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Prelu(Parameters):
     shifts: Pair
 
 
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     """Return the call; importers write a PReLU as relu(x) + min(x, 0) * slopes."""
     positive, negative = (island.definition(argument) for argument in island.call.args)
     if tvm_api.operator_name(positive) != "nn.relu":
@@ -74,14 +71,14 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     return _call(island.result, source, island.dequantized(slopes), island.arithmetic)
 
 
-def _slopes(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
+def _slopes(call: Expr, x: Expr, definition: Definition) -> Expr | None:
     """Return the slopes of an expression min(x, 0) * slopes; None for other expressions."""
     if tvm_api.operator_name(call) != "multiply":
         return None
     least = with_scalar(definition(call.args[0]), "minimum", definition)
     if least is None or least[1] != 0.0 or not least[0].same_as(x):
         return None
-    slopes: tvm_api.Expr = call.args[1]
+    slopes: Expr = call.args[1]
     return slopes
 
 
@@ -134,7 +131,6 @@ def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pri
 
 register(
     IntegerOperator(
-        name="prelu",
         parameters=Prelu,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
@@ -155,7 +151,7 @@ register(
 
 
 @converts("PRELU", "float32", "int8", "int16", weights=True)
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """PRELU as max(x, 0) + min(x, 0) * slopes."""
     data, slopes = (converter.dequantized(number) for number in operator.inputs)
     emit, zero = converter.emit, relax.const(0.0, "float32")

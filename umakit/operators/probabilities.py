@@ -42,9 +42,7 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
-
-tirx = tvm_api.tirx
-
+from umakit.tvm_api import PrimExpr, Stmt, tirx
 
 EXPONENTIAL_BITS = 30
 """Fraction bits of exponentials; the largest one is 1."""
@@ -128,18 +126,18 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
     total = tirx.decl_buffer([1], "int64", "total", scope="local")
     zero = int32(0)
 
-    def row(outer: tvm_api.PrimExpr, inner: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def at(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def row(outer: PrimExpr, inner: PrimExpr) -> Stmt:
+        def at(i: PrimExpr) -> list[PrimExpr]:
             return [*unflatten(outer, before), i, *unflatten(inner, after)]
 
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def element(i: PrimExpr) -> PrimExpr:
             return int32(data[tuple(at(i))])
 
-        def add(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def add(i: PrimExpr) -> Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             return sequence(*statements, set_to(total, zero, total[zero] + value))
 
-        def quotient(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def quotient(i: PrimExpr) -> Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             more, rounded = _quotient(
                 value * int64(parameters.numerator), total[zero], parameters.exponent
@@ -163,8 +161,8 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
 
 
 def _exponential(
-    table: tvm_api.Buffer, size: int, distance: tvm_api.PrimExpr
-) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
+    table: tvm_api.Buffer, size: int, distance: PrimExpr
+) -> tuple[list[Stmt], PrimExpr]:
     """Statements, and exp(-distance) as int64, from a table of a size."""
     if size == 256:
         return bound("exponential", int64(table[distance]))
@@ -173,9 +171,7 @@ def _exponential(
     return bound("exponential", (coarse * fine) >> int64(EXPONENTIAL_BITS))
 
 
-def _quotient(
-    numerator: tvm_api.PrimExpr, total: tvm_api.PrimExpr, exponent: int
-) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
+def _quotient(numerator: PrimExpr, total: PrimExpr, exponent: int) -> tuple[list[Stmt], PrimExpr]:
     """numerator / (total * 2**exponent) to the nearest integer, ties to even; int32."""
     first, above = bound("numerator", numerator)
     second, below = bound("denominator", total << int64(exponent))
@@ -203,7 +199,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="probabilities",
         parameters=Probabilities,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),

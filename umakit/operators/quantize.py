@@ -29,16 +29,9 @@ from umakit.operators.registry import (
     register,
 )
 from umakit.operators.requantize import Requantize
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    converts,
-    imported,
-)
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts, imported
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Expr, tirx
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ class Quantize(Parameters):
     operator: ClassVar[str] = "quantize"
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result = island.result
     divisor = tvm_api.relax.const(np.array([result.scale.scale], np.float32))
     parameters = Quantize(**result.common(island.arithmetic))
@@ -102,7 +95,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="quantize",
         parameters=Quantize,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition((FLOATS,), _derive),),
@@ -127,14 +119,14 @@ PAIRS = (
 
 
 @converts("QUANTIZE", *PAIRS, asymmetric=(("int16", "int32"),))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """QUANTIZE; a change of scale for integers; islands decide the rounding of real numbers."""
     if converter.tensor(operator.outputs[0]).dtype == "int32":
         return _with_32_bits(converter, operator)
     return converter.island(operator, lambda data: data)
 
 
-def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """A change of scale to int32 without zero point.
 
     Raises:

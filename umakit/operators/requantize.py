@@ -94,7 +94,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="requantize",
         parameters=Requantize,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("dequantize",), _derive),),

@@ -35,9 +35,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
-
-tirx = tvm_api.tirx
-
+from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
 
 RESIZE_BITS = 10
 """Fractional bits of positions and weights."""
@@ -63,7 +61,7 @@ class ResizeBilinear(Parameters):
     half_pixel_centers: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result, source = island.result, island.operand()
     attributes = result.call.attrs
     mode = str(attributes.coordinate_transformation_mode)
@@ -116,11 +114,11 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tv
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one_position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one_position(n: PrimExpr, y: PrimExpr, x: PrimExpr) -> Stmt:
         down, vertical = _neighbours(parameters, y, (height, rows), "y")
         across, horizontal = _neighbours(parameters, x, (width, columns), "x")
 
-        def one(c: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def one(c: PrimExpr) -> Stmt:
             corners = [
                 int32(data[n, iy, ix, c]) * by * bx for iy, by in vertical for ix, bx in horizontal
             ]
@@ -140,8 +138,8 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tv
 
 
 def _neighbours(
-    parameters: ResizeBilinear, place: tvm_api.PrimExpr, sizes: tuple[int, int], name: str
-) -> tuple[list[tvm_api.Stmt], list[tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]]]:
+    parameters: ResizeBilinear, place: PrimExpr, sizes: tuple[int, int], name: str
+) -> tuple[list[Stmt], list[tuple[PrimExpr, PrimExpr]]]:
     """Return statements, and the two neighbours of a place with their weights.
 
     Args:
@@ -156,7 +154,7 @@ def _neighbours(
     position, lower, upper, weight = (
         tirx.Var(f"{name}_{part}", "int32") for part in ("position", "lower", "upper", "weight")
     )
-    steps: list[tvm_api.Stmt] = [
+    steps: list[Stmt] = [
         tirx.Bind(position, place * int32(scale) + int32(offset)),
         tirx.Bind(lower, tirx.max(tirx.truncdiv(position, int32(ONE)), int32(0))),
         tirx.Bind(upper, tirx.min(
@@ -168,7 +166,7 @@ def _neighbours(
 
 
 @converts("RESIZE_BILINEAR", "float32", "int8")
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """RESIZE_BILINEAR of TensorFlow Lite."""
     options = converter.options(operator, "ResizeBilinearOptions")
     source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
@@ -181,7 +179,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     if options.HalfPixelCenters():
         mode = "half_pixel"
 
-    def function(data: tvm_api.Expr) -> tvm_api.Expr:
+    def function(data: Expr) -> Expr:
         return tvm_api.relax.op.image.resize2d(
             data, tuple(size), layout="NHWC", method="linear", coordinate_transformation_mode=mode
         )
@@ -191,7 +189,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 register(
     IntegerOperator(
-        name="resize_bilinear",
         parameters=ResizeBilinear,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),

@@ -15,8 +15,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.tensors import Array, NoIntegerForm
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
-
-relax = tvm_api.relax
+from umakit.tvm_api import relax
 
 
 def _derive(island: Island) -> tvm_api.Expr:
@@ -29,7 +28,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     method = str(attributes.rounding_method)
     for axis in (2, 3):
         places = _places(shape[axis], result.shape[axis], mode, method)
-        moved = tvm_api.relax.op.take(moved, tvm_api.relax.const(places), axis=axis)
+        moved = relax.op.take(moved, relax.const(places), axis=axis)
         moved = tvm_api.make_call(moved, span=result.span)
         moved = island.emit(moved) if axis == 2 else moved
     return moved

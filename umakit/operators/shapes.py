@@ -10,12 +10,11 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 
 @converts("RESHAPE SQUEEZE EXPAND_DIMS", *ANY, same_scale=True)
-def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def reshape(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """RESHAPE, SQUEEZE and EXPAND_DIMS, converted by the shape of the result."""
     shape, data = converter.shape(operator.outputs[0]), converter.value(operator.inputs[0])
     if math.prod(shape) != math.prod(tvm_api.static_shape(data) or ()):
@@ -24,7 +23,7 @@ def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 @converts("TRANSPOSE", *ANY, same_scale=True)
-def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def transpose(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """TRANSPOSE by a constant permutation."""
     order = converter.integers(operator, 1)
     if sorted(order) != list(range(len(converter.shape(operator.inputs[0])))):
@@ -33,13 +32,13 @@ def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
 
 
 @converts("SHAPE", *((dtype, "int32") for dtype in ANY), scaled=False)
-def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SHAPE, a constant."""
     return relax.const(np.array(converter.shape(operator.inputs[0]), np.int32))
 
 
 @converts("FILL", "float32", "int8", "int32", data=1, same_scale=True)
-def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def fill(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """FILL of (shape, scalar)."""
     shape = converter.shape(operator.outputs[0])
     if list(shape) != converter.integers(operator, 0):
@@ -48,14 +47,14 @@ def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
 
 
 @converts("ZEROS_LIKE", "float32", "int8", "int32", "int64", scaled=False)
-def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ZEROS_LIKE: the integer 0, even if the zero point is not 0."""
     tensor = converter.tensor(operator.outputs[0])
     return relax.const(np.zeros(tensor.shape, tensor.dtype), tensor.dtype)
 
 
 @converts("BROADCAST_TO", *ANY, same_scale=True)
-def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BROADCAST_TO of (data, shape)."""
     shape = converter.shape(operator.outputs[0])
     if list(shape) != converter.integers(operator, 1):
@@ -64,7 +63,7 @@ def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_ap
 
 
 @converts("BROADCAST_ARGS", "int32", "int64", same_dtype=True)
-def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BROADCAST_ARGS of two constant shapes."""
     shapes = [converter.integers(operator, position) for position in (0, 1)]
     try:
@@ -76,7 +75,7 @@ def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
 
 
 @converts("SELECT_V2", "float32", "int8", "int16", data=1, same_scale=True)
-def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def select(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Elements of the second input where the first is true, else of the third, with
     broadcasting."""
     condition, *choices = operator.inputs
@@ -87,7 +86,7 @@ def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
 
 
 @converts("STRIDED_SLICE", *ANY, same_scale=True)
-def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """STRIDED_SLICE with constant bounds, `strided_slice_logic.h`; ellipses are refused."""
     options = converter.options(operator, "StridedSliceOptions")
     if options.EllipsisMask() or options.NewAxisMask():
@@ -111,7 +110,7 @@ def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 
 
 @converts("SLICE", *ANY, same_scale=True)
-def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def slice_(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SLICE with constant first elements and sizes; -1 is the rest of an axis."""
     shape = converter.shape(operator.inputs[0])
     begins, sizes = (converter.integers(operator, position) for position in (1, 2))
@@ -124,15 +123,13 @@ def slice_(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
     return _sliced(converter, operator, places)
 
 
-def _sliced(
-    converter: TfliteConverter, operator: TfliteOperator, places: list[range]
-) -> tvm_api.Expr:
+def _sliced(converter: TfliteConverter, operator: TfliteOperator, places: list[range]) -> Expr:
     number = operator.inputs[0]
     value = take_ranges(converter, number, places)
     return relax.op.reshape(value, converter.shape(operator.outputs[0]))
 
 
-def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> tvm_api.Expr:
+def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> Expr:
     """Return a slice of a tensor, without a variable: each result of a SPLIT is bound later.
 
     Raises:
@@ -154,23 +151,23 @@ def take_ranges(converter: TfliteConverter, number: int, places: list[range]) ->
 
 
 @converts("SPLIT", *ANY, data=1, same_scale=True)
-def split(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+def split(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """SPLIT of (axis, data) in equal parts."""
     return _split(converter, operator, 1, converter.integers(operator, 0))
 
 
 @converts("SPLIT_V", *ANY, same_scale=True)
-def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """SPLIT_V of (data, sizes, axis); the sizes follow from the results."""
     return _split(converter, operator, 0, converter.integers(operator, 2))
 
 
 def _split(
     converter: TfliteConverter, operator: TfliteOperator, data: int, axes: list[int]
-) -> list[tvm_api.Expr]:
+) -> list[Expr]:
     shape = converter.shape(operator.inputs[data])
     axis, start = one_axis(axes, len(shape)), 0
-    values: list[tvm_api.Expr] = []
+    values: list[Expr] = []
     for number in operator.outputs:
         result = converter.shape(number)
         if len(result) != len(shape):
@@ -185,14 +182,14 @@ def _split(
 
 
 @converts("UNPACK", *ANY, same_scale=True)
-def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """UNPACK of all places along an axis; the axis is dropped."""
     options = converter.options(operator, "UnpackOptions")
     shape = converter.shape(operator.inputs[0])
     axis = options.Axis() + (len(shape) if options.Axis() < 0 else 0)
     if not 0 <= axis < len(shape) or len(operator.outputs) != shape[axis]:
         raise ModelError(f"its axis is {options.Axis()}, with {len(operator.outputs)} results")
-    values: list[tvm_api.Expr] = []
+    values: list[Expr] = []
     for place, number in enumerate(operator.outputs):
         places = [range(extent) for extent in shape]
         places[axis] = range(place, place + 1)

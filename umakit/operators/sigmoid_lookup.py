@@ -32,9 +32,7 @@ from umakit.operators.parameters import Parameters
 from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm, Quantized
-
-tirx = tvm_api.tirx
-
+from umakit.tvm_api import PrimExpr, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -82,7 +80,7 @@ def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     argument = (parameters.multiplier, parameters.shift)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(i: PrimExpr) -> tvm_api.Stmt:
         steps = Statements()
         value = int32(data[tuple(unflatten(i, shape))])
         result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
@@ -95,11 +93,11 @@ def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm
 def between(
     steps: Statements,
     table: tvm_api.Buffer,
-    value: tvm_api.PrimExpr,
+    value: PrimExpr,
     argument: tuple[int, int],
     *,
     tanh: bool,
-) -> tvm_api.PrimExpr:
+) -> PrimExpr:
     """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
 
     Args:
@@ -146,7 +144,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="sigmoid_lookup",
         parameters=SigmoidLookup,
         kernel=kernel_of_operands(_kernel),
         takes_clip=True,

@@ -47,9 +47,7 @@ from umakit.operators.registry import (
 from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
 from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
-
-tirx = tvm_api.tirx
-
+from umakit.tvm_api import PrimExpr, tirx
 
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
@@ -114,20 +112,20 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
     total, zero = accumulators(1), int32(0)
     bits = RESULT_BITS[parameters.output_dtype]
 
-    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def place(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def row(number: PrimExpr) -> tvm_api.Stmt:
+        def place(i: PrimExpr) -> list[PrimExpr]:
             return [*unflatten(number, outer), i]
 
-        def exponential(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def exponential(i: PrimExpr) -> PrimExpr:
             return table[int32(largest[zero]) - int32(data[tuple(place(i))])]
 
-        def rounded(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def rounded(i: PrimExpr) -> PrimExpr:
             """An exponential with the fractional bits of the sum."""
             return header_call("divide_by_power_of_two", exponential(i), SUM_INTEGER_BITS)
 
         reciprocal, shift = tirx.Var("reciprocal", "int32"), tirx.Var("shift", "int32")
 
-        def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def store(i: PrimExpr) -> tvm_api.Stmt:
             product = header_call("high_product", reciprocal, exponential(i))
             # A shift above 31, for a sum of exponentials of 512 or more and stored 8 bits,
             # makes 0 of 32 bits; the reference ends the program there.
@@ -177,7 +175,6 @@ def _least(data: Tensor, zero_point: int) -> int:
 
 register(
     IntegerOperator(
-        name="softmax",
         parameters=Softmax,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),

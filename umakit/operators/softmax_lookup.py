@@ -46,9 +46,7 @@ from umakit.operators.registry import (
 )
 from umakit.operators.tables.sixteen_bits import softmax_tables
 from umakit.operators.tensors import NoIntegerForm
-
-tirx = tvm_api.tirx
-
+from umakit.tvm_api import PrimExpr, Stmt, tirx
 
 LARGEST_DIFFERENCE = 65535
 """Largest difference of two 16-bit integers."""
@@ -119,7 +117,7 @@ class _Softmax:
             for name in ("largest", "total", "leading_zeros")
         )
 
-    def row(self, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def row(self, row: PrimExpr) -> Stmt:
         """Return the statements for all results of a row."""
         zero, length = int32(0), self._length
         largest, total, zeros = self._largest, self._total, self._zeros
@@ -142,12 +140,10 @@ class _Softmax:
             loop("i", length, lambda i: self._store(row, i, reciprocal)),
         )  # fmt: skip
 
-    def _element(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def _element(self, row: PrimExpr, i: PrimExpr) -> PrimExpr:
         return int32(self.data[tuple(unflatten(row * int32(self._length) + i, self._shape))])
 
-    def _exponential(
-        self, steps: Statements, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def _exponential(self, steps: Statements, row: PrimExpr, i: PrimExpr) -> PrimExpr:
         """exp of an element's difference to the largest element, with 15 fractional bits."""
         parameters = self._parameters
         difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
@@ -155,12 +151,12 @@ class _Softmax:
         scaled = steps.bind("scaled", requantize(difference, *factor, parameters.arithmetic))
         return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
 
-    def _add(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def _add(self, row: PrimExpr, i: PrimExpr) -> Stmt:
         steps = Statements()
         value = self._exponential(steps, row, i)
         return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
 
-    def _reciprocal(self, steps: Statements) -> tvm_api.PrimExpr:
+    def _reciprocal(self, steps: Statements) -> PrimExpr:
         """1 / sum, for the sum without leading zeros as a number between 1 and 2."""
         shift = int64(self._zeros[int32(0)] - int32(1))
         aligned = int64(self._total[int32(0)]) << shift
@@ -168,9 +164,7 @@ class _Softmax:
         excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
         return _between(steps, self.tables[1], excess)
 
-    def _store(
-        self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr, reciprocal: tvm_api.PrimExpr
-    ) -> tvm_api.Stmt:
+    def _store(self, row: PrimExpr, i: PrimExpr, reciprocal: PrimExpr) -> Stmt:
         steps = Statements()
         value = self._exponential(steps, row, i)
         right = int32(31) - self._zeros[int32(0)]
@@ -181,9 +175,7 @@ class _Softmax:
         return sequence(*steps.list, store_shifted(self.output, place, result, 0, self._parameters))
 
 
-def _between(
-    steps: Statements, table: tvm_api.Buffer, argument: tvm_api.PrimExpr
-) -> tvm_api.PrimExpr:
+def _between(steps: Statements, table: tvm_api.Buffer, argument: PrimExpr) -> PrimExpr:
     """`LUTLookup`: the function of an argument, limited to 16 bits.
 
     Args:
@@ -214,7 +206,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="softmax_lookup",
         parameters=SoftmaxLookup,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),

@@ -80,7 +80,6 @@ def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) ->
 
 register(
     IntegerOperator(
-        name="squared_difference",
         parameters=SquaredDifference,
         kernel=kernel_of_operands(_kernel),
         drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),

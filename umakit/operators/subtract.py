@@ -27,6 +27,7 @@ from umakit.operators.tflite import (
     imported,
 )
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
+from umakit.tvm_api import relax
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,6 @@ class qsubtract(ElementwisePattern):
 
 register(
     IntegerOperator(
-        name="subtract",
         parameters=Subtract,
         kernel=kernel_of_operands(partial(addition_kernel, sign=-1)),
         recognitions=(
@@ -66,15 +66,11 @@ register(
         takes_clip=True,
         drawing=sums.sum_of_two(Subtract, -1),
         patterns=(qsubtract,),
-        composites=(QSubtract,),
     )
 )
 
 
 converts("SUB", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)
-
-
-relax = tvm_api.relax
 
 
 @converts("ADD_N", "float32", "int8", same_dtype=True)

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.mean import (
@@ -33,8 +32,7 @@ from umakit.operators.tflite import (
     one_axis,
 )
 from umakit.operators.tflite_integers import rescaled_sum, scale_of
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,6 @@ class Sum(Mean):
 
 register(
     IntegerOperator(
-        name="sum",
         parameters=Sum,
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("sum",), partial(derive_as, Sum)),),
@@ -57,13 +54,13 @@ register(
 )
 
 
-converts("SUM", "float32", "int8", "int16", *WHOLE)(over_axes(tvm_api.relax.op.sum))
+converts("SUM", "float32", "int8", "int16", *WHOLE)(over_axes(relax.op.sum))
 
 
-def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
+def extreme(function: Callable[..., Expr]) -> Convert:
     """The largest or least element over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         axes, keep = reduced_axes(converter, operator)
         return function(converter.value(operator.inputs[0]), axes, keep)
 
@@ -71,7 +68,7 @@ def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 
 
 @converts("REDUCE_ALL", "bool")
-def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Whether all elements over constant axes are true."""
     axes, keep = reduced_axes(converter, operator)
     numbers = converter.emit(relax.op.astype(converter.value(operator.inputs[0]), "int8"))
@@ -83,7 +80,7 @@ converts("REDUCE_MIN", "float32", "int8", same_scale=True)(extreme(relax.op.min)
 
 
 @converts("CUMSUM", "float32", "int8")
-def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
     options = converter.options(operator, "CumsumOptions")
     shape = converter.shape(operator.inputs[0])

@@ -52,6 +52,7 @@ from umakit.operators.tflite_integers import (
     result_fields,
     scale_of,
 )
+from umakit.tvm_api import Expr, PrimExpr, Stmt
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -107,7 +108,7 @@ class _Sizes:
 
 
 @converts("SVDF", "float32", "int8", operand_dtypes=("int16",), states=(STATE,))
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """Return the result and the new state."""
     options = converter.options(operator, "SVDFOptions")
     if len(operator.inputs) != STATE + 1:
@@ -161,7 +162,7 @@ def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtyp
 
 def _floats(
     converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes, function: int
-) -> list[tvm_api.Expr]:
+) -> list[Expr]:
     op, emit = relax.op, converter.emit
     data, features, times, state = (converter.value(operator.inputs[i]) for i in (0, 1, 2, STATE))
     if any(tvm_api.dtype_of(item) != "float32" for item in (features, times, state)):
@@ -182,9 +183,7 @@ def _floats(
     return [converter.quantized(operator, result, function), new]
 
 
-def _integers(
-    converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes
-) -> list[tvm_api.Expr]:
+def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes) -> list[Expr]:
     data, features, times, state = (
         scale_of(converter, operator.inputs[i]) for i in (0, 1, 2, STATE)
     )
@@ -249,11 +248,11 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
     low, high = parameters.clip
     span = high - low
 
-    def place(f: tvm_api.PrimExpr, m: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def place(f: PrimExpr, m: PrimExpr) -> PrimExpr:
         return f * int32(memory) + m
 
-    def one(b: tvm_api.PrimExpr, f: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def keep(m: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(b: PrimExpr, f: PrimExpr) -> Stmt:
+        def keep(m: PrimExpr) -> Stmt:
             return tirx.BufferStore(output, state[b, place(f, m + int32(1))], [b, place(f, m)])
 
         value = requantize(
@@ -291,7 +290,7 @@ def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.Prim
     total, zero = accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(b: tvm_api.PrimExpr, u: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(b: PrimExpr, u: PrimExpr) -> Stmt:
         return sequence(
             set_to(total, zero, bias[u]),
             loop("k", length, lambda k: add_products(
@@ -355,7 +354,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="svdf_state",
         parameters=SvdfState,
         kernel=kernel_of_operands(_state_kernel),
         macs=_macs,
@@ -382,7 +380,7 @@ register(
 )
 register(
     IntegerOperator(
-        name="svdf", parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
+        parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
         macs=_macs,
         drawing=layer(
             _drawn, _states, FILTERS, ("units", "filters", "memory"), inputs=(), weights=(),

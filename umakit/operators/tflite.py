@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.tvm_api import Expr
 
 QUANTIZED = ("int8", "uint8", "int16")
 """Dtypes whose tensors have scales. TensorFlow Lite Micro has no uint8 kernels any more. The uint8
@@ -85,7 +86,7 @@ class TfliteOperator:
 class TfliteConverter(Protocol):
     """Interface of conversions for reading an operator and building Relax expressions."""
 
-    def value(self, number: int) -> tvm_api.Expr:
+    def value(self, number: int) -> Expr:
         """The Relax expression of a tensor, possibly a constant."""
 
     def tensor(self, number: int) -> TfliteTensor:
@@ -103,32 +104,26 @@ class TfliteConverter(Protocol):
     def options(self, operator: TfliteOperator, kind: str) -> Any:
         """The operator's options, for example of the kind `Conv2DOptions`; raises ModelError."""
 
-    def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
+    def emit(self, value: Expr) -> tvm_api.Var:
         """A variable bound to an expression."""
 
     def dequantized(self, number: int) -> tvm_api.Var:
         """The real numbers of a tensor, bound to a variable."""
 
-    def quantized(
-        self, operator: TfliteOperator, value: tvm_api.Expr, activation: int = 0
-    ) -> tvm_api.Expr:
+    def quantized(self, operator: TfliteOperator, value: Expr, activation: int = 0) -> Expr:
         """Real numbers as the operator's result, after a fused activation of the schema."""
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
         """Least and largest integer of the result after a fused activation."""
 
-    def island(
-        self, operator: TfliteOperator, function: Callable[[tvm_api.Expr], tvm_api.Expr]
-    ) -> tvm_api.Expr:
+    def island(self, operator: TfliteOperator, function: Callable[[Expr], Expr]) -> Expr:
         """A function of the first input's real numbers, as the operator's result."""
 
-    def imported(
-        self, operator: TfliteOperator, values: Mapping[int, tvm_api.Expr] | None = None
-    ) -> tvm_api.Expr:
+    def imported(self, operator: TfliteOperator, values: Mapping[int, Expr] | None = None) -> Expr:
         """The result of TVM's own converter; `values` replaces some tensors."""
 
 
-Convert = Callable[[TfliteConverter, TfliteOperator], tvm_api.Expr | list[tvm_api.Expr]]
+Convert = Callable[[TfliteConverter, TfliteOperator], Expr | list[Expr]]
 """(converter, operator) -> the expression of its result, a list for several results.
 
 New values of the variable tensors that it changes follow, in the order of
@@ -224,7 +219,7 @@ CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
 """All conversions by code; the package imports every file that registers some."""
 
 
-def imported(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def imported(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Convert an operator by TVM's converter, for converters that agree with TensorFlow Lite."""
     return converter.imported(operator)
 
@@ -256,7 +251,7 @@ def one_axis(axes: list[int], rank: int) -> int:
     return axes[0] % rank
 
 
-def float32(value: float) -> tvm_api.Expr:
+def float32(value: float) -> Expr:
     """A float32 scalar for Relax operators."""
     return tvm_api.relax.const(np.float32(value))
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
@@ -16,9 +15,7 @@ from umakit.operators.parameters import CommonFields
 from umakit.operators.requantize import Requantize
 from umakit.operators.tensors import Array, NoIntegerForm, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator
-
-relax = tvm_api.relax
-
+from umakit.tvm_api import Expr, relax
 
 TFLM = Arithmetic.TFLM
 
@@ -66,7 +63,7 @@ def result_fields(
 
 def lookup(
     converter: TfliteConverter, operator: TfliteOperator, table: Array, function: str
-) -> tvm_api.Expr:
+) -> Expr:
     """Return a function of the first input, int8, as a table.
 
     Args:
@@ -111,12 +108,8 @@ INT32_BITS = 31
 
 
 def rescaled_sum(
-    converter: TfliteConverter,
-    operator: TfliteOperator,
-    total: tvm_api.Expr,
-    source: Scale,
-    terms: int,
-) -> tvm_api.Expr:
+    converter: TfliteConverter, operator: TfliteOperator, total: Expr, source: Scale, terms: int
+) -> Expr:
     """Integers of the result's scale from int32 sums of `terms` integers less zero points.
 
     Raises:

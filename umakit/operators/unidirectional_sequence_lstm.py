@@ -25,8 +25,7 @@ from umakit.operators.tflite_integers import (
     result_fields,
     scale_of,
 )
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES = (1, 2, 4, 3), (5, 6, 8, 7), (12, 13, 15, 14)
 """Inputs of the operator by gate: input, forget, output, cell."""
@@ -55,7 +54,7 @@ MOST_SHIFTS = 14
     operand_dtypes=("int8", "int16"),
     states=(HIDDEN, CELL),
 )
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """Return the outputs of all steps, and the hidden and cell state after the last step."""
     options = converter.options(operator, "UnidirectionalSequenceLSTMOptions")
     if len(operator.inputs) != 24 or any(operator.inputs[place] >= 0 for place in ABSENT):
@@ -129,9 +128,7 @@ def _of_gates(
     return np.concatenate(arrays)
 
 
-def _floats(
-    converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
-) -> list[tvm_api.Expr]:
+def _floats(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer) -> list[Expr]:
     """Build the float32 layer with the kernel of ONNX's LSTM: gates input, output, forget, cell."""
     op, emit = relax.op, converter.emit
     data, hidden, cell = (converter.value(operator.inputs[i]) for i in (0, HIDDEN, CELL))
@@ -159,9 +156,7 @@ def _floats(
     return [outputs, *states]
 
 
-def _integers(
-    converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
-) -> list[tvm_api.Expr]:
+def _integers(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer) -> list[Expr]:
     data, hidden, cell, result = (
         scale_of(converter, number)
         for number in (*(operator.inputs[i] for i in (0, HIDDEN, CELL)), operator.outputs[0])

@@ -22,6 +22,7 @@ from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.text.identities import SourceOperator
+from umakit.tvm_api import IRModule, relax
 
 onnx_frontend = tvm_api.onnx_frontend()
 Importer: Any = onnx_frontend.ONNXGraphImporter
@@ -46,7 +47,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._conditional = 0
         self._expected: Types = {}
 
-    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> tvm_api.IRModule:
+    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> IRModule:
         """Return the Relax module of a checked model. Calls carry the names of their nodes."""
         self._shape = dict(shapes)
         self._expected, fault = inferred_types(proto)
@@ -136,7 +137,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
     def _branch(self, graph: onnx.GraphProto) -> list[Any]:
         outside = dict(self._nodes)
         for tensor in graph.initializer:
-            self._nodes[tensor.name] = tvm_api.relax.const(self._parse_array(tensor))
+            self._nodes[tensor.name] = relax.const(self._parse_array(tensor))
         self._construct_nodes(graph)
         results = [self._nodes[value.name] for value in graph.output]
         self._nodes = outside
@@ -152,7 +153,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         if results is None:
             return False
         names = [name for name in node.output if name]
-        constants = [tvm_api.relax.const(result, str(result.dtype)) for result in results]
+        constants = [relax.const(result, str(result.dtype)) for result in results]
         self._nodes.update(zip(names, constants, strict=True))
         if of_sizes:
             self._sizes.update(names)
@@ -194,7 +195,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
     def _check_types(self, node: onnx.NodeProto) -> None:
         for name in node.output:
             value = self._nodes.get(name)
-            if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
+            if name not in self._expected or not isinstance(value, relax.Expr):
                 continue
             dtype, shape = self._expected[name]
             got_shape, got_dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
@@ -216,7 +217,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     fix="export the model with other attributes, or without the operator",
                 )
 
-    def _label(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
+    def _label(self, module: IRModule) -> IRModule:
         """Name each call after the node whose result follows it."""
         ends = self._node_of_result
         names: dict[str, str] = {}

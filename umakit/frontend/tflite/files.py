@@ -32,6 +32,7 @@ from umakit.frontend.tflite.graph import TfliteGraph, read_graph
 from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part, unique
+from umakit.tvm_api import IRModule, relax
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -166,12 +167,12 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
 # --- conversion ---------------------------------------------------------------------------------
 
 
-def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
-    builder = tvm_api.relax.BlockBuilder()
+def _module(graph: TfliteGraph, where: str) -> IRModule:
+    builder = relax.BlockBuilder()
     converter = Converter(graph, builder)
     numbers = (*graph.inputs, *graph.states)
     parameters = [
-        tvm_api.relax.Var(
+        relax.Var(
             f"input{position}",
             tvm_api.tensor_type(graph.tensors[number].shape, graph.tensors[number].dtype),
         )
@@ -187,7 +188,7 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
                 result = _convert_all(converter, graph, ends, where)
             except ModelError as raised:
                 # TVM prints a warning about an unfinished builder.
-                error, result = raised, tvm_api.relax.const(0.0)
+                error, result = raised, relax.const(0.0)
             result = builder.emit_output(result)
         builder.emit_func_output(result)
     if error is not None:
@@ -207,7 +208,7 @@ def _convert_all(
         for number, variable in zip(operator.outputs, variables, strict=False):
             ends[str(variable.name)] = names[number]
     values = [converter.value(number) for number in (*graph.outputs, *graph.states)]
-    return values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
+    return values[0] if len(values) == 1 else relax.Tuple(values)
 
 
 def _convert(
@@ -248,7 +249,7 @@ def _convert(
     return variables
 
 
-def _named(module: tvm_api.IRModule, ends: Mapping[str, str]) -> tvm_api.IRModule:
+def _named(module: IRModule, ends: Mapping[str, str]) -> IRModule:
     names: dict[str, str] = {}
     pending: list[str] = []
     for binding in tvm_api.bindings_of(module["main"]):

@@ -25,10 +25,10 @@ from umakit.frontend.torch.quantization import (
 )
 from umakit.frontend.torch.registry import CONVERTERS, Expr, Node, arguments_of
 from umakit.frontend.torch.static import StaticProgram, is_fake
+from umakit.tvm_api import IRModule, relax
 
 frontend = tvm_api.torch_frontend()
 Importer: Any = frontend.ExportedProgramImporter
-relax = tvm_api.relax
 register_all()
 
 ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
@@ -72,7 +72,7 @@ class Converter(Importer):  # type: ignore[misc]
         self.env: dict[Node, tvm_api.Expr] = {}
         self.block_builder = tvm_api.BlockBuilder()
 
-    def run(self, outputs: int) -> tvm_api.IRModule:
+    def run(self, outputs: int) -> IRModule:
         """Return the Relax module. `main` returns `outputs` tensors, as a tuple if there are
         several.
 
@@ -85,7 +85,7 @@ class Converter(Importer):  # type: ignore[misc]
             tvm_api.abandon(self.block_builder)
             raise
 
-    def _module(self, outputs: int) -> tvm_api.IRModule:
+    def _module(self, outputs: int) -> IRModule:
         program, builder = self._program, self.block_builder
         for node in program.inputs:
             shape, dtype = self.type_of(node)
@@ -312,7 +312,7 @@ class Converter(Importer):  # type: ignore[misc]
             self._constants[key] = relax.const(array, dtype)
         return self._constants[key]
 
-    def _label(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
+    def _label(self, module: IRModule) -> IRModule:
         """Name each call after the node whose result follows it."""
         names: dict[str, str] = {}
         pending: list[str] = []

@@ -16,8 +16,8 @@ import torch
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.tvm_api import relax
 
-relax = tvm_api.relax
 op = relax.op
 
 Node = Any

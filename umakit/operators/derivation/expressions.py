@@ -14,11 +14,10 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import conversion, is_identity
 from umakit.operators.tensors import Definition, NoIntegerForm, Quantized, Scale
+from umakit.tvm_api import Expr
 
 
-def with_scalar(
-    call: tvm_api.Expr, operator: str, definition: Definition
-) -> tuple[tvm_api.Expr, float] | None:
+def with_scalar(call: Expr, operator: str, definition: Definition) -> tuple[Expr, float] | None:
     """Return the first operand and the constant scalar second operand; None for other calls."""
     if tvm_api.operator_name(call) != operator:
         return None
@@ -26,7 +25,7 @@ def with_scalar(
     return None if number is None or number.size != 1 else (call.args[0], float(number.item()))
 
 
-def integers_of_result(island: Island, source: Quantized) -> tvm_api.Expr:
+def integers_of_result(island: Island, source: Quantized) -> Expr:
     """Return an operand at the result's scale, limited to the range of the activation.
 
     The rounding is ONNX Runtime's: a table for 8 bits, once with ties to even for 16 bits.

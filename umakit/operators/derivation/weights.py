@@ -21,6 +21,7 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
 from umakit.operators.parameters import ConvolutionParameters
 from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Weights
+from umakit.tvm_api import Call
 
 Bias = Weights | Array | None
 """Integers, or the real numbers that a model adds (only where it means reals)."""
@@ -78,7 +79,7 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
             return None
         bias = island.call.args[1]
         layer = island.definition(island.call.args[0])
-        assert isinstance(layer, tvm_api.Call)
+        assert isinstance(layer, Call)
         island = island.with_result(call=layer)
     source = island.operand()
     island.check_node(island.definition(island.call.args[1]))
@@ -197,7 +198,7 @@ def convolution_call(
     island: Island,
     *,
     ordered: Ordered = ordered_weights,
-) -> tvm_api.Call | None:
+) -> Call | None:
     """Return a call (data, weights, bias, multipliers, shifts) of a convolution.
 
     Args:
@@ -217,7 +218,7 @@ def convolution_call(
         return None
     without_bias, layer = found
 
-    def convolve(image: Island, data: Quantized) -> tvm_api.Call:
+    def convolve(image: Island, data: Quantized) -> Call:
         attributes = image.call.attrs
         window = Window.of(attributes)
         weights = ordered(layer.weights, window, attributes)

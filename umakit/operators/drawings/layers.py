@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.operators.drawing import (
     Array,
     Drawing,
@@ -40,8 +39,7 @@ from umakit.operators.numeric.fixed_point import fixed_point, quantize_multiplie
 from umakit.operators.parameters import Parameters
 from umakit.operators.tables.sixteen_bits import sigmoid_argument, sigmoid_table
 from umakit.operators.tensors import NoIntegerForm
-
-relax = tvm_api.relax
+from umakit.tvm_api import relax
 
 Inputs = tuple[Tensor, ...]
 First = Callable[[Settings, "Tensor | None"], Inputs]
@@ -268,7 +266,7 @@ def lstm(kind: Callable[..., Parameters]) -> Drawing:
         operands = [Input(0), *constants, sigmoid_table(), Input(1), Input(2)]
         place = int(settings["result"])
         results = [Tensor((*first, units), "int8", zero_point), *inputs[1:]]
-        choose = Step(lambda given: tvm_api.relax.TupleGetItem(given[0], place), (Result(0),))
+        choose = Step(lambda given: relax.TupleGetItem(given[0], place), (Result(0),))
         call = parameters_step(parameters, operands)
         macs = batch * steps * GATES * units * (columns + units)
         return Drawn(inputs, (call, choose), results[place], macs)

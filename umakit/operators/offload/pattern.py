@@ -29,6 +29,7 @@ from umakit.operators.offload.constraints import (
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.offload.rounding import own_rounding, rounded_by
 from umakit.operators.parameters import PREFIX, Pair, Parameters
+from umakit.tvm_api import Call
 
 Arrays = Sequence[npt.NDArray[Any] | None]
 """Weights, bias, multipliers and shifts; None for one that is not a constant."""
@@ -302,22 +303,22 @@ ANNOTATION = "operator"
 """Under this name the predicate finds the integer operator of a match."""
 
 
-def as_call(expression: tvm_api.Expr) -> tvm_api.Call:
+def as_call(expression: tvm_api.Expr) -> Call:
     """Return the matched call."""
-    assert isinstance(expression, tvm_api.Call)
+    assert isinstance(expression, Call)
     return expression
 
 
-def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call]]:
+def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, Call]]:
     """Return the (variable, call) pairs of a composite's Relax function in order."""
     return [
         (binding.var, binding.value)
         for binding in tvm_api.bindings_of(function)
-        if isinstance(binding.value, tvm_api.Call)
+        if isinstance(binding.value, Call)
     ]
 
 
-def calls_operator(call: tvm_api.Call, name: str) -> bool:
+def calls_operator(call: Call, name: str) -> bool:
     """Whether a call is of the named Relax operator, for example `relax.clip`."""
     return str(getattr(call.op, "name", "")) == name
 

@@ -37,6 +37,7 @@ from umakit.partition.provenance import Provenance, note_rows
 from umakit.partition.report import CPU, OperatorPlacement
 from umakit.registration.backend import Backend
 from umakit.registration.registered import Pattern
+from umakit.tvm_api import IRModule
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Fitted:
             target and row before the change.
     """
 
-    module: tvm_api.IRModule
+    module: IRModule
     target: str = ""
     axes: Mapping[int, Axes] = field(default_factory=dict)
     transposed: Mapping[int, int] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class Fitted:
 
 
 def fit_layouts(
-    module: tvm_api.IRModule,
+    module: IRModule,
     backends: Sequence[Backend],
     assigned: Mapping[int, str] | None = None,
     cpu: Cpu | None = None,
@@ -133,7 +134,7 @@ class _Choice:
 
     def __init__(
         self,
-        module: tvm_api.IRModule,
+        module: IRModule,
         backends: Sequence[Backend],
         graph: Graph,
         assigned: Mapping[int, str],
@@ -213,7 +214,7 @@ class _Choice:
         found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
         return replace(fitted, origins=found)
 
-    def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
+    def _taken(self, module: IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
         """Return the operators that backends take, each with its cycles, 0 if unknown.
 
         None if a predicate fails.
@@ -314,7 +315,7 @@ def _described(
     )
 
 
-def _rows(module: tvm_api.IRModule) -> dict[Var, int]:
+def _rows(module: IRModule) -> dict[Var, int]:
     found = [
         binding.var
         for binding in tvm_api.bindings_of(module["main"])

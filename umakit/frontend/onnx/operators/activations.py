@@ -12,6 +12,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
 from umakit.frontend.onnx.rewriting import MICROSOFT, Rewriter, rewrites
+from umakit.tvm_api import Expr
 
 relax = tvm_api.relax
 op = relax.op
@@ -22,7 +23,7 @@ BROADCAST_SINCE = 7
 
 
 @converts("PRelu")
-def prelu(node: Node) -> tvm_api.Expr:
+def prelu(node: Node) -> Expr:
     """PRelu of any opset: x for x >= 0, slope * x elsewhere."""
     data, slope = node.inputs
     shape, slopes = node.shape(0), node.shape(1)
@@ -48,7 +49,7 @@ def prelu(node: Node) -> tvm_api.Expr:
 
 
 @converts("Celu", "alpha")
-def celu(node: Node) -> tvm_api.Expr:
+def celu(node: Node) -> Expr:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1)), float32 of any shape."""
     alpha, dtype = float(node.attribute("alpha", 1.0)), node.dtype(0)
     if alpha == 0 or not dtype.startswith("float"):
@@ -61,7 +62,7 @@ def celu(node: Node) -> tvm_api.Expr:
 
 
 @converts("Elu", "alpha")
-def elu(node: Node) -> tvm_api.Expr:
+def elu(node: Node) -> Expr:
     """alpha * (exp(x) - 1) below 0, else x. TVM adds two terms, which turns -0.0 into 0.0."""
     x, dtype = node.inputs[0], node.dtype(0)
     alpha, zero, one = (
@@ -73,7 +74,7 @@ def elu(node: Node) -> tvm_api.Expr:
 
 
 @converts("Gelu", "approximate")
-def approximate_gelu(node: Node) -> tvm_api.Expr:
+def approximate_gelu(node: Node) -> Expr:
     """Gelu in exact or tanh form. Older opsets get this operator from the rewrites below."""
     functions = {"none": tvm_api.relax.op.nn.gelu, "tanh": tvm_api.relax.op.nn.gelu_tanh}
     form = node.attribute("approximate", "none")
@@ -108,7 +109,7 @@ def _with_bias(node: Rewriter) -> str:
 
 
 @converts("Shrink", "bias lambd")
-def shrink(node: Node) -> tvm_api.Expr | None:
+def shrink(node: Node) -> Expr | None:
     """Shrink of integers, computed in float64 and truncated. TVM converts Shrink of floats."""
     x, dtype = node.inputs[0], node.dtype(0)
     if dtype.startswith("float"):
@@ -144,7 +145,7 @@ def clip(node: Node) -> Any | None:
     return relax.op.minimum(node.emit(relax.op.maximum(value, least)), most)
 
 
-def _bound(node: Node, position: int, name: str, default: float) -> float | tvm_api.Expr:
+def _bound(node: Node, position: int, name: str, default: float) -> float | Expr:
     """Return a bound as a number, or as a Relax expression if it is computed at run time."""
     expression = node.input(position)
     if expression is None:
@@ -156,7 +157,7 @@ def _bound(node: Node, position: int, name: str, default: float) -> float | tvm_
 
 
 @converts("ThresholdedRelu", "alpha")
-def thresholded_relu(node: Node) -> tvm_api.Expr:
+def thresholded_relu(node: Node) -> Expr:
     """Return x above the threshold, else 0. TVM multiplies by 0, which turns inf into NaN."""
     relax, dtype = tvm_api.relax, node.dtype(0)
     data, threshold = node.input(0), relax.const(float(node.attribute("alpha", 1.0)), dtype)

@@ -12,8 +12,9 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import relax
 
-op = tvm_api.relax.op
+op = relax.op
 
 
 @converts("Pow", "axis broadcast")
@@ -47,10 +48,10 @@ def is_infinite(node: Node) -> Any | None:
     if not dtype.startswith("float") or (positive and negative):
         return None
     if positive:
-        return op.equal(x, tvm_api.relax.const(np.inf, dtype))
+        return op.equal(x, relax.const(np.inf, dtype))
     if negative:
-        return op.equal(x, tvm_api.relax.const(-np.inf, dtype))
-    return op.less(x, tvm_api.relax.const(-np.inf, dtype))  # never so
+        return op.equal(x, relax.const(-np.inf, dtype))
+    return op.less(x, relax.const(-np.inf, dtype))  # never so
 
 
 @converts("Mod", "fmod")
@@ -63,7 +64,7 @@ def floating_modulo(node: Node) -> Any | None:
     if not dtype.startswith("float") or node.attribute("fmod", 0) or node.dtype(1) != dtype:
         return None
     x, y = node.inputs
-    zero, negative_zero = tvm_api.relax.const(0.0, dtype), tvm_api.relax.const(-0.0, dtype)
+    zero, negative_zero = relax.const(0.0, dtype), relax.const(-0.0, dtype)
     remainder = node.emit(op.mod(x, y))
     below = node.emit(op.less(y, zero))
     other_sign = op.not_equal(op.less(remainder, zero), below)
@@ -87,7 +88,7 @@ def bit_shift(node: Node) -> Any | None:
     width = np.dtype(dtype).itemsize * 8
 
     def const(value: int) -> tvm_api.GenericConst:
-        return tvm_api.relax.const(value, dtype)
+        return relax.const(value, dtype)
 
     signed = not dtype.startswith("u")
     outside: tvm_api.Expr = op.greater_equal(amount, const(width))
@@ -130,7 +131,7 @@ def dropout(node: Node) -> Any | None:
     if len(node.proto.output) == 1:
         return node.inputs[0]
     dtype = "bool" if node.opset >= 10 else node.dtype(0)
-    return [node.inputs[0], tvm_api.relax.const(np.ones(node.shape(0), dtype), dtype)]
+    return [node.inputs[0], relax.const(np.ones(node.shape(0), dtype), dtype)]
 
 
 @converts("Mean Sum")
@@ -142,7 +143,7 @@ def mean_or_sum(node: Node) -> Any:
         total = node.emit(op.add(total, other))
     if node.proto.op_type == "Sum" or not others:
         return total
-    return op.divide(total, tvm_api.relax.const(len(node.inputs), node.dtype(0)))
+    return op.divide(total, relax.const(len(node.inputs), node.dtype(0)))
 
 
 LEGACY: dict[str, Callable[[Any, Any], Any]] = {
@@ -235,9 +236,9 @@ def log_sum_exp(node: Node) -> Any | None:
         return result
     x, dtype = node.inputs[0], node.dtype(0)
     axes = _axes(node) or list(range(len(node.shape(0))))
-    zero = tvm_api.relax.const(0.0, dtype)
+    zero = relax.const(0.0, dtype)
     largest = node.emit(op.max(x, axes, True))
-    infinite = op.equal(op.abs(largest), tvm_api.relax.const(np.inf, dtype))
+    infinite = op.equal(op.abs(largest), relax.const(np.inf, dtype))
     offset = node.emit(op.where(infinite, zero, largest))
     total = op.log(op.sum(op.exp(op.subtract(x, offset)), axes, True))
     result = op.add(total, offset)

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
-
-relax = tvm_api.relax
+from umakit.tvm_api import relax
 
 Array = npt.NDArray[Any]
 

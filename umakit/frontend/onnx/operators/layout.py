@@ -11,16 +11,14 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import ABSENT, Node, converts
-
-relax = tvm_api.relax
-
+from umakit.tvm_api import Expr, relax
 
 COUNTED_SPLIT_SINCE = 18
 """First opset whose Split may have unequal parts without explicit sizes."""
 
 
 @converts("SpaceToDepth", "blocksize mode")
-def space_to_depth(node: Node) -> tvm_api.Expr:
+def space_to_depth(node: Node) -> Expr:
     """SpaceToDepth in the orders DCR and CRD (ONNX operator specification, opset 28)."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
@@ -33,7 +31,7 @@ def space_to_depth(node: Node) -> tvm_api.Expr:
 
 
 @converts("DepthToSpace", "blocksize mode")
-def depth_to_space(node: Node) -> tvm_api.Expr:
+def depth_to_space(node: Node) -> Expr:
     """DepthToSpace in the orders DCR and CRD."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
@@ -59,9 +57,7 @@ def _block(node: Node) -> tuple[int, str, tuple[int, ...]]:
     return block, mode, shape
 
 
-def _rearranged(
-    node: Node, parts: list[int], order: tuple[int, ...], result: list[int]
-) -> tvm_api.Expr:
+def _rearranged(node: Node, parts: list[int], order: tuple[int, ...], result: list[int]) -> Expr:
     split = node.emit(relax.op.reshape(node.inputs[0], parts))
     moved = node.emit(relax.op.permute_dims(split, list(order)))
     return relax.op.reshape(moved, result)
@@ -109,7 +105,7 @@ def pad(node: Node) -> Any | None:
         return None
     value = float(np.asarray(arrays[1]).reshape(-1)[0]) if len(arrays) > 1 else 0.0
     widths = [int(width) for width in pads.T.reshape(-1)]
-    return tvm_api.relax.op.nn.pad(node.inputs[0], widths, pad_value=value)
+    return relax.op.nn.pad(node.inputs[0], widths, pad_value=value)
 
 
 INPUTS_SINCE = 10
@@ -143,7 +139,7 @@ def sliced(node: Node) -> Any | None:
         begins.append(taken.start)
         # A place before the first element would count from the end.
         stops.append(taken.stop if taken.stop >= 0 else -shape[axis] - 1)
-    return tvm_api.relax.op.strided_slice(node.inputs[0], places, begins, stops, list(steps))
+    return relax.op.strided_slice(node.inputs[0], places, begins, stops, list(steps))
 
 
 def _taken(start: int, end: int, step: int, size: int) -> range:

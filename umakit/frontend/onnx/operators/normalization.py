@@ -7,8 +7,8 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import STASH, Node, converts
+from umakit.tvm_api import relax
 
-relax = tvm_api.relax
 op = relax.op
 
 
@@ -65,7 +65,7 @@ def layer_normalization(node: Node) -> Any | None:
     if not -len(shape) <= axis < len(shape) or dtype not in ("float32", "float64"):
         raise node.refuse(f"has axis={axis} and an input {dtype}{list(shape)}")
     axes = list(range(axis % len(shape), len(shape)))
-    epsilon = tvm_api.relax.const(float(node.attribute("epsilon", 1e-5)), dtype)
+    epsilon = relax.const(float(node.attribute("epsilon", 1e-5)), dtype)
     mean = node.emit(op.mean(node.inputs[0], axes, keepdims=True))
     centered = node.emit(op.subtract(node.inputs[0], mean))
     squares = node.emit(op.multiply(centered, centered))
@@ -74,7 +74,7 @@ def layer_normalization(node: Node) -> Any | None:
     result = node.emit(op.multiply(op.divide(centered, deviation), node.inputs[1]))
     if node.input(2) is not None:
         result = node.emit(op.add(result, node.inputs[2]))
-    inverse = node.emit(op.divide(tvm_api.relax.const(1.0, dtype), deviation))
+    inverse = node.emit(op.divide(relax.const(1.0, dtype), deviation))
     statistics = [mean, inverse]
     if dtype != "float32":
         statistics = [node.emit(op.astype(value, "float32")) for value in statistics]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import Call, Expr
 
 relax, te = tvm_api.relax, tvm_api.te
 
@@ -22,7 +23,7 @@ MODE_SINCE = 16
     "RoiAlign",
     "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",
 )
-def roi_align(node: Node) -> tvm_api.Expr:
+def roi_align(node: Node) -> Expr:
     """RoiAlign (ONNX operator specification, opset 22).
 
     Constant regions give constant sample positions. Otherwise positions and weights are computed at
@@ -73,10 +74,10 @@ def roi_align(node: Node) -> tvm_api.Expr:
     return roi_pool(operands, maximum=mode == "max")
 
 
-def _images(node: Node, count: int) -> tvm_api.Expr:
+def _images(node: Node, count: int) -> Expr:
     constant = node.constant(2)
     if constant is None:
-        images: tvm_api.Expr = node.inputs[2]
+        images: Expr = node.inputs[2]
         return images  # generated C checks run-time indices
     if ((constant < 0) | (constant >= count)).any():
         raise node.refuse(f"has batch_indices outside of the {count} images")
@@ -140,10 +141,10 @@ def _samples(
     size, ratio, extent = sizes
     op, emit = relax.op, node.emit
 
-    def number(value: npt.ArrayLike) -> tvm_api.Expr:
+    def number(value: npt.ArrayLike) -> Expr:
         return relax.const(np.asarray(value, np.float32))
 
-    def column(position: int) -> tvm_api.Expr:
+    def column(position: int) -> Expr:
         part = emit(op.strided_slice(node.inputs[1], [1], [position], [position + 1]))
         scaled = emit(op.multiply(emit(op.reshape(part, (-1, 1, 1))), number(scale)))
         return emit(op.subtract(scaled, number(offset)))
@@ -169,7 +170,7 @@ def _samples(
     rest = emit(op.subtract(clipped, low))
     shape = (*(tvm_api.static_shape(low) or ()), 1)
 
-    def pair(left: tvm_api.Expr, right: tvm_api.Expr) -> tvm_api.Expr:
+    def pair(left: Expr, right: Expr) -> Expr:
         both = [emit(op.reshape(item, shape)) for item in (left, right)]
         return emit(op.concat(both, -1))
 
@@ -194,18 +195,18 @@ ONNX's reference and ONNX Runtime.
 """
 
 
-def roi_pool(operands: Sequence[Any], *, maximum: bool) -> tvm_api.Call:
+def roi_pool(operands: Sequence[Any], *, maximum: bool) -> Call:
     """Return a call of the operator with its seven operands."""
     return tvm_api.operator_call(ROI_POOL, operands, {"maximum": int(maximum)})
 
 
-def _infer(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+def _infer(call: Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
     data, _, rows, _, columns, _, _ = (tvm_api.static_shape(item) or () for item in call.args)
     shape = (rows[0], data[1], rows[1], columns[1])
     return tvm_api.tensor_type(shape, tvm_api.dtype_of(call.args[0]))
 
 
-def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+def _legalize(builder: tvm_api.BlockBuilder, call: Call) -> Expr:
     maximum = bool(int(call.attrs["maximum"]))
     return builder.call_te(_compute, *call.args, maximum=maximum, primfunc_name_hint=ROI_POOL)
 
@@ -219,7 +220,7 @@ def _compute(
     extents = (rows.shape[2], columns.shape[2], 2, 2)
     i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))
 
-    def reduced(r: tvm_api.Expr, c: tvm_api.Expr, p: tvm_api.Expr, q: tvm_api.Expr) -> tvm_api.Expr:
+    def reduced(r: Expr, c: Expr, p: Expr, q: Expr) -> Expr:
         element = data[images[r], c, rows[r, p, i, a], columns[r, q, j, b]]
         weighted = row_weights[r, p, i, a] * column_weights[r, q, j, b] * element
         return (te.max if maximum else te.sum)(weighted, axis=[i, j, a, b])

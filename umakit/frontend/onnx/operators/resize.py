@@ -18,8 +18,7 @@ from umakit.floats.resampling import Table, resampled
 from umakit.frontend.onnx import coordinates
 from umakit.frontend.onnx.coordinates import Axis
 from umakit.frontend.onnx.registry import Node, converts
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 AXES_SINCE = 18
 """The opset that brought `axes`, `antialias`, `keep_aspect_ratio_policy` and fractional sizes."""
@@ -168,11 +167,9 @@ def _by_policy(
     return [factor] * len(sizes), kept
 
 
-def _resized(
-    node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str
-) -> tvm_api.Expr:
+def _resized(node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str) -> Expr:
     shape, cropped = node.shape(0), transformation == "tf_crop_and_resize"
-    data: tvm_api.Expr = node.inputs[0]
+    data: Expr = node.inputs[0]
     if not cropped and all(axis.size == axis.result for axis in axes):
         return data
     whole = [axis for axis in axes if _changes(axis, cropped)]
@@ -221,9 +218,7 @@ def _table(node: Node, axis: Axis, mode: str, transformation: str, rounding: str
     return coordinates.cubic(axis, transformation, a, exclude)
 
 
-def _extrapolated(
-    node: Node, data: tvm_api.Expr, axis: Axis, rank: int, value: float
-) -> tvm_api.Expr:
+def _extrapolated(node: Node, data: Expr, axis: Axis, rank: int, value: float) -> Expr:
     """Return the data with `value` at coordinates outside of the operand."""
     x = coordinates.coordinates(axis, "tf_crop_and_resize")
     inside = (x >= 0) & (x <= axis.size - 1)

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
 from umakit.frontend.torch.quantization import Grid, grid_of, moved_behind, number_of
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
+from umakit.tvm_api import relax
 
-relax = tvm_api.relax
 ARGUMENTS = "input scale zero_point scales zero_points axis quant_min quant_max dtype out_dtype"
 OVERLOADS = ("per_tensor.default", "per_tensor.tensor", "per_tensor.tensor2", "per_channel.default")
 
