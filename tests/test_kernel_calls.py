@@ -26,7 +26,7 @@ from umakit.devices.unpacked import run_unpacked
 from umakit.errors import BackendError, DeviceError
 from umakit.lower.kernels import make_kernel
 from umakit.lower.phases import lower_prim_func
-from umakit.patterns.serialization import example
+from umakit.patterns.driver import example
 from umakit.registration.kernel_pass import scratch_bytes
 from umakit.registration.sources.c_tokens import read_lines
 from umakit.registration.sources.declarations import read_declarations

@@ -23,7 +23,7 @@ from refusal_sites import ROOT, Site, all_sites, refused_by, sections_of
 import umakit
 from umakit.codegen.c_types import C_TYPES
 from umakit.errors import UmakitError
-from umakit.frontend.element_types import ELEMENT_TYPES
+from umakit.frontend.checks import ELEMENT_TYPES
 from umakit.frontend.pages import PAGE, USUAL, section_of
 
 INTERNAL = re.compile(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from umakit.imports.on_use import imported_on_use
+from umakit.imports import imported_on_use
 from umakit.version import __version__
 
 if TYPE_CHECKING:

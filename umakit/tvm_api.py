@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit.errors import all_errors
-from umakit.imports.without_torch import WithoutTorch
+from umakit.imports import WithoutTorch
 
 with WithoutTorch():
     import tvm

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from umakit.backend.undecided import undecided
-from umakit.imports.on_use import imported_on_use
+from umakit.imports import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.backend.base import UMABackend

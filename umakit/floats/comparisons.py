@@ -15,8 +15,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.floats.rules import Rule, float_rules
+from umakit.tvm_api import Expr, IRModule, PrimExpr, tirx
 
-tirx = tvm_api.tirx
 FLOATS = ("float32", "float64")
 ELEMENTWISE = (
     "nn.relu clip maximum minimum nn.selu nn.prelu astype quantize floor_divide mod floor_mod "
@@ -33,7 +33,7 @@ def constant_rules() -> dict[str, Rule]:
 
 
 def _rewritten(rule: Rule) -> Rule:
-    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> Expr | None:
         result = rule(builder, call)
         if isinstance(result, tvm_api.Call) and tvm_api.operator_name(result) == "call_tir":
             variable = result.args[0]
@@ -43,20 +43,20 @@ def _rewritten(rule: Rule) -> Rule:
     return apply
 
 
-def in_comparisons(module: tvm_api.IRModule) -> tvm_api.IRModule:
+def in_comparisons(module: IRModule) -> IRModule:
     """Return a module whose prim funcs are defined for NaN, infinities and divisors of 0.
 
     Args:
         module: an IRModule after legalization.
     """
-    changed = tvm_api.IRModule(dict(module.functions.items()), module.attrs)
+    changed = IRModule(dict(module.functions.items()), module.attrs)
     for variable, function in tvm_api.prim_functions(module):
         changed.update_func(variable, _function(function))
     return changed
 
 
 def _function(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
-    callbacks: list[tuple[Any, Callable[[Any], tvm_api.Expr]]] = [
+    callbacks: list[tuple[Any, Callable[[Any], Expr]]] = [
         (tirx.Max, lambda node: _extreme(node, tirx.GT)),
         (tirx.Min, lambda node: _extreme(node, tirx.LT)),
         (tirx.Cast, _conversion),
@@ -67,23 +67,23 @@ def _function(function: tvm_api.PrimFunc) -> tvm_api.PrimFunc:
     return tirx.PrimFunc(function.params, body, function.ret_type, function.attrs)
 
 
-def _dtype(node: tvm_api.Expr) -> str:
+def _dtype(node: Expr) -> str:
     return str(node.ty.dtype)
 
 
-def _extreme(node: tirx.Max | tirx.Min, comparison: type[tirx.GT] | type[tirx.LT]) -> tvm_api.Expr:
+def _extreme(node: tirx.Max | tirx.Min, comparison: type[tirx.GT] | type[tirx.LT]) -> Expr:
     if _dtype(node) not in FLOATS:
         return node
     a, b = node.a, node.b
     if isinstance(b, tirx.FloatImm):
         a, b = b, a
-    better: tvm_api.PrimExpr = comparison(a, b)
+    better: PrimExpr = comparison(a, b)
     if not isinstance(a, tirx.FloatImm) or a.value != a.value:
         better = tirx.Or(better, tirx.isnan(a))
     return tirx.Select(better, a, b)
 
 
-def _conversion(node: tirx.Cast) -> tvm_api.Expr:
+def _conversion(node: tirx.Cast) -> Expr:
     source, target = _dtype(node.value), _dtype(node)
     reads = tvm_api.collect(node.value, tvm_api.TensorLoad)
     if source not in FLOATS or target in (*FLOATS, "bool", "float16") or not reads:
@@ -96,12 +96,12 @@ def _conversion(node: tirx.Cast) -> tvm_api.Expr:
     return tirx.Select(tirx.isnan(x), tirx.IntImm(target, 0), result)
 
 
-def _integer(dtype: str, value: int) -> tvm_api.Expr:
+def _integer(dtype: str, value: int) -> Expr:
     """Return an integer constant. TVM's constructor is limited to 63 bits."""
     return tirx.const(value, dtype) if value < 2**63 else tirx.Cast(dtype, tirx.const(-1, "int64"))
 
 
-def _division(node: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> tvm_api.Expr:
+def _division(node: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> Expr:
     dtype = _dtype(node)
     reads = tvm_api.collect(node.b, tvm_api.TensorLoad)
     if not dtype.startswith(("int", "uint")) or not reads:
@@ -109,21 +109,17 @@ def _division(node: tirx.Div | tirx.Mod | tirx.FloorDiv | tirx.FloorMod) -> tvm_
     zero, one = tirx.IntImm(dtype, 0), tirx.IntImm(dtype, 1)
     a, b = node.a, node.b
     quotient = isinstance(node, (tirx.Div, tirx.FloorDiv))
-    special: tvm_api.PrimExpr = tirx.EQ(b, zero)
+    special: PrimExpr = tirx.EQ(b, zero)
     if dtype.startswith("int"):
         minus_one = tirx.IntImm(dtype, -1)
         special = tirx.Or(special, tirx.EQ(b, minus_one))
-        otherwise: tvm_api.PrimExpr = tirx.Select(
-            tirx.EQ(b, zero), zero, zero - a if quotient else zero
-        )
+        otherwise: PrimExpr = tirx.Select(tirx.EQ(b, zero), zero, zero - a if quotient else zero)
     else:
         otherwise = zero
     return tirx.Select(special, otherwise, type(node)(a, tirx.Select(special, one, b)))
 
 
-def _shift(
-    kind: type[tirx.LShift] | type[tirx.RShift], node: tirx.LShift | tirx.RShift
-) -> tvm_api.Expr:
+def _shift(kind: type[tirx.LShift] | type[tirx.RShift], node: tirx.LShift | tirx.RShift) -> Expr:
     dtype, amount = _dtype(node), node.b
     if not tvm_api.collect(amount, tvm_api.TensorLoad):
         return node

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.tvm_api import Call
 
 OPERATOR = "recurrent"
 
@@ -76,7 +77,7 @@ OPTIONAL = ("cell", "peepholes", "hidden_bias", "lengths")
 """Operands that a call may have, after the first three, in this order."""
 
 
-def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> tvm_api.Call:
+def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> Call:
     """Return a call of the operator `recurrent`.
 
     Args:
@@ -99,7 +100,7 @@ def recurrent(cell: Cell, operands: Sequence[Any], optional: dict[str, Any]) -> 
     return tvm_api.operator_call(OPERATOR, given, attributes)
 
 
-def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
+def cell_of(call: Call) -> tuple[Cell, list[str]]:
     """Return the cell of a call and the names of its optional operands."""
     attributes, clip = call.attrs, str(call.attrs["clip"])
     cell_clip = str(attributes["cell_clip"])
@@ -116,7 +117,7 @@ def cell_of(call: tvm_api.Call) -> tuple[Cell, list[str]]:
     return cell, str(attributes["optional"]).split()
 
 
-def _infer(call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+def _infer(call: Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
     steps, _, _ = tvm_api.static_shape(call.args[0]) or (0, 0, 0)
     batch, hidden = tvm_api.static_shape(call.args[2]) or (0, 0)
     dtype = tvm_api.dtype_of(call.args[0])

@@ -22,9 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-
-relax = tvm_api.relax
-te = tvm_api.te
+from umakit.tvm_api import BlockBuilder, Call, Expr, relax, te
 
 OPERATOR = "resample"
 MOST_UNROLLED_TAPS = 16
@@ -80,9 +78,7 @@ def table_of(axis: int, terms: Sequence[Sequence[tuple[int, float]]]) -> Table:
     return Table(axis, places, values)
 
 
-def resampled(
-    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
-) -> tvm_api.Expr:
+def resampled(builder: BlockBuilder, data: Expr, tables: Sequence[Table]) -> Expr:
     """Return the data resampled along some axes.
 
     Args:
@@ -103,14 +99,12 @@ def resampled(
     return data
 
 
-def moves_only(call: tvm_api.Call) -> bool:
+def moves_only(call: Call) -> bool:
     """Return whether a call of the operator only moves elements."""
     return not any(int(flag) for flag in call.attrs["weighted"])
 
 
-def _call(
-    builder: tvm_api.BlockBuilder, data: tvm_api.Expr, tables: Sequence[Table]
-) -> tvm_api.Var:
+def _call(builder: BlockBuilder, data: Expr, tables: Sequence[Table]) -> tvm_api.Var:
     dtype = tvm_api.dtype_of(data)
     weighted = [table for table in tables if not table.is_gather]
     operands = [data, *(relax.const(table.places, "int32") for table in tables)]
@@ -122,7 +116,7 @@ def _call(
     return builder.emit(tvm_api.operator_call(OPERATOR, operands, attributes))
 
 
-def _infer(call: tvm_api.Call, _: tvm_api.BlockBuilder) -> tvm_api.Type:
+def _infer(call: Call, _: BlockBuilder) -> tvm_api.Type:
     data = call.args[0]
     shape = list(tvm_api.static_shape(data) or ())
     for number, axis in enumerate(call.attrs["axes"]):
@@ -131,7 +125,7 @@ def _infer(call: tvm_api.Call, _: tvm_api.BlockBuilder) -> tvm_api.Type:
     return tvm_api.tensor_type(shape, tvm_api.dtype_of(data))
 
 
-def _legalize(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+def _legalize(builder: BlockBuilder, call: Call) -> Expr:
     axes = [int(axis) for axis in call.attrs["axes"]]
     weighted = [bool(flag) for flag in call.attrs["weighted"]]
     # Sums are fused with following operators, but their operands are computed once.
@@ -161,13 +155,13 @@ def _compute(
         places, weights = pairs[axis]
         tap = te.reduce_axis((0, taps[axis]), "tap")
 
-        def one_sum(*at: tvm_api.Expr) -> tvm_api.Expr:
+        def one_sum(*at: Expr) -> Expr:
             source = (*at[:axis], places[at[axis], tap], *at[axis + 1 :])
             return te.sum(weights[at[axis], tap] * data(*source), axis=tap)
 
         return te.compute(shape, one_sum, name=OPERATOR)
 
-    def unrolled(*at: tvm_api.Expr) -> tvm_api.Expr:
+    def unrolled(*at: Expr) -> Expr:
         terms = []
         # Weights are multiplied first and terms added in this order, as in ONNX Runtime: a
         # following operator may round at a tie.
@@ -186,3 +180,105 @@ def _compute(
 
 
 tvm_api.register_operator(OPERATOR, str(__doc__), _infer, _legalize)
+
+
+Coordinates = npt.NDArray[np.floating[Any]]
+
+
+def nearest_table(axis: int, places: npt.NDArray[Any]) -> Table:
+    """Return a table with one element per result.
+
+    Args:
+        axis: axis of the data.
+        places: positions of the elements on the axis.
+    """
+    return table_of(axis, [[(int(place), 1.0)] for place in places])
+
+
+def linear_table(axis: int, size: int, coordinates: Coordinates) -> Table:
+    """Return a table of linear interpolation. Positions outside the axis take the border element.
+
+    Args:
+        axis: axis of the data.
+        size: size of the axis.
+        coordinates: coordinate of each result element.
+    """
+    rows = []
+    for x in np.clip(coordinates, 0, size - 1).astype(np.float64):
+        left = int(x)
+        right = min(left + 1, size - 1)
+        rows.append([(left, 1 - (x - left)), (right, x - left)])
+    return table_of(axis, rows)
+
+
+def cubic_weight(distance: Coordinates, a: float) -> npt.NDArray[np.float64]:
+    """Return Keys' kernel (IEEE Trans. on Acoustics, Speech, and Signal Processing 29, 1981)."""
+    d = np.abs(distance).astype(np.float64)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d < 1, near, np.where(d < 2, far, 0.0))
+
+
+def cubic_table(
+    axis: int, size: int, coordinates: Coordinates, a: float, *, exclude_outside: bool = False
+) -> Table:
+    """Return a table of cubic interpolation.
+
+    Args:
+        axis: axis of the data.
+        size: size of the axis.
+        coordinates: coordinate of each result element.
+        a: coefficient of the kernel.
+        exclude_outside: whether positions outside the axis get weight 0; by default they take the
+            border element.
+    """
+    rows = []
+    for x in coordinates.astype(np.float64):
+        places = np.floor(x) + np.arange(-1, 3)
+        weights = cubic_weight(places - x, a)
+        rows.append(_inside(places, weights, size, exclude_outside))
+    return table_of(axis, rows)
+
+
+def antialiased_table(
+    axis: int,
+    size: int,
+    coordinates: Coordinates,
+    stretch: float,
+    a: float | None,
+    *,
+    exclude_outside: bool,
+) -> Table:
+    """Return a table of interpolation with a kernel that downsampling widens.
+
+    Args:
+        axis: axis of the data.
+        size: size of the axis.
+        coordinates: coordinate of each result element.
+        stretch: result elements per data element, at most 1.
+        a: coefficient of the cubic kernel; None for the linear kernel.
+        exclude_outside: whether positions outside the axis get weight 0.
+    """
+    reach = (1 if a is None else 2) / stretch
+    rows = []
+    for x in coordinates.astype(np.float64):
+        places = np.arange(np.floor(x - reach), np.ceil(x + reach) + 1)
+        distances = (places - x) * stretch
+        weights = np.clip(1 - np.abs(distances), 0, 1) if a is None else cubic_weight(distances, a)
+        rows.append(_inside(places, weights / weights.sum(), size, exclude_outside))
+    return table_of(axis, rows)
+
+
+def _inside(
+    places: npt.NDArray[np.float64], weights: npt.NDArray[np.float64], size: int, exclude: bool
+) -> list[tuple[int, float]]:
+    """Return (place, weight) pairs with places outside the axis clipped or excluded."""
+    if exclude:
+        inside = (places >= 0) & (places < size)
+        total = weights[inside].sum()
+        places, weights = places[inside], weights[inside]
+        if total == 0 or not len(places):
+            return [(0, 0.0)]
+        weights = weights / total
+    clipped = np.clip(places, 0, size - 1).astype(int)
+    return [(int(place), float(weight)) for place, weight in zip(clipped, weights, strict=True)]

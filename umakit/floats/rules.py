@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
+from umakit.tvm_api import BlockBuilder, Call, Expr, relax, te, tirx
 
-te = tvm_api.te
-tirx = tvm_api.tirx
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Expr | None]
+Rule = Callable[[BlockBuilder, Call], Expr | None]
 """(block builder, call) -> call_tir; None where TVM's own rule fits."""
 
 Reducer = Callable[..., Any]
@@ -65,18 +64,16 @@ def float_rules() -> dict[str, Rule]:
     }
 
 
-def _left_alone(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+def _left_alone(builder: BlockBuilder, call: Call) -> Expr:
     """Keep a call that TVM would lower to another function, so that lowering refuses the call."""
     return call
 
 
 def _for(operator: str, floats: Rule | None, integers: Rule | None) -> Rule:
-    """Return the rule of an operator: separate rules for floats and integers, TVM's rule
-    otherwise."""
     usual = tvm_api.legalization(operator)
     by_dtype = dict.fromkeys(FLOATS, floats) | dict.fromkeys(INTEGERS, integers)
 
-    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def apply(builder: BlockBuilder, call: Call) -> Expr | None:
         data = call.args[0]
         static = all(tvm_api.static_shape(argument) is not None for argument in call.args)
         rule = by_dtype.get(tvm_api.dtype_of(data)) if static else None
@@ -115,7 +112,7 @@ def _reduced(
     inner = {axis: te.reduce_axis((0, extents[axis]), f"k{axis}") for axis in axes}
     keeps = len(shape) == len(extents)
 
-    def one(*place: tvm_api.Expr) -> Any:
+    def one(*place: Expr) -> Any:
         outer = iter(place)
         index: list[tvm_api.ExprOp] = []
         for axis in range(len(extents)):
@@ -131,7 +128,6 @@ def _reduced(
 
 
 def _axes(given: int | Sequence[int] | None, rank: int) -> list[int]:
-    """Return the axes of an attribute: one axis, several, or all for None."""
     if given is None:
         return list(range(rank))
     several = given if isinstance(given, Sequence) else [given]
@@ -139,7 +135,7 @@ def _axes(given: int | Sequence[int] | None, rank: int) -> list[int]:
 
 
 def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
-    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def rule(builder: BlockBuilder, call: Call) -> Expr | None:
         shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
         if not shape or result is None or 0 in shape:
             return None
@@ -157,7 +153,7 @@ def _reduction(reducer_of: Callable[[str], Any]) -> Rule:
     return rule
 
 
-def _integer_mean(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+def _integer_mean(builder: BlockBuilder, call: Call) -> Expr | None:
     """Lower the mean of integers with 64-bit sums, truncated towards 0 as in ONNX.
 
     TVM's own rule sums in the data's dtype and always returns int64.
@@ -174,7 +170,7 @@ def _integer_mean(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.
             return te.sum(data[tuple(index)].astype(wide), inner)
 
         sums = _reduced(shape, axes, result, element)
-        average = tvm_api.tirx.truncdiv
+        average = tirx.truncdiv
         return te.compute(
             tuple(result), lambda *place: average(sums[place], terms).astype(dtype), name="mean"
         )
@@ -188,16 +184,14 @@ def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
     TVM's own rule yields -1 if all integers are the least value.
     """
 
-    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def rule(builder: BlockBuilder, call: Call) -> Expr | None:
         shape, result = tvm_api.static_shape(call.args[0]), tvm_api.static_type_shape(call.ty)
         if not shape or result is None or 0 in shape:
             return None
         axes, dtype = _axes(call.attrs.axis, len(shape)), tvm_api.dtype_of(call.args[0])
         place_dtype = tvm_api.dtype_of(call)
 
-        def combine(
-            best: Sequence[tvm_api.Expr], other: Sequence[tvm_api.Expr]
-        ) -> list[tvm_api.Expr]:
+        def combine(best: Sequence[Expr], other: Sequence[Expr]) -> list[Expr]:
             # Elements arrive in order, after a first pair with place -1.
             wins = is_better(other[1], best[1])
             if dtype in FLOATS:
@@ -207,9 +201,7 @@ def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
             return [tirx.Select(wins, b, a) for a, b in zip(best, other, strict=True)]
 
         reducer = te.comm_reducer(
-            combine,
-            lambda *_: (tirx.const(-1, place_dtype), tirx.const(0, dtype)),
-            "place",
+            combine, lambda *_: (tirx.const(-1, place_dtype), tirx.const(0, dtype)), "place"
         )
 
         def find(data: te.Tensor) -> te.Tensor:
@@ -230,7 +222,7 @@ def _place_of(is_better: Callable[[Any, Any], Any]) -> Rule:
 # --- pools --------------------------------------------------------------------------------------
 
 
-def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+def _max_pool(builder: BlockBuilder, call: Call) -> Expr | None:
     """Lower max pooling over any number of axes. Padding is -inf."""
     attributes, shape = call.attrs, tvm_api.static_shape(call.args[0])
     result = tvm_api.static_type_shape(call.ty)
@@ -258,7 +250,7 @@ def _max_pool(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr
         inner = {axis: te.reduce_axis((0, windows[axis]), f"k{axis}") for axis in axes}
         reducer = _maximum_of(dtype)
 
-        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
+        def element(*place: Expr) -> Expr:
             index = [
                 i * strides[axis] + inner[axis] * dilations[axis] if axis in inner else i
                 for axis, i in enumerate(place)
@@ -277,10 +269,9 @@ def _padded(
     reach: dict[int, int],
     value: float,
 ) -> te.Tensor:
-    """Return the data with a border that covers all windows."""
     extents = [reach.get(axis, extent) for axis, extent in enumerate(shape)]
 
-    def element(*place: tvm_api.Expr) -> tvm_api.Expr:
+    def element(*place: Expr) -> Expr:
         index = [i - before.get(axis, 0) for axis, i in enumerate(place)]
         inside = [
             condition
@@ -296,12 +287,12 @@ def _padded(
 # --- element by element ---------------------------------------------------------------------------
 
 
-def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+def _sign(builder: BlockBuilder, call: Call) -> Expr | None:
     dtype = tvm_api.dtype_of(call)
     zero, one = tirx.const(0, dtype), tirx.const(1, dtype)
 
     def sign(data: te.Tensor) -> te.Tensor:
-        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
+        def element(*place: Expr) -> Expr:
             x = data[place]
             sign = tirx.Select(x > zero, one, tirx.Select(x < zero, -one, zero))
             return tirx.Select(tirx.isnan(x), x, sign)
@@ -311,13 +302,13 @@ def _sign(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | N
     return builder.call_te(sign, call.args[0], primfunc_name_hint=_hint(call))
 
 
-def _leaky_relu(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+def _leaky_relu(builder: BlockBuilder, call: Call) -> Expr | None:
     """Lower leaky_relu with slope 0. TVM folds the product to 0 even for NaN and -inf."""
     if float(call.attrs.alpha) != 0.0:
         return None
 
     def leaky_relu(data: te.Tensor, slope: te.Tensor) -> te.Tensor:
-        def element(*place: tvm_api.Expr) -> tvm_api.Expr:
+        def element(*place: Expr) -> Expr:
             x = data[place]
             return tirx.Select(x > tirx.const(0, str(data.dtype)), x, x * slope[0])
 
@@ -335,7 +326,7 @@ def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
     """
     usual = tvm_api.legalization(f"relax.{name}")
 
-    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def rule(builder: BlockBuilder, call: Call) -> Expr | None:
         operands = list(call.args)
         shapes = [tvm_api.static_shape(operand) for operand in operands]
         if max(len(shape or ()) for shape in shapes) == 0:
@@ -344,16 +335,16 @@ def _with_zero(name: str, positions: tuple[int, ...]) -> Rule:
             array = tvm_api.constant_array(operands[position])
             if array is not None and array.ndim == 0 and float(array) == 0.0:
                 operands[position] = _one_element(float(array), str(array.dtype))
-        changed = tvm_api.relax.Call(call.op, operands, call.attrs, call.ty_args, call.span)
+        changed = relax.Call(call.op, operands, call.attrs, call.ty_args, call.span)
         return usual(builder, builder.normalize(changed))
 
     return rule
 
 
 def _one_element(value: float, dtype: str) -> tvm_api.GenericConst:
-    return tvm_api.relax.const(np.array([value], dtype), dtype)
+    return relax.const(np.array([value], dtype), dtype)
 
 
-def _hint(call: tvm_api.Call) -> str:
+def _hint(call: Call) -> str:
     """Return a kernel name that is not a C library function."""
     return f"tir_{tvm_api.operator_name(call).rsplit('.', 1)[-1]}"

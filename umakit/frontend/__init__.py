@@ -14,8 +14,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.files.documents import is_special
-from umakit.frontend.constant_indices import check_constant_indices
-from umakit.frontend.element_types import check_element_types
+from umakit.frontend.checks import check_constant_indices, check_element_types, check_sizes
 from umakit.frontend.model import (
     InputShapes,
     Model,
@@ -30,7 +29,6 @@ from umakit.frontend.pages import listed
 from umakit.frontend.relax_files import HOW_TO_SAVE, import_relax_file, is_json
 from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
-from umakit.frontend.sizes import check_sizes
 from umakit.frontend.torch.archive import HOW_TO_EXPORT, is_torch_file
 
 __all__ = ["Model", "TensorSpecification", "import_model", "model_files"]
@@ -118,7 +116,6 @@ def _imported(
 
 
 def _import_file(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
-    """Import a file in the format that its content tells, regardless of the suffix."""
     if is_special(path):
         raise ModelError("is not a regular file", where=str(path), fix="copy it into one")
     if is_torch_file(path):
@@ -164,7 +161,6 @@ def _is_tflite(path: Path) -> bool:
 
 
 def _is_exported_program(source: object) -> bool:
-    """Return whether an object is a `torch.export.ExportedProgram`, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(source, torch.export.ExportedProgram)
 

@@ -6,13 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from umakit import tvm_api
-
-relax = tvm_api.relax
+from umakit.tvm_api import Call, IRModule, relax
 
 
 def failing_call(
-    module: tvm_api.IRModule, run: Callable[[tvm_api.IRModule], object]
-) -> tuple[tvm_api.Call, tvm_api.Var] | None:
+    module: IRModule, run: Callable[[IRModule], object]
+) -> tuple[Call, tvm_api.Var] | None:
     """Return the first operator call of `main` for which a pass fails in isolation.
 
     Args:
@@ -24,7 +23,7 @@ def failing_call(
     """
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
-        if not isinstance(call, tvm_api.Call) or not tvm_api.operator_name(call) or call.ty is None:
+        if not isinstance(call, Call) or not tvm_api.operator_name(call) or call.ty is None:
             continue
         try:
             run(_alone(call))
@@ -33,7 +32,7 @@ def failing_call(
     return None
 
 
-def operand_types(call: tvm_api.Call) -> list[str]:
+def operand_types(call: Call) -> list[str]:
     """Return dtype and shape of each tensor operand, for example `float32[1, 3]`."""
     shown = []
     for argument in call.args:
@@ -45,8 +44,7 @@ def operand_types(call: tvm_api.Call) -> list[str]:
     return shown or ["its operands"]
 
 
-def _alone(call: tvm_api.Call) -> tvm_api.IRModule:
-    """Return a module whose `main` computes only the given call. Its operands are parameters."""
+def _alone(call: Call) -> IRModule:
     parameters: list[tvm_api.Var] = []
     for variable in tvm_api.collect(call, tvm_api.Var):
         is_tensor = tvm_api.dtype_of(variable) and hasattr(variable.ty, "shape")
@@ -55,4 +53,4 @@ def _alone(call: tvm_api.Call) -> tvm_api.IRModule:
     result = relax.Var("result", call.ty)
     block = relax.BindingBlock([relax.VarBinding(result, call)])
     function = relax.Function(parameters, relax.SeqExpr([block], result), call.ty)
-    return tvm_api.IRModule({"main": function.with_attr("global_symbol", "main")})
+    return IRModule({"main": function.with_attr("global_symbol", "main")})

@@ -29,11 +29,9 @@ class QuantizedSemantics(Enum):
     """Meaning of a quantized operator in a model format.
 
     `INTEGERS` (TensorFlow Lite): the runtime defines the integer results; any other result is
-    wrong.
-    `RUNTIME` (ONNX Runtime): operators are real arithmetic, but the runtime computes some of them
-    in
-    integers; the integer results are reproduced. `REALS` (PyTorch, Relax): real arithmetic between
-    dequantize and quantize; integer kernels round this arithmetic to within 1 LSB.
+    wrong. `RUNTIME` (ONNX Runtime): operators are real arithmetic, but the runtime computes some of
+    them in integers; the integer results are reproduced. `REALS` (PyTorch, Relax): real arithmetic
+    between dequantize and quantize; integer kernels round this arithmetic to within 1 LSB.
     """
 
     INTEGERS = "integers"

@@ -26,6 +26,7 @@ from umakit.frontend.relax_modules import import_relax
 from umakit.frontend.simplify import simplify
 from umakit.text.escaping import shown
 from umakit.text.names import header_of
+from umakit.tvm_api import IRModule
 
 REPORT_FORMAT = "umakit report"
 """The key `format` of `umakit.tools.report_format`."""
@@ -72,7 +73,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
         ) from None
     _check_in_another_process(path, input_shapes)
     module = load(path)
-    if not isinstance(module, tvm_api.IRModule):
+    if not isinstance(module, IRModule):
         raise ModelError(
             f"holds a {type(module).__name__}, not a module", where=str(path), fix=HOW_TO_SAVE
         )
@@ -80,7 +81,7 @@ def import_relax_file(path: Path, name: str | None, input_shapes: InputShapes) -
     return import_relax(module, name or path.stem, {}, input_shapes, str(path))
 
 
-def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:
+def _check_functions_called(module: IRModule, path: Path) -> None:
     """Refuse a module whose kernels call C functions outside of math.h.
 
     Generated C calls the functions by name. Without this check, a file could call `system`.
@@ -102,7 +103,6 @@ def _check_functions_called(module: tvm_api.IRModule, path: Path) -> None:
 
 
 def _place(error: Exception) -> str:
-    """Return the position of a JSON error in the text."""
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno} column {error.colno}"
     return "it is nested too deeply" if isinstance(error, RecursionError) else "it is not UTF-8"
@@ -116,7 +116,7 @@ def load(path: Path) -> object:
     """
     try:
         module = tvm_api.load_json(path.read_text("utf-8-sig"))
-        if isinstance(module, tvm_api.IRModule):
+        if isinstance(module, IRModule):
             module.script()  # fails for an object of the wrong type
     except Exception:  # TVM raises arbitrary exceptions for damaged text
         raise ModelError(
@@ -135,7 +135,7 @@ def check(path: Path, input_shapes: InputShapes) -> None:
     """
     with contextlib.suppress(UmakitError):
         module = load(path)
-        if isinstance(module, tvm_api.IRModule):
+        if isinstance(module, IRModule):
             simplify(import_relax(module, "check", {}, input_shapes).module, "check")
 
 

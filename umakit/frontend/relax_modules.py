@@ -9,20 +9,15 @@ from typing import Any
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.frontend.model import (
-    InputShapes,
-    Model,
-    last_line,
-    symbolic_notice,
-    type_specification,
-)
+from umakit.frontend.model import InputShapes, Model, last_line, symbolic_notice, type_specification
 from umakit.text.escaping import shown
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part
+from umakit.tvm_api import Call, IRModule, tirx
 
 
 def import_relax(
-    module: tvm_api.IRModule,
+    module: IRModule,
     name: str,
     parameters: Mapping[str, Any],
     input_shapes: InputShapes,
@@ -76,15 +71,14 @@ def import_relax(
     return replace(model, sources=sources)
 
 
-def _check_inference(module: tvm_api.IRModule, where: str) -> None:
+def _check_inference(module: IRModule, where: str) -> None:
     """Refuse batch norms in training mode, which use the statistics of the batch.
 
     TVM's `from_fx`, and `from_exported_program(..., run_ep_decomposition=False)`, create such calls
-    even
-    for models in inference mode.
+    even for models in inference mode.
     """
     for _, function in tvm_api.relax_functions(module):
-        for call in tvm_api.collect(function, tvm_api.Call):
+        for call in tvm_api.collect(function, Call):
             training = getattr(call.attrs, "training", False)
             if tvm_api.operator_name(call) == "nn.batch_norm" and training:
                 raise ModelError(
@@ -97,7 +91,7 @@ def _check_inference(module: tvm_api.IRModule, where: str) -> None:
 
 
 def _bind_symbolic_dimensions(
-    module: tvm_api.IRModule, where: str, input_shapes: InputShapes
+    module: IRModule, where: str, input_shapes: InputShapes
 ) -> tuple[Any, list[str]]:
     """Bind every symbolic dimension of `main`: to the requested size, or to 1 with a notice.
 
@@ -128,11 +122,11 @@ def _bind_symbolic_dimensions(
                 fix=f"give --input-shapes {len(shape)} sizes for it",
             )
         for dimension, size in zip(shape, wanted or (), strict=False):
-            if isinstance(dimension, tvm_api.tirx.Var):
+            if isinstance(dimension, tirx.Var):
                 values.setdefault(dimension, int(size))
     for name, parameter in zip(names, parameters, strict=True):
         for dimension in parameter.ty.shape:
-            if isinstance(dimension, tvm_api.tirx.Var) and dimension not in values:
+            if isinstance(dimension, tirx.Var) and dimension not in values:
                 values[dimension] = 1
                 notices.append(symbolic_notice(name, str(dimension)))
     if values:
@@ -149,9 +143,7 @@ def _bind_symbolic_dimensions(
     return module, notices
 
 
-def _name_operators(
-    module: tvm_api.IRModule,
-) -> tuple[tvm_api.IRModule, dict[str, SourceOperator]]:
+def _name_operators(module: IRModule) -> tuple[IRModule, dict[str, SourceOperator]]:
     """Name every operator call after its variable for use in reports.
 
     A number suffix makes duplicate names unique.
@@ -165,7 +157,7 @@ def _name_operators(
     given = {str(binding.var.name) for binding in bindings}
     for binding in bindings:
         kind = tvm_api.operator_name(binding.value)
-        if not isinstance(binding.value, tvm_api.Call) or not kind:
+        if not isinstance(binding.value, Call) or not kind:
             continue
         own = name = str(binding.var.name)
         number = 1
@@ -178,7 +170,7 @@ def _name_operators(
     return named, sources
 
 
-def rename_operators(module: tvm_api.IRModule, name_of: Callable[[Any], str]) -> tvm_api.IRModule:
+def rename_operators(module: IRModule, name_of: Callable[[Any], str]) -> IRModule:
     """Attach a name to every operator call of `main`, as a source span.
 
     Args:
@@ -190,7 +182,7 @@ def rename_operators(module: tvm_api.IRModule, name_of: Callable[[Any], str]) ->
     class Renamer(tvm_api.PyExprMutator):
         def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             value = self.visit_expr(binding.value)
-            if isinstance(value, tvm_api.Call) and tvm_api.operator_name(value):
+            if isinstance(value, Call) and tvm_api.operator_name(value):
                 span = tvm_api.name_span(name_of(binding))
                 value = tvm_api.make_call(value, span=span)
             emitted = tvm_api.emit_like(self.builder_, binding.var, value)

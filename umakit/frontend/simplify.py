@@ -17,6 +17,7 @@ from umakit.errors import ModelError
 from umakit.floats import constant_rules
 from umakit.floats.rules import Rule
 from umakit.frontend.isolation import failing_call, operand_types
+from umakit.tvm_api import BlockBuilder, Call, Expr, IRModule, relax
 
 DIVISIONS = ("divide", "floor_divide", "mod", "floor_mod")
 """Operators whose second operand is a divisor."""
@@ -34,7 +35,7 @@ READING = frozenset(
 SCATTER, TAKE = "relax.scatter_elements", "relax.take"
 
 
-def simplify(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
+def simplify(module: IRModule, where: str) -> IRModule:
     """Clean up a module for later stages, without changing the meaning of results.
 
     Raises:
@@ -76,11 +77,10 @@ def _of_constants(rule: Rule) -> Rule:
     """Restrict a rule to calls whose operands are all constants.
 
     Constant folding legalizes every call before it checks whether the operands are constant.
-    Without this
-    restriction, legalization takes a third of the compilation time of a deep network.
+    Without this restriction, legalization takes a third of the compilation time of a deep network.
     """
 
-    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def apply(builder: BlockBuilder, call: Call) -> Expr | None:
         if all(isinstance(operand, tvm_api.GenericConst) for operand in call.args):
             return rule(builder, call)
         return call
@@ -92,11 +92,10 @@ def _unless_narrow(rule: Rule) -> Rule:
     """Restrict TVM's rule for ScatterElements to index dtypes that can hold the axis size.
 
     TVM converts the size to the index dtype, and constant folding applies the rule to every call.
-    The CPU
-    legalization handles the remaining calls.
+    The CPU legalization handles the remaining calls.
     """
 
-    def apply(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr | None:
+    def apply(builder: BlockBuilder, call: Call) -> Expr | None:
         shape, dtype = tvm_api.static_shape(call.args[0]), tvm_api.dtype_of(call.args[1])
         narrow = shape is not None and shape[int(call.attrs.axis)] > np.iinfo(dtype).max
         return call if narrow else rule(builder, call)
@@ -104,7 +103,7 @@ def _unless_narrow(rule: Rule) -> Rule:
     return apply
 
 
-def _take_of_constants(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Expr:
+def _take_of_constants(builder: BlockBuilder, call: Call) -> Expr:
     """Rule for `take` of constants with indices in range; other calls stay unchanged.
 
     TVM's own rule prints a warning for every call.
@@ -115,7 +114,7 @@ def _take_of_constants(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm
     return builder.call_te(tvm_api.topi.take, *call.args, call.attrs.axis, mode=mode)
 
 
-def _refuse_zero_divisors(module: tvm_api.IRModule, where: str) -> None:
+def _refuse_zero_divisors(module: IRModule, where: str) -> None:
     for binding in _main_bindings(module):
         operator = tvm_api.operator_name(binding.value)
         if operator not in DIVISIONS:
@@ -130,7 +129,7 @@ def _refuse_zero_divisors(module: tvm_api.IRModule, where: str) -> None:
             )
 
 
-def _not_supported(module: tvm_api.IRModule, passes: list[Any], where: str) -> ModelError:
+def _not_supported(module: IRModule, passes: list[Any], where: str) -> ModelError:
     """Return the error for a network for which a pass fails.
 
     The message names the operator if the pass fails for a single call.
@@ -151,7 +150,7 @@ def _not_supported(module: tvm_api.IRModule, passes: list[Any], where: str) -> M
     )
 
 
-def _main_bindings(module: tvm_api.IRModule) -> list[Any]:
+def _main_bindings(module: IRModule) -> list[Any]:
     return list(tvm_api.bindings_of(module["main"]))
 
 
@@ -169,7 +168,6 @@ def quiet() -> Iterator[None]:
 # folds no batch normalization behind a bias. TVM folds what these functions leave.
 
 Array = npt.NDArray[Any]
-relax = tvm_api.relax
 
 SHAPES = ("reshape", "permute_dims", "expand_dims")
 """Operators that change the shape or the order of dimensions."""
@@ -178,7 +176,7 @@ SIZES = ("shape_to_tensor", "take", "astype")
 """Operators that yield or transform the size of a tensor."""
 
 
-def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
+def fold_with_numpy(module: IRModule, where: str) -> IRModule:
     """Fold batch normalizations, sizes and shapes of constants in `main` with NumPy.
 
     Args:
@@ -194,7 +192,7 @@ def fold_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
     return tvm_api.relax_transform.DeadCodeElimination()(folder.builder_.get())
 
 
-def fold_shapes_with_numpy(module: tvm_api.IRModule, where: str) -> tvm_api.IRModule:
+def fold_shapes_with_numpy(module: IRModule, where: str) -> IRModule:
     """Fold shape operators on constants of `main`, if there are any.
 
     Args and raises: see `fold_with_numpy`.
@@ -222,12 +220,12 @@ def _use_counts(function: tvm_api.Function) -> dict[Any, int]:
 
 @tvm_api.mutator
 class _Folder(tvm_api.PyExprMutator):
-    def __init__(self, module: tvm_api.IRModule, uses: dict[Any, int], where: str) -> None:
+    def __init__(self, module: IRModule, uses: dict[Any, int], where: str) -> None:
         super().__init__(module)
         self._uses = uses
         self._where = where
         self._single_use: set[tvm_api.Var] = set()
-        self._sizes: set[tvm_api.Expr] = set()
+        self._sizes: set[Expr] = set()
 
     def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
         value = self.visit_expr(binding.value)
@@ -241,7 +239,7 @@ class _Folder(tvm_api.PyExprMutator):
         ):
             self._sizes.add(emitted)
 
-    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
+    def visit_call_(self, call: Call) -> Expr:
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
         if operator in SHAPES:
@@ -252,7 +250,7 @@ class _Folder(tvm_api.PyExprMutator):
             return self._fold_batch_norm(call)
         return call
 
-    def _fold_shape(self, operator: str, call: tvm_api.Call) -> tvm_api.Expr:
+    def _fold_shape(self, operator: str, call: Call) -> Expr:
         array = tvm_api.constant_array(call.args[0])
         if array is None:
             return call
@@ -263,7 +261,7 @@ class _Folder(tvm_api.PyExprMutator):
         shape = tvm_api.static_type_shape(call.ty) if call.ty is not None else None
         return call if shape is None else relax.const(array.reshape(shape), str(array.dtype))
 
-    def _fold_size(self, call: tvm_api.Call) -> tvm_api.Expr:
+    def _fold_size(self, call: Call) -> Expr:
         """Fold the computation of tensor sizes, such as the offset of negative indices.
 
         TVM's own folding covers such sizes, but quantized networks do not use it. Other constants
@@ -274,7 +272,7 @@ class _Folder(tvm_api.PyExprMutator):
         if operator == "shape_to_tensor":
             shape = call.args[0]
             shape = self.lookup_binding(shape) if isinstance(shape, tvm_api.Var) else shape
-            if not isinstance(shape, tvm_api.Call) or tvm_api.operator_name(shape) != "shape_of":
+            if not isinstance(shape, Call) or tvm_api.operator_name(shape) != "shape_of":
                 return call
             extents = tvm_api.static_shape(shape.args[0])
             return call if extents is None else relax.const(np.array(extents, "int64"), "int64")
@@ -289,7 +287,7 @@ class _Folder(tvm_api.PyExprMutator):
             return call
         return relax.const(sizes[number], str(sizes.dtype))
 
-    def _fold_batch_norm(self, call: tvm_api.Call) -> tvm_api.Expr:
+    def _fold_batch_norm(self, call: Call) -> Expr:
         if bool(getattr(call.attrs, "training", False)):
             raise ModelError(
                 "a batch normalization is in training mode",
@@ -313,8 +311,8 @@ class _Folder(tvm_api.PyExprMutator):
         return self._scaled(call, layer, weights, scale, shift.astype(dtype))
 
     def _chain(
-        self, expression: tvm_api.Expr
-    ) -> tuple[tvm_api.Call, Array, Array, np.dtype[Any], tuple[int, int]] | None:
+        self, expression: Expr
+    ) -> tuple[Call, Array, Array, np.dtype[Any], tuple[int, int]] | None:
         """Return (layer, weights, bias, dtype, channels) of a convolution or matrix product.
 
         The layer may have a bias. Each step of the chain has a single use.
@@ -335,25 +333,19 @@ class _Folder(tvm_api.PyExprMutator):
         bias = np.zeros(1) if constant is None else _as_bias(constant, *channels)
         return None if bias is None else (value, weights, bias, weights.dtype, channels)
 
-    def _constant(self, expression: tvm_api.Expr) -> Array | None:
-        """Return the values of a constant, or of the constant that a variable is bound to."""
+    def _constant(self, expression: Expr) -> Array | None:
         bound = (
             self.lookup_binding(expression) if isinstance(expression, tvm_api.Var) else expression
         )
         return None if bound is None else tvm_api.constant_array(bound)
 
-    def _once(self, expression: tvm_api.Expr) -> tvm_api.Call | None:
-        """Return the call that a variable is bound to, if the variable has a single use."""
+    def _once(self, expression: Expr) -> Call | None:
         if not isinstance(expression, tvm_api.Var) or expression not in self._single_use:
             return None
         value = self.lookup_binding(expression)
-        return value if isinstance(value, tvm_api.Call) else None
+        return value if isinstance(value, Call) else None
 
-    def _scaled(
-        self, call: tvm_api.Call, layer: tvm_api.Call, weights: Array, scale: Array, shift: Array
-    ) -> tvm_api.Expr:
-        """Return the layer with scaled weights plus the shift, as a tuple like the original
-        call."""
+    def _scaled(self, call: Call, layer: Call, weights: Array, scale: Array, shift: Array) -> Expr:
         is_matrix = tvm_api.operator_name(layer) == "matmul"
         output_axis = 1 if is_matrix else str(layer.attrs.kernel_layout).index("O")
         extents = [1] * weights.ndim
@@ -376,7 +368,7 @@ class _Folder(tvm_api.PyExprMutator):
         return relax.Tuple([self.builder_.emit(total), call.args[3], call.args[4]])
 
 
-def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
+def _channels(layer: Call) -> tuple[int, int] | None:
     """Return rank and channel axis of a layer's result; None for unsupported layouts."""
     if tvm_api.operator_name(layer) == "matmul":
         ranks = [len(tvm_api.static_shape(argument) or ()) for argument in layer.args]
@@ -386,7 +378,6 @@ def _channels(layer: tvm_api.Call) -> tuple[int, int] | None:
 
 
 def _as_bias(constant: Array, rank: int, channel_axis: int) -> Array | None:
-    """Return one value per channel; None if the constant varies along another axis."""
     shape = (1,) * (rank - constant.ndim) + constant.shape
     if len(shape) != rank or constant.size != shape[channel_axis]:
         return None

@@ -10,22 +10,20 @@ from typing import Any
 from umakit import tvm_api
 from umakit.machine.cpu import Cpu
 from umakit.machine.kernel_choices import KEY, Choice, KernelKey, choose
-from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, is_depthwise
+from umakit.operators.kernels.dot_convolutions import conv2d, suits_convolution
 from umakit.operators.kernels.dot_forms import DotForm, form_of
 from umakit.operators.kernels.dot_products import (
     DATA,
     MOST_SUMS,
     addition,
-    conv2d,
     dense,
     suits,
-    suits_convolution,
     sums_at_once,
 )
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import Kernel, Rule, legalizations_with, operators
+from umakit.operators.registry import Kernel, Rule, legalizations_with, operators, shape_of
 
 Made = tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]
 """Result of a `Kernel`: prim func and arguments."""

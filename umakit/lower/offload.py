@@ -24,8 +24,7 @@ from umakit.operators.offload.rounding import function_of
 from umakit.operators.offload.weighted import ARRAYS, Weighted
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import legalizations
-from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE
-from umakit.patterns.serialization import as_text
+from umakit.patterns.driver import ARRAYS_ATTRIBUTE, ATTRIBUTE, as_text
 from umakit.registration.backend import Backend
 
 

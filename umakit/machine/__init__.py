@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umakit.imports.on_use import imported_on_use
+from umakit.imports import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.machine.commands import DriverCosts

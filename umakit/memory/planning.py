@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from umakit.errors import MemoryPlanError
-from umakit.frontend.sizes import LARGEST_OBJECT
+from umakit.frontend.checks import LARGEST_OBJECT
 from umakit.memory.plan import MemoryPlan, PoolPlan
 from umakit.memory.planners import DEFAULT_PLANNER, PLANNERS, Offsets, Planner, arena_size
 from umakit.memory.pools import MemoryPool, memory_pools

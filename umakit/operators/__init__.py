@@ -3,7 +3,7 @@
 
 To add an integer operator, add a file that calls `registry.register` once. The file holds the
 operator's parameters, their derivation for the arithmetic of TensorFlow Lite Micro and of ONNX
-Runtime, the CPU kernel, the conversion from TensorFlow Lite (`tflite.register_all`) and the
+Runtime, the CPU kernel, the conversion from TensorFlow Lite (`tflite.converts`) and the
 driver's arguments (`interface`), or a pattern. No list has to be edited: all modules of the folder
 are imported here.
 

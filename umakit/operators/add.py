@@ -13,16 +13,22 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.operators.drawings import sums
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.multipliers import fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm
+from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
+from umakit.tvm_api import Expr
 
 LEFT_SHIFTS = {"int8": 20, "uint8": 20, "int16": 15}
 """TensorFlow Lite's left shift of the operands of an addition."""
@@ -35,7 +41,7 @@ class Add(CommonScaleParameters):
     operator: ClassVar[str] = "add"
 
 
-def derive_as(kind: type[Add], island: Island) -> tvm_api.Expr:
+def derive_as(kind: type[Add], island: Island) -> Expr:
     """Return a call of a sum or difference.
 
     Raises:
@@ -76,8 +82,8 @@ def addition_kernel(
 
 
 def total_of_both(
-    parameters: Add, left: tvm_api.Expr, right: tvm_api.Expr, sign: int = 1
-) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
+    parameters: Add, left: Expr, right: Expr, sign: int = 1
+) -> tuple[list[tvm_api.Stmt], Expr]:
     """Return statements, and the sum or difference of two elements on the common scale."""
     statements, (first, second) = on_common_scale(parameters, left, right)
     return statements, first - second if sign < 0 else first + second
@@ -121,16 +127,14 @@ class qadd(ElementwisePattern):
 
 register(
     IntegerOperator(
-        name="add",
         parameters=Add,
         kernel=kernel_of_operands(addition_kernel),
         recognitions=(Recognition(("add",), partial(derive_as, Add), (Arithmetic.TFLM,)),),
         takes_clip=True,
         drawing=sums.sum_of_two(Add),
         patterns=(qadd,),
-        composites=(QAdd,),
     )
 )
 
 
-register_all(("ADD",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+converts("ADD", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)

@@ -15,7 +15,6 @@ from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Network
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     buffer,
     int32,
@@ -27,12 +26,15 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.parameters import PREFIX, Parameters
-from umakit.operators.registry import IntegerCall, IntegerOperator, Shapes, register
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, one_axis, register_all
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.operators.registry import (
+    IntegerCall,
+    IntegerOperator,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts, one_axis
+from umakit.tvm_api import Call, PrimExpr, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class ArgMax(Parameters):
     axis: int
 
 
-def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_api.Call:
+def replace_by(kind: type[ArgMax], call: Call, network: Network) -> Call:
     """Return a call of an integer argmax or argmin; for data of other dtypes, the call itself.
 
     TVM's own operator returns -1 if all elements are the least integer of the dtype.
@@ -69,11 +71,11 @@ def replace_by(kind: type[ArgMax], call: tvm_api.Call, network: Network) -> tvm_
     return parameters.call([call.args[0]], call.span)
 
 
-def as_int32(kind: type[ArgMax], cast: tvm_api.Call, network: Network) -> tvm_api.Call:
+def as_int32(kind: type[ArgMax], cast: Call, network: Network) -> Call:
     """Return a call with an int32 result in place of a cast of its result to int32."""
     call = network.definition(cast.args[0])
     is_one = tvm_api.operator_name(call) == f"{PREFIX}{kind.operator}"
-    if not isinstance(call, tvm_api.Call) or not is_one or tvm_api.dtype_of(cast) != "int32":
+    if not isinstance(call, Call) or not is_one or tvm_api.dtype_of(cast) != "int32":
         return cast
     span = tvm_api.span_with_result(call.span, cast.span)
     return replace(kind.of(call), output_dtype="int32").call(list(call.args), span)
@@ -98,11 +100,11 @@ def extreme_kernel(
         tirx.decl_buffer([1], "int32", name, scope="local") for name in ("best", "place")
     )
 
-    def one(i: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def element(k: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def one(i: PrimExpr, j: PrimExpr) -> tvm_api.Stmt:
+        def element(k: PrimExpr) -> PrimExpr:
             return int32(data[(*unflatten(i, outer), k, *unflatten(j, inner))])
 
-        def compare(k: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def compare(k: PrimExpr) -> tvm_api.Stmt:
             value = tirx.Var("value", "int32")
             worse = value < best[zero]
             better = worse if least else value > best[zero]
@@ -133,7 +135,6 @@ def extreme_kernel(
 
 register(
     IntegerOperator(
-        name="argmax",
         parameters=ArgMax,
         kernel=kernel_of_operands(extreme_kernel),
         takes_clip=True,
@@ -163,4 +164,4 @@ def place_of_extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
 
 TFLITE_DTYPES = tuple((dtype, "int32") for dtype in ("float32", "int8", "uint8"))
 
-register_all(("ARG_MAX",), place_of_extreme(tvm_api.relax.op.argmax), *TFLITE_DTYPES)
+converts("ARG_MAX", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmax))

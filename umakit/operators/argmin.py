@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from umakit import tvm_api
 from umakit.operators.argmax import (
     TFLITE_DTYPES,
     ArgMax,
@@ -18,11 +17,9 @@ from umakit.operators.argmax import (
 )
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, along_axes
-from umakit.operators.kernels.calls import kernel_of_operands
-from umakit.operators.registry import IntegerCall, IntegerOperator, register
-from umakit.operators.tflite import register_all
-
-relax = tvm_api.relax
+from umakit.operators.registry import IntegerCall, IntegerOperator, kernel_of_operands, register
+from umakit.operators.tflite import converts
+from umakit.tvm_api import relax
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,6 @@ class ArgMin(ArgMax):
 
 register(
     IntegerOperator(
-        name="argmin",
         parameters=ArgMin,
         kernel=kernel_of_operands(partial(extreme_kernel, least=True)),
         takes_clip=True,
@@ -50,4 +46,4 @@ register(
 )
 
 
-register_all(("ARG_MIN",), place_of_extreme(tvm_api.relax.op.argmin), *TFLITE_DTYPES)
+converts("ARG_MIN", *TFLITE_DTYPES)(place_of_extreme(relax.op.argmin))

@@ -12,27 +12,23 @@ from umakit.operators.derivation.pools import tflm_pool
 from umakit.operators.derivation.windows import Window, same_padding
 from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import accumulators, add_element_to, int32, sequence, set_to
 from umakit.operators.kernels.pooling import WindowReduction, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     PADDING_SAME,
     QUANTIZED,
     TfliteConverter,
     TfliteOperator,
     check_steps,
-    register_all,
+    converts,
 )
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Expr, Stmt, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,7 @@ class AveragePool2d(Pool2d):
     operator: ClassVar[str] = "avg_pool2d"
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     attributes = island.call.attrs
     call = tflm_pool(AveragePool2d, island)
     if bool(getattr(attributes, "count_include_pad", False)) and any(Window.of(attributes).padding):
@@ -50,17 +46,17 @@ def _derive(island: Island) -> tvm_api.Expr:
     return call
 
 
-def _average(channels: int, count: tvm_api.Expr) -> WindowReduction:
+def _average(channels: int, count: Expr) -> WindowReduction:
     """Means of windows of `count` elements, ties away from zero."""
     accumulator = accumulators(channels)
     half = tirx.truncdiv(count, int32(2))
 
-    def finish(c: tvm_api.Expr, store: Callable[[tvm_api.Expr], tvm_api.Stmt]) -> tvm_api.Stmt:
+    def finish(c: Expr, store: Callable[[Expr], Stmt]) -> Stmt:
         total = tirx.Var("total", "int32")
         away = tirx.Select(total > int32(0), total + half, total - half)
         return sequence(tirx.Bind(total, int32(accumulator[c])), store(tirx.truncdiv(away, count)))
 
-    def add(c: tvm_api.Expr, value: tvm_api.Expr) -> tvm_api.Stmt:
+    def add(c: Expr, value: Expr) -> Stmt:
         return add_element_to(accumulator, c, value)
 
     return WindowReduction(accumulator, lambda c: set_to(accumulator, c, int32(0)), add, finish)
@@ -86,19 +82,18 @@ class qavg_pool2d(PoolPattern):
 
 register(
     IntegerOperator(
-        name="avg_pool2d",
         parameters=AveragePool2d,
         kernel=kernel_of_operands(pool_of_operands(_average)),
         recognitions=(Recognition(("nn.avg_pool2d",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
         drawing=windows.pool(AveragePool2d),
         patterns=(qavg_pool2d,),
-        composites=(QAveragePool2d,),
     )
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("AVERAGE_POOL_2D", "float32", *QUANTIZED, same_scale=True)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """AVERAGE_POOL_2D; integer data becomes an island, because TVM's converter truncates means."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
@@ -118,6 +113,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
         converter.dequantized(operator.inputs[0]), window, strides, padding, layout="NHWC"
     )
     return converter.quantized(operator, pooled, options.FusedActivationFunction())
-
-
-register_all(("AVERAGE_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface, matrices
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
 from umakit.operators.kernels.loops import (
     TILE,
@@ -41,14 +40,17 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import fixed_points, multiplier_of, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
-from umakit.operators.tensors import Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm, Quantized
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, PrimExpr, Stmt, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class BatchMatmul(Parameters):
     adjoint: Pair
 
 
-def _derive_for_tflm(island: Island) -> tvm_api.Expr:
+def _derive_for_tflm(island: Island) -> Expr:
     result = island.result
     (left, left_adjoint), (right, right_adjoint) = (
         _matrix(island, argument) for argument in island.call.args
@@ -89,7 +91,7 @@ def _derive_for_tflm(island: Island) -> tvm_api.Expr:
     return parameters.call([left.integers, right.integers], result.span)
 
 
-def _matrix(island: Island, expression: tvm_api.Expr) -> tuple[Quantized, int]:
+def _matrix(island: Island, expression: Expr) -> tuple[Quantized, int]:
     """Return a dequantized tensor, and 1 if its last two axes are swapped, else 0."""
     call = island.definition(expression)
     if tvm_api.operator_name(call) != "permute_dims":
@@ -102,7 +104,7 @@ def _matrix(island: Island, expression: tvm_api.Expr) -> tuple[Quantized, int]:
     return island.dequantized(call.args[0]), 1
 
 
-def _derive_for_ort(island: Island) -> tvm_api.Expr | None:
+def _derive_for_ort(island: Island) -> Expr | None:
     """Return the call; None for a constant right operand, a fully connected layer."""
     definition = island.definition(island.call.args[1])
     if tvm_api.operator_name(definition) != "dequantize":
@@ -148,9 +150,7 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
     accumulator = _accumulators(width, wide)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def element(
-        side: int, number: tvm_api.PrimExpr, outer: tvm_api.PrimExpr, inner: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def element(side: int, number: PrimExpr, outer: PrimExpr, inner: PrimExpr) -> PrimExpr:
         shape = shapes[side]
         places = broadcast(unflatten(number, batch), shape[:-2]) if batch else []
         if parameters.adjoint[side]:
@@ -158,9 +158,9 @@ def _kernel(parameters: BatchMatmul, shapes: Shapes, dtypes: list[str]) -> tvm_a
         value = int32(operands[side][(*places, outer, inner)]) - int32(parameters.zero_points[side])
         return int64(value) if wide else value
 
-    def one_row(number: tvm_api.PrimExpr, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def one_tile(first: tvm_api.PrimExpr, count: Extent) -> tvm_api.Stmt:
-            def term(k: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one_row(number: PrimExpr, row: PrimExpr) -> Stmt:
+        def one_tile(first: PrimExpr, count: Extent) -> Stmt:
+            def term(k: PrimExpr, c: PrimExpr) -> Stmt:
                 product = element(0, number, row, k) * element(1, number, k, first + c)
                 return add_to(accumulator, c, product)
 
@@ -199,7 +199,6 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 
 register(
     IntegerOperator(
-        name="batch_matmul",
         parameters=BatchMatmul,
         kernel=kernel_of_operands(_kernel),
         recognitions=(
@@ -218,7 +217,8 @@ MOST_MATMUL_AXES = 5
 """Maximum number of axes of an operand of BATCH_MATMUL."""
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("BATCH_MATMUL", "float32", "int8", "int16", same_dtype=True)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BATCH_MATMUL of matrices whose leading axes broadcast."""
     options = converter.options(operator, "BatchMatMulOptions")
     operands = []
@@ -232,6 +232,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             value = converter.emit(relax.op.permute_dims(value, order))
         operands.append(value)
     return converter.quantized(operator, relax.op.matmul(*operands))
-
-
-register_all(("BATCH_MATMUL",), convert, "float32", "int8", "int16", same_dtype=True)

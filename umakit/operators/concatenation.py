@@ -11,9 +11,8 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
-from umakit.operators.drawings import moves
+from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface
-from umakit.operators.kernels.calls import kernel_of_operands, shape_of
 from umakit.operators.kernels.loops import buffer, buffers, kernel, loops, sequence
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload import constraints as _c
@@ -22,8 +21,14 @@ from umakit.operators.offload.generated import Generated, GeneratedPattern
 from umakit.operators.offload.matching import Match, NotReadable
 from umakit.operators.offload.pattern import as_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, imported, register_all
+from umakit.operators.registry import (
+    IntegerOperator,
+    Shapes,
+    kernel_of_operands,
+    register,
+    shape_of,
+)
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, imported
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -173,16 +178,15 @@ def _one_dtype(layer: Any) -> str:
 
 register(
     IntegerOperator(
-        name="concatenation",
         parameters=Concatenation,
         kernel=kernel_of_operands(_kernel),
-        drawing=moves.concatenation(),
+        drawing=layers.concatenation(),
         patterns=(qconcatenation,),
-        composites=(QConcatenation,),
     )
 )
 
 
+@converts("PACK", *ANY, same_dtype=True, same_scale=True)
 def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PACK of tensors of one shape along a new axis."""
     options = converter.options(operator, "PackOptions")
@@ -200,5 +204,4 @@ def pack(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     return relax.op.concat(parts, axis)
 
 
-register_all(("CONCATENATION",), imported, *ANY, same_dtype=True, same_scale=True)
-register_all(("PACK",), pack, *ANY, same_dtype=True, same_scale=True)
+converts("CONCATENATION", *ANY, same_dtype=True, same_scale=True)(imported)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.convolutions import convolution_call
+from umakit.operators.derivation.weights import convolution_call
 from umakit.operators.drawings import windows
 from umakit.operators.islands import Island
 from umakit.operators.kernels import channels_first, convolution, gathered
-from umakit.operators.kernels.calls import shape_of
-from umakit.operators.kernels.convolution import as_operands, constants_of
+from umakit.operators.kernels.convolution import Convolution, as_operands, constants_of
 from umakit.operators.kernels.loops import BIAS_HAS_ZERO_POINT, WEIGHTS_LAYOUT
 from umakit.operators.offload import constraints as _c
 from umakit.operators.offload.constraints import Constraint, OtherOperator
@@ -26,15 +25,16 @@ from umakit.operators.offload.pattern_families import ConvolutionPattern, output
 from umakit.operators.offload.reference import conv2d_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
     TfliteOperator,
     check_steps,
     check_wide_bias,
-    register_all,
+    converts,
 )
+from umakit.tvm_api import Call, Expr, PrimFunc
 
 RELAX = ("nn.conv1d", "nn.conv2d")
 
@@ -46,42 +46,42 @@ class Conv2d(ConvolutionParameters):
     operator: ClassVar[str] = "conv2d"
 
 
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     return convolution_call(Conv2d, RELAX, island)
 
 
-def _kernel(parameters: Conv2d, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+def _kernel(parameters: Conv2d, call: Call) -> tuple[PrimFunc, list[Expr]]:
     """Return the fastest suitable kernel (data, weights, bias, multipliers, shifts, output)."""
-    constants, data = constants_of(call), call.args[0]
+    data, zero_point = call.args[0], parameters.input_zero_point
     shape, dtype = shape_of(data), tvm_api.dtype_of(data)
-    zero_point = parameters.input_zero_point
-    gather = gathered.suits(parameters, shape, constants)
-    if not gather and not convolution.pads(parameters, shape, constants):
-        constants, zero_point = constants.without_zero_point(zero_point), 0
-    arrays = constants.arrays()
+    layer = Convolution(parameters, shape, dtype, constants_of(call), zero_point)
+    gather = gathered.suits(layer)
+    if not gather and not layer.pads:
+        layer = replace(layer, layer=layer.layer.without_zero_point(zero_point), zero_point=0)
+    arrays = layer.layer.arrays()
     layout = "OIHW" if parameters.layout == "NCHW" else "OHWI"
     if gather:
-        function = gathered.conv2d(parameters, shape, dtype, constants, zero_point)
-    elif convolution.suits_tiles(parameters, shape, constants):
-        function = convolution.tiled_conv2d(parameters, shape, dtype, constants, zero_point)
-        arrays[0], layout = convolution.channels_last(parameters, constants.weights), "HWIO"
+        function = gathered.conv2d(layer)
+    elif convolution.suits_tiles(layer):
+        function = convolution.tiled_conv2d(layer)
+        arrays[0], layout = convolution.channels_last(parameters, arrays[0]), "HWIO"
     elif parameters.layout == "NCHW":
-        function = channels_first.conv2d(parameters, shape, dtype, constants, zero_point)
+        function = channels_first.conv2d(layer)
     else:
-        function = convolution.conv2d(parameters, shape, dtype, constants, zero_point)
+        function = convolution.conv2d(layer)
     function = function.with_attr(WEIGHTS_LAYOUT, layout)
-    if zero_point != parameters.input_zero_point:
+    if layer.zero_point != zero_point:
         function = function.with_attr(BIAS_HAS_ZERO_POINT, "yes")
     return function, [data, *as_operands(arrays)]
 
 
-def _kind(call: tvm_api.Call) -> str:
+def _kind(call: Call) -> str:
     shape = tvm_api.static_shape(call.args[0])
     depthwise = shape is not None and convolution.is_depthwise(Conv2d.of(call), shape)
     return "depthwise_conv2d" if depthwise else Conv2d.operator
 
 
-def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
+def _macs(call: Call, output: tuple[int, ...]) -> int:
     weights = tvm_api.static_shape(call.args[1])
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
 
@@ -93,7 +93,7 @@ def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
 class QConv2d(Conv2d, QConvolution):
     """A convolution with bias, activation and requantization that is not depthwise."""
 
-    def reference_kernel(self) -> tvm_api.PrimFunc:
+    def reference_kernel(self) -> PrimFunc:
         return conv2d_loops(self)
 
 
@@ -102,7 +102,7 @@ class QDepthwise(Conv2d, QConvolution):
     """A depthwise convolution: as many groups as input channels; output channel o reads input
     channel o / (output channels / input channels)."""
 
-    def reference_kernel(self) -> tvm_api.PrimFunc:
+    def reference_kernel(self) -> PrimFunc:
         return conv2d_loops(self)
 
 
@@ -180,7 +180,6 @@ def _depthwise_wanted(layer: QConvolution) -> str:
 
 register(
     IntegerOperator(
-        name="conv2d",
         parameters=Conv2d,
         kernel=_kernel,
         recognitions=(
@@ -191,19 +190,13 @@ register(
         macs=_macs,
         kind=_kind,
         drawing=windows.convolution(Conv2d),
-        patterns=(
-            qconv2d,
-            qdepthwise,
-        ),
-        composites=(
-            QConv2d,
-            QDepthwise,
-        ),
+        patterns=(qconv2d, qdepthwise),
     )
 )
 
 
-def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("CONV_2D", "float32", *QUANTIZED, weights=True)
+def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """CONV_2D."""
     options = converter.options(operator, "Conv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
@@ -211,13 +204,10 @@ def conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return converter.imported(operator)
 
 
-def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("DEPTHWISE_CONV_2D", "float32", *QUANTIZED, weights=True)
+def depthwise_conv_2d(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """DEPTHWISE_CONV_2D."""
     options = converter.options(operator, "DepthwiseConv2DOptions")
     check_steps(options, "StrideH", "StrideW", "DilationHFactor", "DilationWFactor")
     check_wide_bias(converter, operator, operator.inputs[0], 2)
     return converter.imported(operator)
-
-
-register_all(("CONV_2D",), conv_2d, "float32", *QUANTIZED, weights=True)
-register_all(("DEPTHWISE_CONV_2D",), depthwise_conv_2d, "float32", *QUANTIZED, weights=True)

@@ -29,8 +29,6 @@ from umakit.operators.offload.reference import with_addition
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.registry import IntegerOperator, register
 
-relax = tvm_api.relax
-
 
 @dataclass(frozen=True, kw_only=True)
 class QConv2dAdd(QConv2d):
@@ -170,7 +168,6 @@ SIDES = ("left", "right")
 
 
 def _addition(parameters: Parameters, match: Match) -> Add:
-    """Return the parameters of the addition with the operator's result as its left operand."""
     assert match.addition is not None
     added, addend = Add.of(match.addition), match.addend
     left, right = (tvm_api.static_shape(operand) or () for operand in match.addition.args)
@@ -204,10 +201,8 @@ def _addition(parameters: Parameters, match: Match) -> Add:
 
 register(
     IntegerOperator(
-        name="conv2d_add",
         parameters=QConv2dAdd,
         drawing=windows.convolution_and_sum(Conv2d, Add),
         patterns=(qconv2d_add,),
-        composites=(QConv2dAdd,),
     )
 )

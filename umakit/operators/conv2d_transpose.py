@@ -15,11 +15,10 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import BackendError, ModelError
-from umakit.operators.derivation.convolutions import convolution_call, ordered_weights
+from umakit.operators.derivation.weights import convolution_call, ordered_weights
 from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import spread
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import (
     Constants,
     as_operands,
@@ -47,22 +46,17 @@ from umakit.operators.offload.pattern_families import ConvolutionPattern
 from umakit.operators.offload.reference import conv2d_transpose_loops
 from umakit.operators.offload.weighted import QConvolution
 from umakit.operators.parameters import ConvolutionParameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
-from umakit.operators.tensors import Weights
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.tensors import NoIntegerForm, Weights
 from umakit.operators.tflite import (
     PADDING_SAME,
     TfliteConverter,
     TfliteOperator,
     check_steps,
     check_wide_bias,
-    register_all,
+    converts,
 )
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
-
+from umakit.tvm_api import Expr, PrimFunc, relax, tirx
 
 RELAX = ("nn.conv1d_transpose", "nn.conv2d_transpose")
 
@@ -74,7 +68,7 @@ class Conv2dTranspose(ConvolutionParameters):
     operator: ClassVar[str] = "conv2d_transpose"
 
 
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     return convolution_call(Conv2dTranspose, RELAX, island, ordered=_ordered)
 
 
@@ -95,9 +89,7 @@ def _outputs_of_all_groups(weights: Weights, groups: int) -> Weights:
     return together.reshaped((groups * outputs, inputs // groups, *window))
 
 
-def _kernel(
-    parameters: Conv2dTranspose, call: tvm_api.Call
-) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+def _kernel(parameters: Conv2dTranspose, call: tvm_api.Call) -> tuple[PrimFunc, list[Expr]]:
     constants, data = _with_holes(parameters, constants_of(call)), call.args[0]
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
     return function, [data, *as_operands(constants.arrays())]
@@ -105,7 +97,7 @@ def _kernel(
 
 def _loops(
     parameters: Conv2dTranspose, data_shape: tuple[int, ...], data_dtype: str, layer: Constants
-) -> tvm_api.PrimFunc:
+) -> PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a transposed convolution.
 
     The reference spreads each element over a window in an image of 32-bit accumulators; here each
@@ -130,12 +122,12 @@ def _loops(
     vertical = _Axis(height, kernel_height, parameters.strides[0], parameters.padding[0])
     horizontal = _Axis(width, kernel_width, parameters.strides[1], parameters.padding[1])
 
-    def one(n: tvm_api.Expr, y: tvm_api.Expr, x: tvm_api.Expr, o: tvm_api.Expr) -> tvm_api.Stmt:
+    def one(n: Expr, y: Expr, x: Expr, o: Expr) -> tvm_api.Stmt:
         (first_row, row_count), (first_column, column_count) = (
             vertical.terms(y), horizontal.terms(x)
         )  # fmt: skip
 
-        def term(row: tvm_api.Expr, column: tvm_api.Expr, i: tvm_api.Expr) -> tvm_api.Stmt:
+        def term(row: Expr, column: Expr, i: Expr) -> tvm_api.Stmt:
             iy, ky = vertical.pair(y, first_row + row)
             ix, kx = horizontal.pair(x, first_column + column)
             channel = tirx.floordiv(o, int32(per_group)) * int32(channels) + i
@@ -163,7 +155,6 @@ def _loops(
 
 
 def _with_holes(parameters: Conv2dTranspose, layer: Constants) -> Constants:
-    """Weights of a dilated window with zeros between its elements."""
     if parameters.dilation == (1, 1):
         return layer
     axes = (2, 3) if parameters.layout == "NCHW" else (1, 2)
@@ -188,12 +179,11 @@ class _Axis:
         self._size, self._extent = size, extent
         self._stride, self._before = stride, before
 
-    def _split(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
-        """Return quotient and remainder of a position divided by the stride."""
+    def _split(self, position: Expr) -> tuple[Expr, Expr]:
         place = position + int32(self._before)
         return tirx.truncdiv(place, int32(self._stride)), tirx.truncmod(place, int32(self._stride))
 
-    def terms(self, position: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
+    def terms(self, position: Expr) -> tuple[Expr, Expr]:
         """Return the first j and the number of terms; a negative number means none."""
         quotient, remainder = self._split(position)
         first = tirx.max(quotient - int32(self._size - 1), int32(0))
@@ -201,7 +191,7 @@ class _Axis:
         end = tirx.min(tirx.truncdiv(inside, int32(self._stride)), quotient + int32(1))
         return first, end - first
 
-    def pair(self, position: tvm_api.Expr, j: tvm_api.Expr) -> tuple[tvm_api.Expr, tvm_api.Expr]:
+    def pair(self, position: Expr, j: Expr) -> tuple[Expr, Expr]:
         """Return the indices of term j in the data and in the window."""
         quotient, remainder = self._split(position)
         return quotient - j, remainder + j * int32(self._stride)
@@ -225,7 +215,7 @@ class QConv2dTranspose(Conv2dTranspose, QConvolution):
     `padding` is the number of results left out on each side.
     """
 
-    def reference_kernel(self) -> tvm_api.PrimFunc:
+    def reference_kernel(self) -> PrimFunc:
         return conv2d_transpose_loops(self)
 
 
@@ -268,7 +258,6 @@ class qconv2d_transpose(ConvolutionPattern):
 
 register(
     IntegerOperator(
-        name="conv2d_transpose",
         parameters=Conv2dTranspose,
         kernel=_kernel,
         recognitions=(
@@ -279,12 +268,12 @@ register(
         macs=_macs,
         drawing=spread.transposed_convolution(Conv2dTranspose),
         patterns=(qconv2d_transpose,),
-        composites=(QConv2dTranspose,),
     )
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("TRANSPOSE_CONV", "float32", "int8", "int16", data=2, weights=True)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """TRANSPOSE_CONV of (output shape, weights [O, KH, KW, I], data [N, H, W, I], bias)."""
     options = converter.options(operator, "TransposeConvOptions")
     data, weights, result = (
@@ -333,6 +322,3 @@ def _transposed_padding(
     if -rest >= stride:
         raise ModelError(f"its result of {result} rows or columns is larger than its windows reach")
     return before, max(rest, 0), max(-rest, 0)
-
-
-register_all(("TRANSPOSE_CONV",), convert, "float32", "int8", "int16", data=2, weights=True)

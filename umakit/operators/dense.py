@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.derivation.weights import Layer, constant_operands, read_layer
 from umakit.operators.drawings import families
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import shape_of
 from umakit.operators.kernels.convolution import Constants, as_operands, constants_of, shifted
 from umakit.operators.kernels.loops import (
     BIAS_HAS_ZERO_POINT,
@@ -42,19 +41,16 @@ from umakit.operators.offload.pattern_families import WeightedPattern
 from umakit.operators.offload.reference import dense_loops
 from umakit.operators.offload.weighted import Weighted
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import IntegerOperator, Order, Recognition, register, shape_of
+from umakit.operators.tensors import NoIntegerForm
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
     TfliteOperator,
     check_wide_bias,
-    register_all,
+    converts,
 )
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Call, PrimFunc, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -70,12 +66,12 @@ class Dense(Parameters):
     input_zero_point: int
 
 
-def _derive_biased(island: Island) -> tvm_api.Call | None:
+def _derive_biased(island: Island) -> Call | None:
     found = read_layer(island, ("matmul",))
     return None if found is None else _layer(*found)
 
 
-def _derive_with_weights(island: Island) -> tvm_api.Call | None:
+def _derive_with_weights(island: Island) -> Call | None:
     return _derive_biased(island) if _has_weights(island) else None
 
 
@@ -90,8 +86,7 @@ def _has_weights(island: Island) -> bool:
     return weights is not None and weights.ndim == 2
 
 
-def _layer(island: Island, layer: Layer) -> tvm_api.Call:
-    """Return the call, between reshapes if the data has more than two dimensions."""
+def _layer(island: Island, layer: Layer) -> Call:
     result, source = island.result, layer.source
     if layer.weights.integers.ndim != 2:
         raise NoIntegerForm("the weights are not a matrix")
@@ -102,7 +97,7 @@ def _layer(island: Island, layer: Layer) -> tvm_api.Call:
     operands = constant_operands(result, replace(layer, weights=weights))
     fields = result.common(layer.arithmetic) | {"output_shape": (rows, outputs)}
     parameters = Dense(**fields, input_zero_point=source.scale.zero_point)
-    reshape = tvm_api.relax.op.reshape
+    reshape = relax.op.reshape
     data = source.integers
     if len(shape) != 2:
         data = island.emit(tvm_api.make_call(reshape(data, (rows, inputs)), span=result.span))
@@ -112,7 +107,7 @@ def _layer(island: Island, layer: Layer) -> tvm_api.Call:
     return tvm_api.make_call(reshape(island.emit(call), result.shape), span=result.span)
 
 
-def _kernel(parameters: Dense, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]:
+def _kernel(parameters: Dense, call: Call) -> tuple[PrimFunc, list[tvm_api.Expr]]:
     data = call.args[0]
     constants = constants_of(call).without_zero_point(parameters.input_zero_point)
     function = _loops(parameters, shape_of(data), tvm_api.dtype_of(data), constants)
@@ -123,7 +118,7 @@ def _kernel(parameters: Dense, call: tvm_api.Call) -> tuple[tvm_api.PrimFunc, li
 
 def _loops(
     parameters: Dense, data_shape: tuple[int, ...], data_dtype: str, layer: Constants
-) -> tvm_api.PrimFunc:
+) -> PrimFunc:
     """Kernel (data, weights, bias, multipliers, shifts, output) of a fully connected layer.
 
     The bias must include the data's zero point.
@@ -156,7 +151,7 @@ def _loops(
     return kernel([data, weights, bias, multipliers, shifts, output], body)
 
 
-def _macs(call: tvm_api.Call, output: tuple[int, ...]) -> int:
+def _macs(call: Call, output: tuple[int, ...]) -> int:
     weights = tvm_api.static_shape(call.args[1])
     return math.prod(output) * math.prod(weights[1:]) if weights else 0
 
@@ -196,7 +191,7 @@ class QDense(Dense, Weighted):
             **self.ending(),
         }
 
-    def reference_kernel(self) -> tvm_api.PrimFunc:
+    def reference_kernel(self) -> PrimFunc:
         return dense_loops(self)
 
 
@@ -232,7 +227,6 @@ class qdense(WeightedPattern):
 
 register(
     IntegerOperator(
-        name="dense",
         parameters=Dense,
         kernel=_kernel,
         recognitions=(
@@ -244,7 +238,6 @@ register(
         macs=_macs,
         drawing=families.fully_connected(Dense),
         patterns=(qdense,),
-        composites=(QDense,),
     )
 )
 
@@ -253,6 +246,7 @@ WEIGHTS_NOT_SHUFFLED = 0
 """Value of the schema's enumeration `FullyConnectedOptionsWeightsFormat`."""
 
 
+@converts("FULLY_CONNECTED", "float32", *QUANTIZED, weights=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """FULLY_CONNECTED of rows; data of more dimensions are flattened here, unlike in TVM."""
     options = converter.options(operator, "FullyConnectedOptions")
@@ -272,6 +266,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     if tvm_api.static_shape(result) == result_shape:
         return result
     return relax.op.reshape(result, result_shape)
-
-
-register_all(("FULLY_CONNECTED",), convert, "float32", *QUANTIZED, weights=True)

@@ -12,11 +12,16 @@ from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.pooling import largest, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Pool2d
-from umakit.operators.registry import IntegerOperator, Order, Recognition, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    kernel_of_operands,
+    register,
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,6 @@ def _derive(island: Island) -> tvm_api.Expr | None:
 
 register(
     IntegerOperator(
-        name="dilated_max_pool2d",
         parameters=DilatedMaxPool2d,
         kernel=kernel_of_operands(pool_of_operands(largest)),
         recognitions=(

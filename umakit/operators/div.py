@@ -14,7 +14,6 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast
 from umakit.operators.kernels.loops import (
     buffer,
@@ -30,8 +29,8 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import result_fields, scale_of
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -59,6 +58,7 @@ class Divide(Parameters):
     shift: int
 
 
+@converts("DIV", "float32", "int8", same_dtype=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """DIV: float32 directly, int8 with the reciprocal of the divisor in fixed point."""
     activation = converter.options(operator, "DivOptions").FusedActivationFunction()
@@ -90,7 +90,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output)."""
     operands = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
@@ -144,11 +143,9 @@ def _kernel(parameters: Divide, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pr
 
 register(
     IntegerOperator(
-        name="divide",
         parameters=Divide,
         kernel=kernel_of_operands(_kernel),
         drawing=pairs.quotient(Divide, SHIFTS),
         interface=Interface(operands=PAIR, broadcasts=False),
     )
 )
-register_all(("DIV",), convert, "float32", "int8", same_dtype=True)

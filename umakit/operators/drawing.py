@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.operators.parameters import Parameters
+from umakit.tvm_api import Expr
 
 Array = npt.NDArray[Any]
 Setting = int | str
@@ -67,7 +68,7 @@ class Step:
         operands: operands in order; arrays are constants.
     """
 
-    make: Callable[[Sequence[tvm_api.Expr]], tvm_api.Expr]
+    make: Callable[[Sequence[Expr]], Expr]
     operands: tuple[Input | Result | Array, ...]
 
 
@@ -87,9 +88,7 @@ class Drawn:
     result: Tensor
     macs: int
 
-    def call(
-        self, step: int, operands: Sequence[tvm_api.Expr], results: Sequence[tvm_api.Expr]
-    ) -> tvm_api.Expr:
+    def call(self, step: int, operands: Sequence[Expr], results: Sequence[Expr]) -> Expr:
         """Return the call of a step.
 
         Args:
@@ -97,7 +96,7 @@ class Drawn:
             operands: Relax expressions of the inputs.
             results: Relax expressions of the earlier steps' results.
         """
-        given: list[tvm_api.Expr] = []
+        given: list[Expr] = []
         for operand in self.steps[step].operands:
             if isinstance(operand, Input):
                 given.append(operands[operand.number])
@@ -112,13 +111,13 @@ class Drawn:
         """Return the layer as a network of its own."""
         relax = tvm_api.relax
         builder = relax.BlockBuilder()
-        operands: list[tvm_api.Expr] = [
+        operands: list[Expr] = [
             relax.Var(f"input{number}", relax.TensorType(tensor.shape, tensor.dtype))
             for number, tensor in enumerate(self.inputs)
         ]
         with builder.function("main", operands):
             with builder.dataflow():
-                results: list[tvm_api.Expr] = []
+                results: list[Expr] = []
                 for step in range(len(self.steps)):
                     results.append(builder.emit(self.call(step, operands, results)))
                 result = builder.emit_output(results[-1])

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("DYNAMIC_UPDATE_SLICE", "float32", "int8", "int32", same_scale=True)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """DYNAMIC_UPDATE_SLICE of (data, update, start int32 or int64[rank]).
 
     As in dynamic_update_slice.cc, a start is clamped to the nearest valid start if the update would
@@ -47,12 +46,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return update if inside is None else relax.op.where(inside, update, data)
 
 
-def _clip(
-    converter: TfliteConverter, value: tvm_api.Expr, largest: int, dtype: str
-) -> tvm_api.Expr:
+def _clip(converter: TfliteConverter, value: Expr, largest: int, dtype: str) -> Expr:
     """Return integers of a dtype, limited to 0, ..., `largest`."""
     least = converter.emit(relax.op.maximum(value, relax.const(0, dtype)))
     return converter.emit(relax.op.minimum(least, relax.const(largest, dtype)))
-
-
-register_all(("DYNAMIC_UPDATE_SLICE",), convert, "float32", "int8", "int32", same_scale=True)

@@ -16,12 +16,11 @@ from umakit.operators.numeric.fixed_point import Arithmetic, round_half_away
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     """Return the table of ELU, written by importers as relu(x) + min(exp(x) - 1, 0)."""
     if tvm_api.operator_name(island.call) != "add":
         return None
@@ -34,8 +33,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     return tflm_activation("elu", island, island.dequantized(x), _table)
 
 
-def _is_negative_part(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> bool:
-    """Whether an expression is min(exp(x) - 1, 0)."""
+def _is_negative_part(call: Expr, x: Expr, definition: Definition) -> bool:
     least = with_scalar(call, "minimum", definition)
     if least is None or least[1] != 0.0:
         return False
@@ -75,15 +73,13 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("ELU", "float32", "int8")
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ELU as max(x, 0) + min(exp(x) - 1, 0)."""
 
-    def function(data: tvm_api.Expr) -> tvm_api.Expr:
+    def function(data: Expr) -> Expr:
         emit, zero, one = converter.emit, *(relax.const(n, "float32") for n in (0.0, 1.0))
         negative = relax.op.minimum(emit(relax.op.subtract(emit(relax.op.exp(data)), one)), zero)
         return relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
 
     return converter.island(operator, function)
-
-
-register_all(("ELU",), convert, "float32", "int8")

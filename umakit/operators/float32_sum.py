@@ -15,9 +15,8 @@ from umakit.operators.derivation.float32_pairs import (
 )
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, Interface
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class Float32Sum(Float32Pair):
 
 register(
     IntegerOperator(
-        name="float32_sum",
         parameters=Float32Sum,
         kernel=kernel_of_operands(pair_kernel),
         recognitions=(

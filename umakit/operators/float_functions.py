@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elementwise functions of TensorFlow Lite: those for float32 only, casts, floor divisions,
-extrema, ABS and RSQRT.
-"""
+"""Elementwise functions of TensorFlow Lite without parameters of their own.
+
+Integers of 8 bits are compared after a change of scale to fixed point, `ComparisonWithScaling` of
+kernels/internal/reference/comparisons.h."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from itertools import product
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.lookup import Lookup
 from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.inverse_square_root import inverse_square_root
@@ -22,24 +24,32 @@ from umakit.operators.tflite import (
     Convert,
     TfliteConverter,
     TfliteOperator,
+    converts,
     float32,
-    register_all,
+    imported,
 )
-from umakit.operators.tflite_integers import TFLM, as_refusals, lookup, result_fields, scale_of
+from umakit.operators.tflite_integers import (
+    TFLM,
+    as_refusals,
+    lookup,
+    result_fields,
+    scale_of,
+    smaller_than_one,
+)
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def function(of: Callable[..., tvm_api.Expr]) -> Convert:
+def function(of: Callable[..., Expr]) -> Convert:
     """Return the conversion of an operator to one Relax operator."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         return of(converter.value(operator.inputs[0]))
 
     return convert
 
 
-def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("ROUND", "float32")
+def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ROUND to the nearest integer, ties to even; `round.h` with its `floor`."""
     data = converter.value(operator.inputs[0])
     below = converter.emit(relax.op.floor(data))
@@ -59,7 +69,7 @@ def round_to_even(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 def limited(low: float, high: float) -> Convert:
     """Return the conversion of an operator that clips its input to a range."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         bounds = (tvm_api.float_value(bound) for bound in (low, high))
         return relax.op.clip(converter.value(operator.inputs[0]), *bounds)
 
@@ -79,32 +89,31 @@ FUNCTIONS = {
 }
 
 for _code, _function in FUNCTIONS.items():
-    register_all((_code,), function(_function), "float32")
-register_all(("ROUND",), round_to_even, "float32")
-register_all(("RELU_0_TO_1",), limited(0.0, 1.0), "float32")
-register_all(("RELU_N1_TO_1",), limited(-1.0, 1.0), "float32")
+    converts(_code, "float32")(function(_function))
+converts("RELU_0_TO_1", "float32")(limited(0.0, 1.0))
+converts("RELU_N1_TO_1", "float32")(limited(-1.0, 1.0))
 
 
 RESULTS = ("int8", "int16", "int32", "float32")
 SOURCES = (*RESULTS, "bool")
 
 
-def cast(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("CAST", *product(SOURCES, RESULTS), scaled=False)
+def cast(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """CAST: C's conversion of each element, also defined for float32 values out of range."""
     result = converter.tensor(operator.outputs[0]).dtype
-    return tvm_api.relax.op.astype(converter.value(operator.inputs[0]), result)
+    return relax.op.astype(converter.value(operator.inputs[0]), result)
 
 
-register_all(("CAST",), cast, *product(SOURCES, RESULTS), scaled=False)
-
-
-def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("FLOOR_DIV", "float32", same_dtype=True)
+def floor_div(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """FLOOR_DIV: the floor of the float32 quotient."""
     operands = [converter.value(number) for number in operator.inputs]
     return relax.op.floor(converter.emit(relax.op.divide(*operands)))
 
 
-def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("FLOOR_MOD", "float32", same_dtype=True)
+def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """FLOOR_MOD: C's `fmod`, plus the divisor if the signs differ (`floor_mod.h`)."""
     emit = converter.emit
     left, right = (converter.value(number) for number in operator.inputs)
@@ -113,34 +122,29 @@ def floor_mod(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     negative = [emit(relax.op.less(value, zero)) for value in (rest, right)]
     moved = emit(
         relax.op.logical_and(
-            emit(relax.op.not_equal(rest, zero)),
-            emit(relax.op.logical_xor(*negative)),
+            emit(relax.op.not_equal(rest, zero)), emit(relax.op.logical_xor(*negative))
         )
     )
     return relax.op.where(moved, emit(relax.op.add(rest, right)), rest)
 
 
-register_all(("FLOOR_DIV",), floor_div, "float32", same_dtype=True)
-register_all(("FLOOR_MOD",), floor_mod, "float32", same_dtype=True)
-
-
-def extremum(function: Callable[..., tvm_api.Expr]) -> Convert:
+def extremum(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MAXIMUM or MINIMUM, of integers of one scale or of real numbers."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         return function(*(converter.value(number) for number in operator.inputs))
 
     return convert
 
 
 for _code, _function in (("MAXIMUM", relax.op.maximum), ("MINIMUM", relax.op.minimum)):
-    register_all(
-        (_code,), extremum(_function), "float32", *QUANTIZED, *WHOLE, same_dtype=True,
-        same_scale=True,
-    )  # fmt: skip
+    converts(_code, "float32", *QUANTIZED, *WHOLE, same_dtype=True, same_scale=True)(
+        extremum(_function)
+    )
 
 
-def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("ABS", "float32", "int8", "int16")
+def absolute(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ABS: a table for int8, a change of scale for int16."""
     value = converter.value(operator.inputs[0])
     dtype = converter.tensor(operator.inputs[0]).dtype
@@ -163,23 +167,21 @@ def absolute(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Ex
     return parameters.call([converter.emit(relax.op.abs(wide))], None)
 
 
-register_all(("ABS",), absolute, "float32", "int8", "int16")
-
-
 KEPT_BITS = 20
 """Fractional bits of the inverse root before it is rescaled (`kShift`)."""
 
 LARGEST = 127
 
 
-def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("RSQRT", "float32", "int8")
+def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """1 / sqrt(x); a table for int8.
 
     The zero point has the largest result, and so have smaller integers, for which TensorFlow Lite
     Micro ends the run with an error.
     """
     if converter.tensor(operator.inputs[0]).dtype == "float32":
-        return tvm_api.relax.op.rsqrt(converter.value(operator.inputs[0]))
+        return relax.op.rsqrt(converter.value(operator.inputs[0]))
     source, result = (scale_of(converter, n) for n in (operator.inputs[0], operator.outputs[0]))
     # Square root and product are float32 in the reference, the quotient is float64.
     divisor = np.sqrt(np.float32(source.scale)) * np.float32(result.scale)
@@ -198,4 +200,66 @@ def rsqrt(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     return lookup(converter, operator, table, "rsqrt")
 
 
-register_all(("RSQRT",), rsqrt, "float32", "int8")
+LEFT_SHIFT = 8
+"""Bits that integers are shifted before the change of scale."""
+
+INT32 = (-(2**31), 2**31 - 1)
+
+
+def comparison(function: Callable[..., Expr]) -> Convert:
+    """Return the conversion of a comparison of two inputs whose shapes broadcast."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+        numbers = operator.inputs
+        if converter.tensor(numbers[0]).dtype != "int8":
+            return function(*(converter.value(number) for number in numbers))
+        return function(*(_on_fixed_point(converter, number) for number in numbers))
+
+    return convert
+
+
+def _on_fixed_point(converter: TfliteConverter, number: int) -> Expr:
+    """Return the real values of an int8 tensor as int32 with fractional bits."""
+    scale = scale_of(converter, number)
+    factor = smaller_than_one(float(scale.scale), f"the scale of {converter.tensor(number).name!r}")
+    table = [
+        multiplied((integer - scale.zero_point) << LEFT_SHIFT, *factor)
+        for integer in range(-128, 128)
+    ]
+    parameters = Lookup(converter.shape(number), "int32", 0, INT32, TFLM.value, "rescale")
+    constant = relax.const(np.array(table, np.int32))
+    return converter.emit(parameters.call([converter.value(number), constant], None))
+
+
+for _code, _function in {
+    "EQUAL": relax.op.equal,
+    "NOT_EQUAL": relax.op.not_equal,
+    "GREATER": relax.op.greater,
+    "GREATER_EQUAL": relax.op.greater_equal,
+    "LESS": relax.op.less,
+    "LESS_EQUAL": relax.op.less_equal,
+}.items():
+    _sources = ["float32", "int8", *WHOLE]
+    if _code in ("EQUAL", "NOT_EQUAL"):
+        _sources.append("bool")
+    converts(_code, *((dtype, "bool") for dtype in _sources), same_dtype=True)(
+        comparison(_function)
+    )
+
+
+def logical(function: Callable[..., Expr]) -> Convert:
+    """Return the conversion of a function of all inputs, whose shapes broadcast."""
+
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+        return function(*(converter.value(number) for number in operator.inputs))
+
+    return convert
+
+
+converts("LOGICAL_AND", "bool", same_dtype=True)(logical(relax.op.logical_and))
+converts("LOGICAL_OR", "bool", same_dtype=True)(logical(relax.op.logical_or))
+converts("LOGICAL_NOT", "bool")(logical(relax.op.logical_not))
+
+
+converts("RELU", "float32", *QUANTIZED)(imported)
+converts("RELU6", "float32", *QUANTIZED, same_scale=True)(imported)

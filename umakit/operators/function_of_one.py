@@ -16,12 +16,12 @@ from umakit.operators.interpolation import Interpolation
 from umakit.operators.islands import Island, Result
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import QUANTIZE, IntegerOperator, Order, Recognition, register
 from umakit.operators.requantize import change_of_scale
 from umakit.operators.tables.functions import FunctionOfOne, all_integers, is_identity, quantized
 from umakit.operators.tables.straight_lines import interpolation_table
-from umakit.operators.tensors import Array
+from umakit.operators.tensors import Array, NoIntegerForm
+from umakit.tvm_api import relax
 
 HALF_AN_LSB = 0.51
 """Largest distance of an exact result from its integer, including float32's rounding."""
@@ -36,7 +36,7 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     argument, scale = result.call.args[0], result.scale
     constant = tvm_api.constant_array(island.definition(argument))
     if constant is not None:
-        return tvm_api.relax.const(quantized(constant, scale))
+        return relax.const(quantized(constant, scale))
     try:
         function = FunctionOfOne(argument, island.definition)
     except NoIntegerForm:
@@ -46,12 +46,11 @@ def _derive(island: Island) -> tvm_api.Expr | None:
         return function.source.integers
     if function.source.scale.bits > 8:
         return _of_16_bits(function, table, result)
-    operands = [function.source.integers, tvm_api.relax.const(table)]
+    operands = [function.source.integers, relax.const(table)]
     return Lookup(**result.common(Arithmetic.ORT)).call(operands, result.span)
 
 
 def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_api.Call:
-    """Return a change of scale with limits, or a table with lines and corrections."""
     source, target = function.source.scale, result.scale
     clip = int(table.min()), int(table.max())
     there = replace(result, clip=clip)
@@ -66,9 +65,7 @@ def _of_16_bits(function: FunctionOfOne, table: Array, result: Result) -> tvm_ap
         step_bits=lines.step_bits,
         correction_bits=lines.correction_bits,
     )
-    return parameters.call(
-        [function.source.integers, tvm_api.relax.const(lines.table)], result.span
-    )
+    return parameters.call([function.source.integers, relax.const(lines.table)], result.span)
 
 
 register(

@@ -16,7 +16,6 @@ from umakit import tvm_api
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import Interface, channels
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_element_to,
@@ -32,10 +31,16 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic, fixed_point
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
-
-tirx = tvm_api.tirx
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm
+from umakit.tvm_api import PrimExpr, tirx
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,6 @@ class GlobalAveragePool(Parameters):
 
 
 def _derive(island: Island) -> tvm_api.Expr | None:
-    """Return the call; None for means over other axes than all positions of an image."""
     result, source = island.result, island.operand()
     shape = tvm_api.static_shape(source.integers) or ()
     axes = sorted(int(axis) % len(shape) for axis in result.call.attrs.axis or range(len(shape)))
@@ -96,8 +100,8 @@ def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) ->
     total, zero = accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(channel: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def one(channel: PrimExpr) -> tvm_api.Stmt:
+        def element(i: PrimExpr) -> PrimExpr:
             value = int32(data[tuple(unflatten(channel * int32(count) + i, shape))])
             return value - int32(parameters.input_zero_point)
 
@@ -116,7 +120,6 @@ def _kernel(parameters: GlobalAveragePool, shapes: Shapes, dtypes: list[str]) ->
 
 register(
     IntegerOperator(
-        name="global_avg_pool",
         parameters=GlobalAveragePool,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("mean",), _derive, (Arithmetic.ORT,), Order.SPECIAL),),

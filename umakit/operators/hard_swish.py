@@ -20,25 +20,19 @@ from umakit.operators.numeric.fixed_point import (
 from umakit.operators.registry import IntegerOperator, Order, Recognition, register
 from umakit.operators.tables.activations import table_of
 from umakit.operators.tensors import Array, Definition, Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     argument = _argument(island.call, island.definition)
     if argument is None:
         return None
     return tflm_activation("hard_swish", island, island.dequantized(argument), _table)
 
 
-def _argument(call: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
-    """Return x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6); None for other expressions.
-
-    Args:
-        call: a Relax call.
-        definition: function from a variable to its bound expression.
-    """
+def _argument(call: Expr, definition: Definition) -> Expr | None:
+    """Return x of an expression (x * clip(x + 3, 0, 6)) * (1 / 6); None for other expressions."""
     sixth = with_scalar(call, "multiply", definition)
     if sixth is None or not math.isclose(sixth[1], 1 / 6, rel_tol=1e-6):
         return None
@@ -117,16 +111,14 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("HARD_SWISH", "float32", "int8")
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """HARD_SWISH as x * min(max(x + 3, 0), 6) / 6."""
 
-    def function(data: tvm_api.Expr) -> tvm_api.Expr:
+    def function(data: Expr) -> Expr:
         moved = relax.op.add(data, relax.const(3.0, "float32"))
         ramp = relax.op.clip(moved, tvm_api.float_value(0.0), tvm_api.float_value(6.0))
         product = relax.op.multiply(data, ramp)
         return relax.op.multiply(product, relax.const(1 / 6, "float32"))
 
     return converter.island(operator, function)
-
-
-register_all(("HARD_SWISH",), convert, "float32", "int8")

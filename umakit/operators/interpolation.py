@@ -13,13 +13,11 @@ from umakit import tvm_api
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.straight_lines import LEAST_CORRECTIONS
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import tirx
 
 
 @dataclass(frozen=True)
@@ -43,12 +41,7 @@ class Interpolation(Parameters):
 
 
 def _kernel(parameters: Interpolation, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output).
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the 16-bit data and of the table.
-    """
+    """Return the kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
     table = buffer("table", shapes[1], parameters.output_dtype)
@@ -97,7 +90,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="interpolation",
         parameters=Interpolation,
         kernel=kernel_of_operands(_kernel),
         drawing=elements(

@@ -15,17 +15,19 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import CommonFields
-from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
 from umakit.operators.tensors import (
     INTEGERS,
     Array,
     Definition,
+    FloatInTheModel,
+    NoIntegerForm,
     Quantized,
     Scale,
     Weights,
     dequantized_weights,
     scale_of,
 )
+from umakit.tvm_api import Call, Expr
 
 TFLITE_INTEGERS = ("int8", "uint8", "int16")
 
@@ -46,7 +48,7 @@ class Result:
         span: span of the operator; names the quantize's node as the node of the result.
     """
 
-    call: tvm_api.Call
+    call: Call
     scale: Scale
     clip: tuple[int, int]
     activation: bool
@@ -64,7 +66,7 @@ class Result:
         }
 
     @classmethod
-    def of(cls, call: tvm_api.Call, scale: Scale) -> Result:
+    def of(cls, call: Call, scale: Scale) -> Result:
         """Return the result for a call without an activation."""
         shape = tvm_api.static_shape(call) or ()
         return cls(call, scale, scale.limits, False, shape, call.span)
@@ -95,7 +97,7 @@ class Network:
     rounded_biases: list[str] = field(default_factory=list)
     weights: dict[str, Weights] = field(default_factory=dict)
 
-    def scale(self, call: tvm_api.Expr, dtype: str) -> Scale:
+    def scale(self, call: Expr, dtype: str) -> Scale:
         """The scale of a quantize or dequantize call.
 
         Raises:
@@ -104,7 +106,7 @@ class Network:
         tflm = self.arithmetic is Arithmetic.TFLM
         return scale_of(call, dtype, TFLITE_INTEGERS if tflm else INTEGERS)
 
-    def check_node(self, call: tvm_api.Expr, span: tvm_api.Span | None) -> None:
+    def check_node(self, call: Expr, span: tvm_api.Span | None) -> None:
         """Refuse a call of another node than the island's, if an island must be a single node.
 
         Raises:
@@ -113,7 +115,7 @@ class Network:
         if self.within_nodes and tvm_api.name_of(call) != tvm_api.result_name(span):
             raise FloatInTheModel("the model computes it in floating point")
 
-    def clipping(self, value: tvm_api.Expr) -> tuple[float, float] | None:
+    def clipping(self, value: Expr) -> tuple[float, float] | None:
         """Return the least and largest value of an activation; None for other operators.
 
         Raises:
@@ -146,7 +148,7 @@ class Island:
     network: Network
 
     @property
-    def call(self) -> tvm_api.Call:
+    def call(self) -> Call:
         """The call of the operator whose result is quantized."""
         return self.result.call
 
@@ -156,7 +158,7 @@ class Island:
         return self.network.arithmetic
 
     def with_result(
-        self, *, call: tvm_api.Call | None = None, shape: tuple[int, ...] | None = None
+        self, *, call: Call | None = None, shape: tuple[int, ...] | None = None
     ) -> Island:
         """Return the island with another call, whose node names it, or another shape of its
         result."""
@@ -172,11 +174,11 @@ class Island:
             return self.arithmetic
         return arithmetic_of(*(source.scale for source in sources), self.result.scale)
 
-    def definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
+    def definition(self, expression: Expr) -> Expr:
         """Return the bound expression of a variable; other expressions unchanged."""
         return self.network.definition(expression)
 
-    def emit(self, call: tvm_api.Call) -> tvm_api.Var:
+    def emit(self, call: Call) -> tvm_api.Var:
         """Add a call to the network and return its variable."""
         return self.network.builder.emit(call)
 
@@ -192,7 +194,7 @@ class Island:
         """Return all operands of the operator as integers."""
         return [self.dequantized(argument) for argument in self.call.args]
 
-    def dequantized(self, expression: tvm_api.Expr) -> Quantized:
+    def dequantized(self, expression: Expr) -> Quantized:
         """Return the integers behind a dequantized expression.
 
         Raises:
@@ -203,17 +205,17 @@ class Island:
             raise NoIntegerForm("an operand is not a dequantized integer tensor")
         return self.integers_of(call)
 
-    def integers_of(self, call: tvm_api.Expr) -> Quantized:
+    def integers_of(self, call: Expr) -> Quantized:
         """Return the integers of a dequantize call."""
         self.check_node(call)
         scale = self.network.scale(call, tvm_api.dtype_of(call.args[0]))
         return Quantized(call.args[0], scale)
 
-    def check_node(self, call: tvm_api.Expr) -> None:
+    def check_node(self, call: Expr) -> None:
         """Refuse a call of another node if an island must be a single node."""
         self.network.check_node(call, self.result.span)
 
-    def weights(self, expression: tvm_api.Expr, *, symmetric: bool) -> Weights:
+    def weights(self, expression: Expr, *, symmetric: bool) -> Weights:
         """Return the integers and scales of a constant, dequantized tensor.
 
         Args:
@@ -223,7 +225,7 @@ class Island:
         symmetric = symmetric and self.arithmetic is Arithmetic.TFLM
         return dequantized_weights(expression, self.definition, symmetric=symmetric)
 
-    def bias(self, expression: tvm_api.Expr) -> Weights | Array:
+    def bias(self, expression: Expr) -> Weights | Array:
         """Return the integers of a dequantized bias, or the real numbers of a constant bias."""
         array = tvm_api.constant_array(self.definition(expression))
         if self.network.means_reals and array is not None and array.dtype == np.float32:

@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
@@ -33,9 +32,10 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.inverse_square_root import LARGEST, in_fixed_point
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, float32, register_all
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts, float32
 from umakit.operators.tflite_integers import result_fields, scale_of
+from umakit.tvm_api import PrimExpr
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -57,6 +57,7 @@ class L2Normalization(Parameters):
     input_zero_point: int
 
 
+@converts("L2_NORMALIZATION", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """L2_NORMALIZATION: float32 with a minimum norm of 1e-6, int8 in fixed point."""
     if converter.options(operator, "L2NormOptions").FusedActivationFunction():
@@ -88,17 +89,17 @@ def _kernel(parameters: L2Normalization, shapes: Shapes, dtypes: list[str]) -> t
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     total, zero = accumulators(1), int32(0)
 
-    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def place(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def row(number: PrimExpr) -> tvm_api.Stmt:
+        def place(i: PrimExpr) -> list[PrimExpr]:
             return [*unflatten(number, outer), i]
 
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def element(i: PrimExpr) -> PrimExpr:
             return int32(data[tuple(place(i))]) - int32(parameters.input_zero_point)
 
         statements, multiplier, shift = in_fixed_point(total_of(total, zero))
         factor = (multiplier, shift + int32(RESULT_BITS))
 
-        def add(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def add(i: PrimExpr) -> tvm_api.Stmt:
             value = tirx.Var("value", "int32")
             return sequence(tirx.Bind(value, element(i)), add_to(total, zero, value * value))
 
@@ -126,7 +127,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="l2_normalization",
         parameters=L2Normalization,
         kernel=kernel_of_operands(_kernel),
         drawing=elements(
@@ -135,4 +135,3 @@ register(
         interface=Interface(sizes=rows),
     )
 )
-register_all(("L2_NORMALIZATION",), convert, "float32", "int8")

@@ -19,7 +19,6 @@ from umakit.operators.drawings.families import elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import factor_by_sign
 from umakit.operators.kernels.loops import (
     buffer,
@@ -35,14 +34,17 @@ from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tables.activations import multiplied, table_of
 from umakit.operators.tensors import Array, Quantized, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import relax, tirx
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     source = island.operand()
     slope = float(island.call.attrs.alpha)
     return tflm_activation(
-        "leaky_relu",
-        island,
-        source,
-        lambda data, result: _table(data, result, slope),
-        _of_16_bits,
+        "leaky_relu", island, source, lambda data, result: _table(data, result, slope), _of_16_bits
     )
 
 
@@ -96,7 +94,6 @@ def _table(source: Scale, result: Scale, slope: float) -> Array:
 
 
 def _factors(source: Scale, result: Scale, slope: float) -> tuple[float, float]:
-    """Return the factors of positive and of negative integers."""
     # In float64, as the released runtime computes, though leaky_relu_common.cc reads like float32.
     ratio = float(source.scale) / float(result.scale)
     return ratio, float(source.scale) * float(np.float32(slope)) / float(result.scale)
@@ -161,7 +158,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="leaky_relu",
         parameters=LeakyRelu,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.leakyrelu",), _derive),),
@@ -180,12 +176,10 @@ register(
 )
 
 
+@converts("LEAKY_RELU", "float32", *QUANTIZED)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LEAKY_RELU."""
     slope = float(converter.options(operator, "LeakyReluOptions").Alpha())
     if not math.isfinite(slope):
         raise ModelError(f"its alpha is {slope}")
     return converter.island(operator, lambda data: relax.op.nn.leakyrelu(data, slope))
-
-
-register_all(("LEAKY_RELU",), convert, "float32", *QUANTIZED)

@@ -19,7 +19,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
@@ -40,10 +39,11 @@ from umakit.operators.numeric.fixed_point import (
 )
 from umakit.operators.numeric.requantize import header_call, requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.exponentials import exponential_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import as_refusals, result_fields, scale_of, smaller_than_one
+from umakit.tvm_api import PrimExpr, Stmt
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -78,6 +78,7 @@ class LogSoftmax(Parameters):
     shift: int
 
 
+@converts("LOG_SOFTMAX", "float32", "int8")
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LOG_SOFTMAX: float32 directly, int8 in fixed point."""
     value, shape = converter.value(operator.inputs[0]), converter.shape(operator.inputs[0])
@@ -114,7 +115,6 @@ def _in_fixed_point(common: Mapping[str, Any], scale: float) -> tuple[LogSoftmax
 
 
 def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, exponentials, differences, output)."""
     *outer, length = shapes[0]
     data = buffer("data", shapes[0], dtypes[0])
     exponentials, differences = (
@@ -124,16 +124,16 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_ap
     largest = tirx.decl_buffer([1], dtypes[0], "largest", scope="local")
     total, zero, (low, high) = accumulators(1), int32(0), parameters.clip
 
-    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def row(number: PrimExpr) -> Stmt:
+        def element(i: PrimExpr) -> PrimExpr:
             return data[(*unflatten(number, outer), i)]
 
-        def distance(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def distance(i: PrimExpr) -> PrimExpr:
             return int32(largest[zero]) - int32(element(i))
 
         statements, logarithm, limit = _logarithm(parameters, total_of(total, zero))
 
-        def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def store(i: PrimExpr) -> Stmt:
             difference = int64(differences[distance(i)]) - int64(logarithm)
             places = FRACTION - RESULT_BITS
             rounded = header_call(
@@ -162,9 +162,7 @@ def _kernel(parameters: LogSoftmax, shapes: Shapes, dtypes: list[str]) -> tvm_ap
     return kernel([data, exponentials, differences, output], body, inside=True)
 
 
-def _logarithm(
-    parameters: LogSoftmax, total: tvm_api.PrimExpr
-) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr, tvm_api.PrimExpr]:
+def _logarithm(parameters: LogSoftmax, total: PrimExpr) -> tuple[list[Stmt], PrimExpr, PrimExpr]:
     """Return statements, the logarithm of a sum, and the difference below which results saturate.
 
     Args:
@@ -175,9 +173,9 @@ def _logarithm(
     names = ("sum", "part", "ratio", "square", "power", "log", "limit")
     parts = tirx.decl_buffer([len(names)], "int32", "log_parts", scope="local")
     sum_, part, ratio, square, power, log, limit = (parts[int32(n)] for n in range(len(names)))
-    statements: list[tvm_api.Stmt] = [tirx.AllocBuffer(parts)]
+    statements: list[Stmt] = [tirx.AllocBuffer(parts)]
 
-    def keep(name: str, value: tvm_api.PrimExpr) -> None:
+    def keep(name: str, value: PrimExpr) -> None:
         statements.append(tirx.BufferStore(parts, value, [int32(names.index(name))]))
 
     product, zeros = _product, _leading_zeros
@@ -209,15 +207,15 @@ def _logarithm(
     return statements, log, limit
 
 
-def _product(left: tvm_api.PrimExpr, right: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+def _product(left: PrimExpr, right: PrimExpr) -> PrimExpr:
     return header_call("high_product", left, right)
 
 
-def _leading_zeros(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+def _leading_zeros(value: PrimExpr) -> PrimExpr:
     return header_call("leading_zeros", value)
 
 
-def _shifted(value: tvm_api.PrimExpr, bits: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+def _shifted(value: PrimExpr, bits: PrimExpr) -> PrimExpr:
     return header_call("saturate", int64(value) << int64(bits))
 
 
@@ -234,7 +232,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="log_softmax",
         parameters=LogSoftmax,
         kernel=kernel_of_operands(_kernel),
         drawing=elements(
@@ -245,9 +242,7 @@ register(
             clip=("none",),
         ),
         interface=Interface(
-            operands={"data": "", "exponentials": "int32", "differences": "int32"},
-            sizes=rows,
+            operands={"data": "", "exponentials": "int32", "differences": "int32"}, sizes=rows
         ),
     )
 )
-register_all(("LOG_SOFTMAX",), convert, "float32", "int8")

@@ -16,9 +16,8 @@ from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.sigmoid_lookup import lookup_call
 from umakit.operators.tables.activations import check_result, fixed_point_sigmoid, saturating_table
 from umakit.operators.tensors import Array, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import relax
 
 
 def _derive(island: Island) -> tvm_api.Expr:
@@ -42,17 +41,10 @@ def _table(source: Scale, result: Scale) -> Array:
     return saturating_table(source, function)
 
 
-register(
-    IntegerOperator(
-        name="logistic",
-        recognitions=(Recognition(("sigmoid",), _derive),),
-    )
-)
+register(IntegerOperator(name="logistic", recognitions=(Recognition(("sigmoid",), _derive),)))
 
 
+@converts("LOGISTIC", "float32", *QUANTIZED)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """LOGISTIC."""
     return converter.island(operator, relax.op.sigmoid)
-
-
-register_all(("LOGISTIC",), convert, "float32", *QUANTIZED)

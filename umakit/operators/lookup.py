@@ -19,14 +19,11 @@ from umakit.operators.drawing import Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, check_tflm
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tensors import Array, Quantized, Scale
-
-tirx = tvm_api.tirx
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Scale
+from umakit.tvm_api import Expr, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -43,13 +40,11 @@ class Lookup(Parameters):
 
     function: str = ""
 
-    def clipped(
-        self, operands: Sequence[tvm_api.Expr], clip: Pair
-    ) -> tuple[Lookup, list[tvm_api.Expr]]:
+    def clipped(self, operands: Sequence[Expr], clip: Pair) -> tuple[Lookup, list[Expr]]:
         data, table = operands
         values = tvm_api.constant_array(table)
         assert values is not None
-        return replace(self, clip=clip), [data, tvm_api.relax.const(np.clip(values, *clip))]
+        return replace(self, clip=clip), [data, relax.const(np.clip(values, *clip))]
 
 
 def tflm_activation(
@@ -57,8 +52,8 @@ def tflm_activation(
     island: Island,
     source: Quantized,
     table_of: Callable[[Scale, Scale], Array],
-    of_16_bits: Callable[[Island, Quantized], tvm_api.Expr] | None = None,
-) -> tvm_api.Expr:
+    of_16_bits: Callable[[Island, Quantized], Expr] | None = None,
+) -> Expr:
     """Return a call for an activation function with TensorFlow Lite Micro's arithmetic.
 
     A function of 8 bits is a table; the table for uint8 is the table for int8 plus 128.
@@ -90,19 +85,18 @@ def tflm_activation(
 
 def _table_call(
     name: str, island: Island, source: Quantized, table_of: Callable[[Scale, Scale], Array]
-) -> tvm_api.Expr:
+) -> Expr:
     result = island.result
     offset = 128 if result.scale.dtype == "uint8" else 0
     scales = [replace(scale, zero_point=scale.zero_point - offset, dtype="int8")
               for scale in (source.scale, result.scale)]  # fmt: skip
     table = table_of(*scales).astype(np.int32) + offset
-    constant = tvm_api.relax.const(np.clip(table, *result.clip).astype(result.scale.dtype))
+    constant = relax.const(np.clip(table, *result.clip).astype(result.scale.dtype))
     parameters = Lookup(**result.common(island.arithmetic), function=name)
     return parameters.call([source.integers, constant], result.span)
 
 
 def _kernel(parameters: Lookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output)."""
     shape = shapes[0]
     data = buffer("data", shape, dtypes[0])
     table = buffer("table", [256], parameters.output_dtype)
@@ -125,15 +119,12 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="lookup",
         parameters=Lookup,
         kernel=kernel_of_operands(_kernel),
         takes_clip=True,
         drawing=elements(_drawn, dtype=("int8", "uint8")),
         interface=Interface(
-            operands={"data": "", "table": ""},
-            names={"function": ()},
-            clips=False,
+            operands={"data": "", "table": ""}, names={"function": ()}, clips=False
         ),
     )
 )

@@ -25,11 +25,11 @@ from typing import ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.drawings import recurrent
+from umakit.operators.drawings import layers
 from umakit.operators.interface import BIAS, Interface, Shape
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.kernels.loops import (
+    Statements,
     accumulators,
     add_products,
     bound,
@@ -43,15 +43,15 @@ from umakit.operators.kernels.loops import (
     set_to,
     total_of,
 )
-from umakit.operators.kernels.statements import Statements
 from umakit.operators.numeric.requantize import add_and_clamp, requantize
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.sigmoid_lookup import between
+from umakit.tvm_api import PrimExpr, Stmt
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
-Element = Callable[[tvm_api.PrimExpr], tvm_api.PrimExpr]
+Element = Callable[[PrimExpr], PrimExpr]
 
 GATES = 4
 GATE_SCALE, FUNCTION_SCALE = 2.0**-12, 2.0**-15
@@ -95,7 +95,6 @@ NAMES = (
 
 
 def _kernel(parameters: Lstm, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (operands, outputs, hidden state, cell state)."""
     layer = _Kernel(parameters, shapes, dtypes)
     # Gates and cell have 16 bits: arguments of their functions are inside the table.
     return kernel([*layer.inputs.values(), *layer.results], layer.body(), inside=True)
@@ -118,10 +117,10 @@ class _Kernel:
         self._sums = accumulators(GATES, bits)
         self._gates = tirx.decl_buffer([GATES], "int32", "gates", scope="local")
 
-    def body(self) -> tvm_api.Stmt:
+    def body(self) -> Stmt:
         _, hidden, cell = self.results
 
-        def start(b: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def start(b: PrimExpr, j: PrimExpr) -> Stmt:
             return sequence(
                 tirx.BufferStore(hidden, self.inputs["hidden"][b, j], [b, j]),
                 tirx.BufferStore(cell, self.inputs["cell"][b, j], [b, j]),
@@ -134,24 +133,20 @@ class _Kernel:
             loops([("b", self._batch), ("t", self._steps)], self._step),
         )
 
-    def _place(
-        self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, column: tvm_api.PrimExpr
-    ) -> list[tvm_api.PrimExpr]:
+    def _place(self, b: PrimExpr, t: PrimExpr, column: PrimExpr) -> list[PrimExpr]:
         return [t, b, column] if self._parameters.time_major else [b, t, column]
 
-    def _step(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """Return one step of one sequence; the hidden state is updated after all units."""
+    def _step(self, b: PrimExpr, t: PrimExpr) -> Stmt:
         outputs, hidden, _ = self.results
 
-        def keep(j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def keep(j: PrimExpr) -> Stmt:
             return tirx.BufferStore(hidden, outputs[tuple(self._place(b, t, j))], [b, j])
 
         return sequence(
-            loop("j", self._hidden, lambda j: self._unit(b, t, j)),
-            loop("j", self._hidden, keep),
+            loop("j", self._hidden, lambda j: self._unit(b, t, j)), loop("j", self._hidden, keep)
         )
 
-    def _unit(self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def _unit(self, b: PrimExpr, t: PrimExpr, j: PrimExpr) -> Stmt:
         data, hidden = self.inputs["data"], self.results[1]
         return sequence(
             *self._products(
@@ -167,13 +162,10 @@ class _Kernel:
             *self._states(b, t, j),
         )  # fmt: skip
 
-    def _products(
-        self, kind: str, j: tvm_api.PrimExpr, length: int, element: Element
-    ) -> list[tvm_api.Stmt]:
-        """Return statements that add up the products of a row and each gate's weights."""
+    def _products(self, kind: str, j: PrimExpr, length: int, element: Element) -> list[Stmt]:
         weights, bias = self.inputs[f"{kind}_weights"], self.inputs[f"{kind}_bias"]
 
-        def row(gate: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def row(gate: PrimExpr) -> PrimExpr:
             return gate * int32(self._hidden) + j
 
         return [
@@ -184,7 +176,7 @@ class _Kernel:
             )),
         ]  # fmt: skip
 
-    def _factored(self, gate: tvm_api.PrimExpr, first: int) -> tvm_api.PrimExpr:
+    def _factored(self, gate: PrimExpr, first: int) -> PrimExpr:
         """Return a gate's sum with 12 fractional bits, limited to 16 bits."""
         place = gate + int32(first)
         factor = (self.inputs["multipliers"][place], self.inputs["shifts"][place])
@@ -192,20 +184,17 @@ class _Kernel:
             requantize(total_of(self._sums, gate), *factor, self._parameters.arithmetic)
         )
 
-    def _store_gate(self, gate: tvm_api.PrimExpr, value: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def _store_gate(self, gate: PrimExpr, value: PrimExpr) -> Stmt:
         return tirx.BufferStore(self._gates, value, [gate])
 
-    def _function(self, gate: tvm_api.PrimExpr, *, tanh: bool) -> tvm_api.Stmt:
+    def _function(self, gate: PrimExpr, *, tanh: bool) -> Stmt:
         """Return the activation function of a gate, with 15 fractional bits."""
         steps = Statements()
         value = steps.bind("gate_value", self._gates[gate])
         result = between(steps, self.inputs["table"], value, (3, 0), tanh=tanh)
         return sequence(*steps.list, self._store_gate(gate, result))
 
-    def _states(
-        self, b: tvm_api.PrimExpr, t: tvm_api.PrimExpr, j: tvm_api.PrimExpr
-    ) -> list[tvm_api.Stmt]:
-        """Return statements that store the cell state and the output of a unit."""
+    def _states(self, b: PrimExpr, t: PrimExpr, j: PrimExpr) -> list[Stmt]:
         parameters, gates = self._parameters, self._gates
         outputs, _, cell = self.results
         inputs, forget, output, candidate = (gates[int32(gate)] for gate in range(GATES))
@@ -228,17 +217,16 @@ class _Kernel:
             tirx.BufferStore(outputs, result.astype(parameters.output_dtype), self._place(b, t, j)),
         ]
 
-    def _scaled(self, product: tvm_api.PrimExpr, factor: Pair) -> tvm_api.PrimExpr:
+    def _scaled(self, product: PrimExpr, factor: Pair) -> PrimExpr:
         value = requantize(product, int32(factor[0]), int32(factor[1]), self._parameters.arithmetic)
         return _limited(value)
 
 
-def _limited(value: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+def _limited(value: PrimExpr) -> PrimExpr:
     return add_and_clamp(value, 0, int(CELL_LIMITS.min), int(CELL_LIMITS.max))
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """Return the multiply-accumulates: each weight is used once per row of the data."""
     data, weights, recurrent_weights = (
         tvm_api.static_shape(call.args[place]) or (0, 0, 0) for place in (0, 1, 3)
     )
@@ -257,11 +245,10 @@ DTYPES = ("", "int8", BIAS, "int8", BIAS, "int32", "int8", "uint16", "", "int16"
 
 register(
     IntegerOperator(
-        name="lstm",
         parameters=Lstm,
         kernel=kernel_of_operands(_kernel),
         macs=_macs,
-        drawing=recurrent.lstm(Lstm),
+        drawing=layers.lstm(Lstm),
         interface=Interface(
             operands=dict(zip(NAMES, DTYPES, strict=True)),
             results={"next_hidden": "hidden", "next_cell": "cell"},

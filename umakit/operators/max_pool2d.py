@@ -14,22 +14,27 @@ from umakit.operators.derivation.pools import plain_pool, pool_fields, pool_of_i
 from umakit.operators.derivation.windows import Window
 from umakit.operators.drawings import windows
 from umakit.operators.islands import TFLITE_INTEGERS, Island, Network, Result
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.pooling import largest, pool_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import QPool2d
 from umakit.operators.offload.pattern_families import PoolPattern
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerCall, IntegerOperator, Recognition, register
-from umakit.operators.tensors import Scale
+from umakit.operators.registry import (
+    IntegerCall,
+    IntegerOperator,
+    Recognition,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm, Scale
 from umakit.operators.tflite import (
     QUANTIZED,
     TfliteConverter,
     TfliteOperator,
     check_steps,
-    register_all,
+    converts,
 )
+from umakit.tvm_api import Expr
 
 
 @dataclass(frozen=True)
@@ -39,15 +44,15 @@ class MaxPool2d(Pool2d):
     operator: ClassVar[str] = "max_pool2d"
 
 
-def _derive_for_ort(island: Island) -> tvm_api.Expr:
-    def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
+def _derive_for_ort(island: Island) -> Expr:
+    def parameters(result: Result, data: Expr) -> Pool2d:
         fields = pool_fields(Window.of(result.call.attrs), result, data)
         return MaxPool2d(**result.common(Arithmetic.ORT), **fields)
 
     return pool_of_images(island, parameters)
 
 
-def _derive_global(island: Island) -> tvm_api.Expr:
+def _derive_global(island: Island) -> Expr:
     """Return the maximum over whole images as a pool with one window."""
     result = island.result
     shape = tvm_api.static_shape(result.call.args[0]) or ()
@@ -55,7 +60,7 @@ def _derive_global(island: Island) -> tvm_api.Expr:
     if len(shape) < 3 or axes != list(range(2, len(shape))) or len(result.shape) < len(shape):
         raise NoIntegerForm("the maximum is not over all positions of a channel")
 
-    def parameters(result: Result, data: tvm_api.Expr) -> Pool2d:
+    def parameters(result: Result, data: Expr) -> Pool2d:
         _, _, rows, columns = tvm_api.static_shape(data) or (0, 0, 0, 0)
         return MaxPool2d(
             **result.common(Arithmetic.ORT),
@@ -68,7 +73,7 @@ def _derive_global(island: Island) -> tvm_api.Expr:
     return pool_of_images(island, parameters)
 
 
-def _of_integers(call: tvm_api.Call, network: Network) -> tvm_api.Expr:
+def _of_integers(call: tvm_api.Call, network: Network) -> Expr:
     dtype = tvm_api.dtype_of(call.args[0])
     if dtype not in TFLITE_INTEGERS:
         return call
@@ -100,7 +105,6 @@ class qmax_pool2d(PoolPattern):
 
 register(
     IntegerOperator(
-        name="max_pool2d",
         parameters=MaxPool2d,
         kernel=kernel_of_operands(pool_of_operands(largest)),
         recognitions=(
@@ -112,16 +116,13 @@ register(
         integer_calls=(IntegerCall("nn.max_pool2d", _of_integers),),
         patterns=(qmax_pool2d,),
         drawing=windows.pool(MaxPool2d),
-        composites=(QMaxPool2d,),
     )
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("MAX_POOL_2D", "float32", *QUANTIZED, same_scale=True)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """MAX_POOL_2D."""
     options = converter.options(operator, "Pool2DOptions")
     check_steps(options, "StrideH", "StrideW", "FilterHeight", "FilterWidth")
     return converter.imported(operator)
-
-
-register_all(("MAX_POOL_2D",), convert, "float32", *QUANTIZED, same_scale=True)

@@ -17,7 +17,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     TILE,
     Extent,
@@ -36,19 +35,18 @@ from umakit.operators.kernels.loops import (
     unflatten,
 )
 from umakit.operators.multipliers import check_headroom, multiplier_of
-from umakit.operators.numeric.fixed_point import (
-    MOST_OF_A_SUM,
-    Arithmetic,
-    quantize_multiplier,
-)
+from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM, Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm
+from umakit.operators.tflite import Convert, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, PrimExpr, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Mean(Parameters):
     shift: int
 
 
-def derive_as(kind: type[Mean], island: Island) -> tvm_api.Expr:
+def derive_as(kind: type[Mean], island: Island) -> Expr:
     """Return a call of a mean or sum.
 
     The number of terms of a mean becomes part of the multiplier.
@@ -136,21 +134,19 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
     def source(
-        fixed: tuple[tvm_api.PrimExpr, ...],
-        moving: tuple[tvm_api.PrimExpr, ...],
-        channel: tvm_api.PrimExpr,
-    ) -> tuple[tvm_api.PrimExpr, ...]:
+        fixed: tuple[PrimExpr, ...], moving: tuple[PrimExpr, ...], channel: PrimExpr
+    ) -> tuple[PrimExpr, ...]:
         kept, summed = iter((*fixed, channel)), iter(moving)
         return tuple(
             next(summed if axis in parameters.axes else kept) for axis in range(len(shape))
         )
 
-    def rows(*fixed: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def rows(*fixed: PrimExpr) -> tvm_api.Stmt:
         number = int32(0)
         for index, (_, extent) in zip(fixed, outer, strict=True):
             number = number * int32(extent) + index
 
-        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
+        def one_tile(first: PrimExpr, width: Extent) -> tvm_api.Stmt:
             return sequence(
                 tirx.AllocBuffer(accumulator),
                 loop("c", width, lambda c: set_to(accumulator, c, int32(0))),
@@ -173,7 +169,6 @@ def reduction_kernel(parameters: Mean, shapes: Shapes, dtypes: list[str]) -> tvm
 
 register(
     IntegerOperator(
-        name="mean",
         parameters=Mean,
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("mean",), partial(derive_as, Mean)),),
@@ -184,10 +179,10 @@ register(
 )
 
 
-def over_axes(function: Callable[..., tvm_api.Expr]) -> Convert:
+def over_axes(function: Callable[..., Expr]) -> Convert:
     """Return the conversion of MEAN or SUM over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         axes, keep = reduced_axes(converter, operator)
         return converter.island(operator, lambda data: function(data, axes, keep))
 
@@ -204,4 +199,4 @@ def reduced_axes(converter: TfliteConverter, operator: TfliteOperator) -> tuple[
     return sorted({axis % rank for axis in given}), keep
 
 
-register_all(("MEAN",), over_axes(tvm_api.relax.op.mean), "float32", "int8", "int16")
+converts("MEAN", "float32", "int8", "int16")(over_axes(relax.op.mean))

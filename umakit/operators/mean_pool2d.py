@@ -19,7 +19,6 @@ from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island, arithmetic_of
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_element_to,
@@ -33,9 +32,15 @@ from umakit.operators.kernels.pooling import WindowReduction, pool_kernel
 from umakit.operators.multipliers import multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint
 from umakit.operators.parameters import Pool2d
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tensors import Quantized
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm, Quantized
+from umakit.tvm_api import PrimExpr, relax
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,6 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _pool(image: Island, source: Quantized) -> tvm_api.Call:
-    """The call for data [N, C, H, W]."""
     result = image.result
     window = Window.of(result.call.attrs)
     if window.dilation != (1, 1):
@@ -85,24 +89,16 @@ def _pool(image: Island, source: Quantized) -> tvm_api.Call:
     )
     if parameters.counts_padding:
         scaled = FixedPoint(scaled.multipliers[-1:], scaled.shifts[-1:])
-    constants = [
-        tvm_api.relax.const(scaled.multipliers),
-        tvm_api.relax.const(scaled.shifts),
-    ]
+    constants = [relax.const(scaled.multipliers), relax.const(scaled.shifts)]
     return parameters.call([source.integers, *constants], result.span)
 
 
 def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, multipliers, shifts, output) of a mean with a new scale.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data, multipliers and shifts.
-    """
+    """Return the kernel (data, multipliers, shifts, output) of a mean with a new scale."""
     by = buffers(("multipliers", "shifts"), shapes[1:], dtypes[1:])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def mean(channels: int, _: tvm_api.PrimExpr) -> WindowReduction:
+    def mean(channels: int, _: PrimExpr) -> WindowReduction:
         total = accumulators(channels)
         return WindowReduction(
             total,
@@ -111,9 +107,7 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_ap
             lambda c, store: store(int32(total[c])),
         )
 
-    def store(
-        at: list[tvm_api.PrimExpr], value: tvm_api.PrimExpr, elements: tvm_api.PrimExpr
-    ) -> tvm_api.Stmt:
+    def store(at: list[PrimExpr], value: PrimExpr, elements: PrimExpr) -> tvm_api.Stmt:
         index = int32(0) if parameters.counts_padding else elements - int32(1)
         return store_rescaled(output, at, value, (by[0][index], by[1][index]), parameters)
 
@@ -122,14 +116,12 @@ def _kernel(parameters: MeanPool2d, shapes: Shapes, dtypes: list[str]) -> tvm_ap
 
 register(
     IntegerOperator(
-        name="mean_pool2d",
         parameters=MeanPool2d,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.avg_pool1d", "nn.avg_pool2d"), _derive, (Arithmetic.ORT,)),),
         drawing=spread.mean_pool(MeanPool2d),
         interface=Interface(
-            operands={"data": "", "multipliers": "int32", "shifts": "int8"},
-            sizes=image,
+            operands={"data": "", "multipliers": "int32", "shifts": "int8"}, sizes=image
         ),
     )
 )

@@ -14,13 +14,13 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.floats import resampling
-from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.tensors import Quantized
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, one_axis, register_all
+from umakit.operators.tensors import NoIntegerForm, Quantized
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
+from umakit.tvm_api import Expr, relax
 
 TFLM_OPERATORS = ("reshape", "permute_dims", "squeeze", "expand_dims", "concat")
 
@@ -30,7 +30,7 @@ ORT_OPERATORS = tuple(
 )
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     operands = _operands(island)
     if island.result.activation or any(
         operand.scale != island.result.scale for operand in operands
@@ -39,7 +39,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     return _moved(island, [operand.integers for operand in operands])
 
 
-def _derive_for_ort(island: Island) -> tvm_api.Expr:
+def _derive_for_ort(island: Island) -> Expr:
     integers = [integers_of_result(island, operand) for operand in _operands(island)]
     operator = tvm_api.operator_name(island.call)
     if operator == resampling.OPERATOR and not resampling.moves_only(island.call):
@@ -48,18 +48,17 @@ def _derive_for_ort(island: Island) -> tvm_api.Expr:
 
 
 def _operands(island: Island) -> list[Quantized]:
-    """Return the moved tensors: the first operand, or the fields of a tuple."""
     first = island.call.args[0]
     items = first.fields if isinstance(first, tvm_api.RelaxTuple) else [first]
     return [island.dequantized(item) for item in items]
 
 
-def _moved(island: Island, integers: list[tvm_api.Expr]) -> tvm_api.Call:
+def _moved(island: Island, integers: list[Expr]) -> tvm_api.Call:
     call = island.call
     together = isinstance(call.args[0], tvm_api.RelaxTuple)
-    moved = tvm_api.relax.Tuple(integers) if together else integers[0]
+    moved = relax.Tuple(integers) if together else integers[0]
     operands = [moved, *call.args[1:]]
-    return tvm_api.relax.Call(call.op, operands, call.attrs, None, island.result.span)
+    return relax.Call(call.op, operands, call.attrs, None, island.result.span)
 
 
 register(
@@ -73,10 +72,8 @@ register(
 )
 
 
-relax = tvm_api.relax
-
-
-def reverse(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("REVERSE_V2", *ANY, same_scale=True)
+def reverse(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """The elements in reverse order along constant axes."""
     rank, axes = len(converter.shape(operator.inputs[0])), converter.integers(operator, 1)
     if any(not -rank <= axis < rank for axis in axes):
@@ -87,14 +84,12 @@ def reverse(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return value
 
 
-register_all(("REVERSE_V2",), reverse, *ANY, same_scale=True)
-
-
 REFLECT = 0
 """Value of the schema's enumeration `MirrorPadMode`; 1 is SYMMETRIC, which repeats the border."""
 
 
-def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("MIRROR_PAD", "float32", "int8", same_scale=True)
+def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Borders that mirror adjacent elements, of constant widths."""
     mode = converter.options(operator, "MirrorPadOptions").Mode()
     shape, widths = converter.shape(operator.inputs[0]), converter.integers(operator, 1)
@@ -117,14 +112,12 @@ def mirror_pad(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.
     return value
 
 
-register_all(("MIRROR_PAD",), mirror_pad, "float32", "int8", same_scale=True)
-
-
 ROWS_COLUMNS_INSIDE = [0, 1, 3, 2, 4, 5]
 """(n, y, block row, x, block column, c) from (n, y, x, block row, block column, c), and back."""
 
 
-def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("DEPTH_TO_SPACE", "float32", "int8", same_scale=True)
+def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """DEPTH_TO_SPACE: channels of [N, H, W, C] become blocks of rows and columns."""
     size = converter.options(operator, "DepthToSpaceOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
@@ -138,7 +131,8 @@ def depth_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
     return relax.op.reshape(moved, (batch, rows * size, columns * size, rest))
 
 
-def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("SPACE_TO_DEPTH", "float32", "int8", same_scale=True)
+def space_to_depth(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SPACE_TO_DEPTH: blocks of rows and columns of [N, H, W, C] become channels."""
     size = converter.options(operator, "SpaceToDepthOptions").BlockSize()
     batch, rows, columns, channels = _shape(converter, operator)
@@ -158,11 +152,8 @@ def _shape(converter: TfliteConverter, operator: TfliteOperator) -> tuple[int, .
     return shape
 
 
-register_all(("DEPTH_TO_SPACE",), depth_to_space, "float32", "int8", same_scale=True)
-register_all(("SPACE_TO_DEPTH",), space_to_depth, "float32", "int8", same_scale=True)
-
-
-def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("SPACE_TO_BATCH_ND", "float32", "int8", same_scale=True)
+def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SPACE_TO_BATCH_ND: blocks of [N, (H, W) or H, C] become batches; the zero point is padded.
 
     This follows TensorFlow Lite's space_to_batch_nd.cc; TensorFlow Lite Micro's kernel leaves the
@@ -186,7 +177,8 @@ def space_to_batch(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
     return relax.op.reshape(moved, (batch * math.prod(block), *outer, depth))
 
 
-def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("BATCH_TO_SPACE_ND", "float32", "int8", same_scale=True)
+def batch_to_space(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BATCH_TO_SPACE_ND, the inverse (`batch_to_space_nd.h`); borders are cropped."""
     block, borders = _blocks(converter, operator)
     space = len(block)
@@ -224,11 +216,8 @@ def _blocks(
     return block, list(zip(borders[::2], borders[1::2], strict=True))
 
 
-register_all(("SPACE_TO_BATCH_ND",), space_to_batch, "float32", "int8", same_scale=True)
-register_all(("BATCH_TO_SPACE_ND",), batch_to_space, "float32", "int8", same_scale=True)
-
-
-def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("GATHER", "float32", "int8", same_scale=True)
+def gather(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """GATHER of (data, positions int32) along an axis, for each index of the batch dimensions."""
     options = converter.options(operator, "GatherOptions")
     data, indices = _data_and_positions(converter, operator)
@@ -252,15 +241,14 @@ def gather(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
     return relax.op.permute_dims(found, back)
 
 
-def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("GATHER_ND", "float32", "int8", same_scale=True)
+def gather_nd(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """GATHER_ND of (data, positions int32[..., depth]) in the first `depth` dimensions."""
     data, indices = _data_and_positions(converter, operator)
     return relax.op.gather_nd(data, converter.emit(relax.op.astype(indices, "int64")))
 
 
-def _data_and_positions(
-    converter: TfliteConverter, operator: TfliteOperator
-) -> tuple[tvm_api.Expr, tvm_api.Expr]:
+def _data_and_positions(converter: TfliteConverter, operator: TfliteOperator) -> tuple[Expr, Expr]:
     """Return data and positions.
 
     Raises:
@@ -270,7 +258,3 @@ def _data_and_positions(
     if converter.tensor(indices).dtype != "int32":
         raise ModelError(f"its positions are {converter.tensor(indices).dtype}, not int32")
     return converter.value(data), converter.value(indices)
-
-
-register_all(("GATHER",), gather, "float32", "int8", same_scale=True)
-register_all(("GATHER_ND",), gather_nd, "float32", "int8", same_scale=True)

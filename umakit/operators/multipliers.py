@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from umakit.operators.numeric.fixed_point import Arithmetic, FixedPoint, fixed_point
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
-from umakit.operators.refusals import NoIntegerForm
+from umakit.operators.tensors import NoIntegerForm
 
 Array = npt.NDArray[Any]
 

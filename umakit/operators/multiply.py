@@ -12,7 +12,6 @@ from typing import ClassVar
 from umakit import tvm_api
 from umakit.operators.drawings import families
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel
 from umakit.operators.kernels.loops import int32
 from umakit.operators.multipliers import check_headroom, fixed_points
@@ -20,8 +19,15 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.composite import Binary
 from umakit.operators.offload.pattern_families import ElementwisePattern
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tflite import QUANTIZED, WHOLE, imported, register_all
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tflite import QUANTIZED, WHOLE, converts, imported
+from umakit.tvm_api import Expr
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Multiply(Parameters):
     shift: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result, operands = island.result, island.operands()
     left, right = (operand.scale for operand in operands)
     factor = fixed_points([float(left.scale) * float(right.scale) / float(result.scale.scale)])
@@ -55,10 +61,9 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Multiply, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output) of a product."""
     left_zero, right_zero = parameters.zero_points
 
-    def combine(left: tvm_api.Expr, right: tvm_api.Expr) -> tuple[list[tvm_api.Stmt], tvm_api.Expr]:
+    def combine(left: Expr, right: Expr) -> tuple[list[tvm_api.Stmt], Expr]:
         return [], (int32(left) - int32(left_zero)) * (int32(right) - int32(right_zero))
 
     return binary_kernel(
@@ -98,16 +103,14 @@ class qmultiply(ElementwisePattern):
 
 register(
     IntegerOperator(
-        name="multiply",
         parameters=Multiply,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("multiply",), _derive, (Arithmetic.TFLM,)),),
         takes_clip=True,
         drawing=families.product_of_two(Multiply),
         patterns=(qmultiply,),
-        composites=(QMultiply,),
     )
 )
 
 
-register_all(("MUL",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+converts("MUL", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)

@@ -12,18 +12,24 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.conversions import integers_of_result
-from umakit.operators.drawings import moves
+from umakit.operators.derivation.expressions import integers_of_result
+from umakit.operators.drawings import layers
 from umakit.operators.interface import Interface, Shape, four
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands, shape_of
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, unflatten
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.matching import NotReadable
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+    shape_of,
+)
 from umakit.operators.tables.functions import quantized
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -118,10 +124,9 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 register(
     IntegerOperator(
-        name="pad",
         parameters=Pad,
         kernel=kernel_of_operands(_kernel),
-        drawing=moves.pad(),
+        drawing=layers.pad(),
         interface=Interface(
             sizes=_sizes, names={"before": (), "after": ()}, relax=RELAX, clips=False
         ),
@@ -130,6 +135,7 @@ register(
 )
 
 
+@converts("PAD PADV2", *ANY, same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """PAD with zeros, in integers the zero point; PADV2 with a given constant."""
     tensor = converter.tensor(operator.inputs[0])
@@ -144,6 +150,3 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
             raise ModelError(f"it pads with {values.size} values")
         fill = values[0].item()
     return relax.op.nn.pad(data, widths, pad_value=fill)
-
-
-register_all(("PAD", "PADV2"), convert, *ANY, same_scale=True)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, TypedDict, TypeVar
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Rounding, rounding_named
+from umakit.tvm_api import Call, Expr
 
 P = TypeVar("P", bound="Parameters")
 Pair = tuple[int, int]
@@ -67,18 +68,18 @@ class Parameters:
         return rounding_named(self.rounding)
 
     @classmethod
-    def of(cls: type[P], call: tvm_api.Call) -> P:
+    def of(cls: type[P], call: Call) -> P:
         """The parameters of a call of this operator."""
         return cls(**{item.name: _plain(call.attrs[item.name]) for item in fields(cls)})
 
     @classmethod
-    def result_type(cls, call: tvm_api.Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+    def result_type(cls, call: Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
         """The Relax type of a call's result, for Relax's operator registry."""
         return tvm_api.tensor_type(
             [int(extent) for extent in call.attrs["output_shape"]], str(call.attrs["output_dtype"])
         )
 
-    def call(self, operands: Sequence[tvm_api.Expr], span: tvm_api.Span | None) -> tvm_api.Call:
+    def call(self, operands: Sequence[Expr], span: tvm_api.Span | None) -> Call:
         """A call of the operator.
 
         Args:
@@ -87,9 +88,7 @@ class Parameters:
         """
         return tvm_api.operator_call(f"{PREFIX}{self.operator}", operands, asdict(self), span)
 
-    def clipped(
-        self: P, operands: Sequence[tvm_api.Expr], clip: Pair
-    ) -> tuple[P, list[tvm_api.Expr]]:
+    def clipped(self: P, operands: Sequence[Expr], clip: Pair) -> tuple[P, list[Expr]]:
         """The operator and its operands with another clip of the result.
 
         Args:

@@ -15,7 +15,6 @@ from umakit.operators.derivation.expressions import with_scalar
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import broadcast, factor_by_sign
 from umakit.operators.kernels.loops import (
     buffer,
@@ -30,14 +29,17 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
-from umakit.operators.tensors import Definition, Quantized
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
-
-tirx = tvm_api.tirx
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import Definition, NoIntegerForm, Quantized
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, relax, tirx
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Prelu(Parameters):
     shifts: Pair
 
 
-def _derive(island: Island) -> tvm_api.Expr | None:
+def _derive(island: Island) -> Expr | None:
     """Return the call; importers write a PReLU as relu(x) + min(x, 0) * slopes."""
     positive, negative = (island.definition(argument) for argument in island.call.args)
     if tvm_api.operator_name(positive) != "nn.relu":
@@ -69,14 +71,14 @@ def _derive(island: Island) -> tvm_api.Expr | None:
     return _call(island.result, source, island.dequantized(slopes), island.arithmetic)
 
 
-def _slopes(call: tvm_api.Expr, x: tvm_api.Expr, definition: Definition) -> tvm_api.Expr | None:
+def _slopes(call: Expr, x: Expr, definition: Definition) -> Expr | None:
     """Return the slopes of an expression min(x, 0) * slopes; None for other expressions."""
     if tvm_api.operator_name(call) != "multiply":
         return None
     least = with_scalar(definition(call.args[0]), "minimum", definition)
     if least is None or least[1] != 0.0 or not least[0].same_as(x):
         return None
-    slopes: tvm_api.Expr = call.args[1]
+    slopes: Expr = call.args[1]
     return slopes
 
 
@@ -108,7 +110,6 @@ def _call(
 
 
 def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, slopes, output)."""
     data, slopes = buffers(("data", "slopes"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
@@ -130,7 +131,6 @@ def _kernel(parameters: Prelu, shapes: Shapes, dtypes: list[str]) -> tvm_api.Pri
 
 register(
     IntegerOperator(
-        name="prelu",
         parameters=Prelu,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("add",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),
@@ -150,13 +150,11 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("PRELU", "float32", "int8", "int16", weights=True)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """PRELU as max(x, 0) + min(x, 0) * slopes."""
     data, slopes = (converter.dequantized(number) for number in operator.inputs)
     emit, zero = converter.emit, relax.const(0.0, "float32")
     negative = relax.op.multiply(emit(relax.op.minimum(data, zero)), slopes)
     value = relax.op.add(emit(relax.op.nn.relu(data)), emit(negative))
     return converter.quantized(operator, value)
-
-
-register_all(("PRELU",), convert, "float32", "int8", "int16", weights=True)

@@ -19,7 +19,6 @@ from umakit.operators.drawings.families import common_fields
 from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface, along_axes
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     bound,
     buffer,
@@ -35,12 +34,15 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tensors import Array, Scale
-
-tirx = tvm_api.tirx
-
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import Array, NoIntegerForm, Scale
+from umakit.tvm_api import PrimExpr, Stmt, tirx
 
 EXPONENTIAL_BITS = 30
 """Fraction bits of exponentials; the largest one is 1."""
@@ -111,10 +113,6 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
     """Return the kernel (data, table, output) of a softmax over an axis.
 
     Each element takes a 64-bit division. Sums and products stay below 2**62.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data and table.
     """
     shape = shapes[0]
     before, length, after = (
@@ -128,18 +126,18 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
     total = tirx.decl_buffer([1], "int64", "total", scope="local")
     zero = int32(0)
 
-    def row(outer: tvm_api.PrimExpr, inner: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def at(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def row(outer: PrimExpr, inner: PrimExpr) -> Stmt:
+        def at(i: PrimExpr) -> list[PrimExpr]:
             return [*unflatten(outer, before), i, *unflatten(inner, after)]
 
-        def element(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def element(i: PrimExpr) -> PrimExpr:
             return int32(data[tuple(at(i))])
 
-        def add(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def add(i: PrimExpr) -> Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             return sequence(*statements, set_to(total, zero, total[zero] + value))
 
-        def quotient(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def quotient(i: PrimExpr) -> Stmt:
             statements, value = _exponential(table, shapes[1][0], largest[zero] - element(i))
             more, rounded = _quotient(
                 value * int64(parameters.numerator), total[zero], parameters.exponent
@@ -163,8 +161,8 @@ def _kernel(parameters: Probabilities, shapes: Shapes, dtypes: list[str]) -> tvm
 
 
 def _exponential(
-    table: tvm_api.Buffer, size: int, distance: tvm_api.PrimExpr
-) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
+    table: tvm_api.Buffer, size: int, distance: PrimExpr
+) -> tuple[list[Stmt], PrimExpr]:
     """Statements, and exp(-distance) as int64, from a table of a size."""
     if size == 256:
         return bound("exponential", int64(table[distance]))
@@ -173,9 +171,7 @@ def _exponential(
     return bound("exponential", (coarse * fine) >> int64(EXPONENTIAL_BITS))
 
 
-def _quotient(
-    numerator: tvm_api.PrimExpr, total: tvm_api.PrimExpr, exponent: int
-) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
+def _quotient(numerator: PrimExpr, total: PrimExpr, exponent: int) -> tuple[list[Stmt], PrimExpr]:
     """numerator / (total * 2**exponent) to the nearest integer, ties to even; int32."""
     first, above = bound("numerator", numerator)
     second, below = bound("denominator", total << int64(exponent))
@@ -203,15 +199,12 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="probabilities",
         parameters=Probabilities,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.ORT,)),),
         drawing=layer(_drawn, axis=(0, 1, 2, 3), clip=("none",), rounding=("ort",)),
         interface=Interface(
-            operands={"data": "", "exponentials": "int32"},
-            sizes=along_axes,
-            names={"axis": ()},
+            operands={"data": "", "exponentials": "int32"}, sizes=along_axes, names={"axis": ()}
         ),
     )
 )

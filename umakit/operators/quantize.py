@@ -16,23 +16,22 @@ from umakit.operators.drawings.families import common_fields, shape_of, zero_poi
 from umakit.operators.drawings.layers import Inputs, Operands, layer
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, sequence, unflatten
 from umakit.operators.multipliers import check_headroom
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import FLOATS, IntegerOperator, Recognition, Shapes, register
-from umakit.operators.requantize import Requantize
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    imported,
-    register_all,
+from umakit.operators.registry import (
+    FLOATS,
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
 )
+from umakit.operators.requantize import Requantize
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts, imported
 from umakit.operators.tflite_integers import TFLM, as_refusals, result_fields, scale_of
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Expr, tirx
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Quantize(Parameters):
     operator: ClassVar[str] = "quantize"
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result = island.result
     divisor = tvm_api.relax.const(np.array([result.scale.scale], np.float32))
     parameters = Quantize(**result.common(island.arithmetic))
@@ -96,7 +95,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="quantize",
         parameters=Quantize,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition((FLOATS,), _derive),),
@@ -113,14 +111,22 @@ register(
 )
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+PAIRS = (
+    ("float32", "int8"), ("float32", "int16"), ("int8", "int8"), ("int8", "uint8"),
+    ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"), ("int16", "int16"),
+    ("float32", "uint8"), ("uint8", "uint8"), ("int8", "int32"), ("int16", "int32"),
+)  # fmt: skip
+
+
+@converts("QUANTIZE", *PAIRS, asymmetric=(("int16", "int32"),))
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """QUANTIZE; a change of scale for integers; islands decide the rounding of real numbers."""
     if converter.tensor(operator.outputs[0]).dtype == "int32":
         return _with_32_bits(converter, operator)
     return converter.island(operator, lambda data: data)
 
 
-def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """A change of scale to int32 without zero point.
 
     Raises:
@@ -144,10 +150,4 @@ def _with_32_bits(converter: TfliteConverter, operator: TfliteOperator) -> tvm_a
 
 TO_FLOAT = tuple((dtype, "float32") for dtype in QUANTIZED)
 
-register_all(
-    ("QUANTIZE",), convert, ("float32", "int8"), ("float32", "int16"), ("int8", "int8"),
-    ("int8", "uint8"), ("int8", "int16"), ("uint8", "int8"), ("int16", "int8"),
-    ("int16", "int16"), ("float32", "uint8"), ("uint8", "uint8"), ("int8", "int32"),
-    ("int16", "int32"), asymmetric=(("int16", "int32"),),
-)  # fmt: skip
-register_all(("DEQUANTIZE",), imported, *TO_FLOAT, asymmetric=TO_FLOAT)
+converts("DEQUANTIZE", *TO_FLOAT, asymmetric=TO_FLOAT)(imported)

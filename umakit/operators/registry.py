@@ -15,25 +15,27 @@ from enum import IntEnum
 from typing import Any
 
 from umakit import tvm_api
+from umakit.errors import LoweringError
 from umakit.operators.drawing import Drawing
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island, Network
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import PREFIX, Parameters, register_relax_operators
+from umakit.tvm_api import Call, Expr, PrimFunc
 
 PARAMETERS = "umakit.parameters"
 """Attribute of a prim func with the attributes of its integer operator, as JSON, for readers."""
 
 Shapes = list[tuple[int, ...]]
-Derivation = Callable[[Island], tvm_api.Expr | None]
+Derivation = Callable[[Island], Expr | None]
 """Returns a Relax expression, None if another operator handles the island, or raises
 `NoIntegerForm`."""
 
-Kernel = Callable[[Any, tvm_api.Call], tuple[tvm_api.PrimFunc, list[tvm_api.Expr]]]
+Kernel = Callable[[Any, Call], tuple[PrimFunc, list[Expr]]]
 """(parameters, call) -> prim func and its Relax arguments. `Any` stands for the operator's own
 parameter class."""
 
-Rule = Callable[[tvm_api.BlockBuilder, tvm_api.Call], tvm_api.Call]
+Rule = Callable[[tvm_api.BlockBuilder, Call], Call]
 """(block builder, call) -> call_tir."""
 
 QUANTIZE = "quantize"
@@ -84,7 +86,7 @@ class IntegerCall:
     """
 
     relax: str
-    replace: Callable[[tvm_api.Call, Network], tvm_api.Expr]
+    replace: Callable[[Call, Network], Expr]
     without_quantize: bool = False
 
 
@@ -93,8 +95,8 @@ class IntegerOperator:
     """An integer operator, with its facts for all stages.
 
     Attributes:
-        name: name without `relax.quantized.`, for example `conv2d`; for an operator computed by
-            another operator, such as a table, a name for messages.
+        name: name without `relax.quantized.`, for example `conv2d`, by default the name of the
+            parameters; for an operator computed by another operator, a name for messages.
         parameters: the attributes of `relax.quantized.NAME`; None for an operator computed by
             another operator.
         kernel: kernel on the CPU.
@@ -105,24 +107,31 @@ class IntegerOperator:
         kind: call -> name of the operator's special case for readers, for example
             `depthwise_conv2d`; None if all calls have the operator's name.
         patterns: classes in `umakit.patterns` for backends.
-        composites: parameters of the patterns.
         interface: driver's arguments, the source of generated pattern and parameters for an
             operator without `patterns`; None if backends cannot offload the operator.
         drawing: source of layers for `uma check`; None without one.
     """
 
-    name: str
+    name: str = ""
     parameters: type[Parameters] | None = None
     kernel: Kernel | None = None
     recognitions: tuple[Recognition, ...] = ()
     integer_calls: tuple[IntegerCall, ...] = ()
     takes_clip: bool = False
-    macs: Callable[[tvm_api.Call, tuple[int, ...]], int] | None = None
-    kind: Callable[[tvm_api.Call], str] | None = None
+    macs: Callable[[Call, tuple[int, ...]], int] | None = None
+    kind: Callable[[Call], str] | None = None
     patterns: tuple[type[Any], ...] = ()
-    composites: tuple[type[Any], ...] = ()
     interface: Interface | None = None
     drawing: Drawing | None = None
+
+    def __post_init__(self) -> None:
+        if self.parameters is not None:
+            object.__setattr__(self, "name", self.parameters.operator)
+
+    @property
+    def composites(self) -> tuple[type[Any], ...]:
+        """The parameters of the patterns."""
+        return tuple(pattern.KIND for pattern in self.patterns)
 
 
 _OPERATORS: dict[str, IntegerOperator] = {}
@@ -151,13 +160,13 @@ def operators() -> tuple[IntegerOperator, ...]:
     return tuple(_OPERATORS[name] for name in sorted(_OPERATORS))
 
 
-def operator_of(call: tvm_api.Call) -> IntegerOperator | None:
+def operator_of(call: Call) -> IntegerOperator | None:
     """Return the integer operator of a Relax call; None for other operators."""
     name = tvm_api.operator_name(call)
     return _OPERATORS.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
 
 
-def name_for_readers(call: tvm_api.Call) -> str:
+def name_for_readers(call: Call) -> str:
     """Return the name of a call's operator in reports and comments.
 
     The name is Relax's, or the name of a special case of an integer operator:
@@ -223,7 +232,7 @@ def legalizations_with(kernels: Mapping[str, Kernel]) -> dict[str, Rule]:
 
 
 def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
-    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
+    def rule(builder: tvm_api.BlockBuilder, call: Call) -> Call:
         parameters = kind.of(call)
         function, operands = kernel(parameters, call)
         function = function.with_attr(PARAMETERS, json.dumps(asdict(parameters)))
@@ -234,3 +243,34 @@ def _rule(kind: type[Parameters], kernel: Kernel) -> Rule:
         return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(operands), types)
 
     return rule
+
+
+KernelOfOperands = Callable[[Any, Shapes, list[str]], PrimFunc]
+"""(parameters, shapes of the operands, their dtypes) -> prim func; an operator's own parameters."""
+
+
+def shape_of(expression: Expr) -> tuple[int, ...]:
+    """Return the shape of an operand.
+
+    Raises:
+        LoweringError: the shape is symbolic.
+    """
+    shape = tvm_api.static_shape(expression)
+    if shape is None:
+        raise LoweringError("an integer operator's operand has no static shape")
+    return shape
+
+
+def kernel_of_operands(function: KernelOfOperands) -> Kernel:
+    """Return a function (parameters, call) -> call of a kernel with the call's own operands.
+
+    Args:
+        function: function that makes the prim func.
+    """
+
+    def kernel(parameters: Any, call: Call) -> tuple[PrimFunc, list[Expr]]:
+        shapes = [shape_of(operand) for operand in call.args]
+        dtypes = [tvm_api.dtype_of(operand) for operand in call.args]
+        return function(parameters, shapes, dtypes), list(call.args)
+
+    return kernel

@@ -15,12 +15,17 @@ from umakit.operators.drawings.families import elements
 from umakit.operators.drawings.scales import SCALES, factors
 from umakit.operators.interface import TFLM, Interface
 from umakit.operators.islands import Island, Result
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import buffer, int32, kernel, loop, store_rescaled, unflatten
 from umakit.operators.multipliers import check_headroom, multiplier_of
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tensors import Quantized
 
 
@@ -89,7 +94,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="requantize",
         parameters=Requantize,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("dequantize",), _derive),),

@@ -15,7 +15,6 @@ from umakit.errors import ModelError
 from umakit.operators.drawings import spread
 from umakit.operators.interface import Interface, image
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     buffer,
     int32,
@@ -27,12 +26,16 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
-
-tirx = tvm_api.tirx
-
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
+from umakit.operators.tensors import NoIntegerForm
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
 
 RESIZE_BITS = 10
 """Fractional bits of positions and weights."""
@@ -58,7 +61,7 @@ class ResizeBilinear(Parameters):
     half_pixel_centers: int
 
 
-def _derive(island: Island) -> tvm_api.Expr:
+def _derive(island: Island) -> Expr:
     result, source = island.result, island.operand()
     attributes = result.call.attrs
     mode = str(attributes.coordinate_transformation_mode)
@@ -105,22 +108,17 @@ def _leaves_the_image(size: int, result: int, *, align: bool, half_pixel: bool) 
 
 
 def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, output), with the arithmetic of `ResizeBilinearInteger`.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of the data [N, H, W, C].
-    """
+    """Return the kernel (data, output), with the arithmetic of `ResizeBilinearInteger`."""
     batch, height, width, channels = shapes[0]
     _, rows, columns, _ = parameters.output_shape
     data = buffer("data", shapes[0], dtypes[0])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one_position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one_position(n: PrimExpr, y: PrimExpr, x: PrimExpr) -> Stmt:
         down, vertical = _neighbours(parameters, y, (height, rows), "y")
         across, horizontal = _neighbours(parameters, x, (width, columns), "x")
 
-        def one(c: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def one(c: PrimExpr) -> Stmt:
             corners = [
                 int32(data[n, iy, ix, c]) * by * bx for iy, by in vertical for ix, bx in horizontal
             ]
@@ -140,8 +138,8 @@ def _kernel(parameters: ResizeBilinear, shapes: Shapes, dtypes: list[str]) -> tv
 
 
 def _neighbours(
-    parameters: ResizeBilinear, place: tvm_api.PrimExpr, sizes: tuple[int, int], name: str
-) -> tuple[list[tvm_api.Stmt], list[tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]]]:
+    parameters: ResizeBilinear, place: PrimExpr, sizes: tuple[int, int], name: str
+) -> tuple[list[Stmt], list[tuple[PrimExpr, PrimExpr]]]:
     """Return statements, and the two neighbours of a place with their weights.
 
     Args:
@@ -156,7 +154,7 @@ def _neighbours(
     position, lower, upper, weight = (
         tirx.Var(f"{name}_{part}", "int32") for part in ("position", "lower", "upper", "weight")
     )
-    steps: list[tvm_api.Stmt] = [
+    steps: list[Stmt] = [
         tirx.Bind(position, place * int32(scale) + int32(offset)),
         tirx.Bind(lower, tirx.max(tirx.truncdiv(position, int32(ONE)), int32(0))),
         tirx.Bind(upper, tirx.min(
@@ -167,7 +165,8 @@ def _neighbours(
     return steps, [(lower, int32(ONE) - weight), (upper, weight)]
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("RESIZE_BILINEAR", "float32", "int8")
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """RESIZE_BILINEAR of TensorFlow Lite."""
     options = converter.options(operator, "ResizeBilinearOptions")
     source, result = (converter.shape(item) for item in (operator.inputs[0], operator.outputs[0]))
@@ -180,7 +179,7 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     if options.HalfPixelCenters():
         mode = "half_pixel"
 
-    def function(data: tvm_api.Expr) -> tvm_api.Expr:
+    def function(data: Expr) -> Expr:
         return tvm_api.relax.op.image.resize2d(
             data, tuple(size), layout="NHWC", method="linear", coordinate_transformation_mode=mode
         )
@@ -188,12 +187,8 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return converter.island(operator, function)
 
 
-register_all(("RESIZE_BILINEAR",), convert, "float32", "int8")
-
-
 register(
     IntegerOperator(
-        name="resize_bilinear",
         parameters=ResizeBilinear,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("image.resize2d",), _derive, (Arithmetic.TFLM,)),),

@@ -9,15 +9,13 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.islands import Island
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import IntegerOperator, Recognition, register
-from umakit.operators.tensors import Array
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
+from umakit.operators.tensors import Array, NoIntegerForm
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import relax
 
 
 def _derive(island: Island) -> tvm_api.Expr:
@@ -30,7 +28,7 @@ def _derive(island: Island) -> tvm_api.Expr:
     method = str(attributes.rounding_method)
     for axis in (2, 3):
         places = _places(shape[axis], result.shape[axis], mode, method)
-        moved = tvm_api.relax.op.take(moved, tvm_api.relax.const(places), axis=axis)
+        moved = relax.op.take(moved, relax.const(places), axis=axis)
         moved = tvm_api.make_call(moved, span=result.span)
         moved = island.emit(moved) if axis == 2 else moved
     return moved
@@ -68,6 +66,7 @@ register(
 )
 
 
+@converts("RESIZE_NEAREST_NEIGHBOR", *ANY, same_scale=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """RESIZE_NEAREST_NEIGHBOR of [N, H, W, C]; the neighbours are computed here."""
     options = converter.options(operator, "ResizeNearestNeighborOptions")
@@ -103,6 +102,3 @@ def nearest(place: int, size: int, result: int, align: bool, half_pixel: bool) -
     position = float((np.float32(place) + np.float32(0.5 if half_pixel else 0)) * scale)
     found = math.floor(position + 0.5) if align else math.floor(position)
     return max(min(found, size - 1), 0)
-
-
-register_all(("RESIZE_NEAREST_NEIGHBOR",), convert, *ANY, same_scale=True)

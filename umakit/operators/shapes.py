@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RESHAPE, SQUEEZE, EXPAND_DIMS, TRANSPOSE, SHAPE, FILL, BROADCAST_TO, BROADCAST_ARGS and SELECT_V2
-of TensorFlow Lite.
-"""
+"""Shapes and parts of tensors of TensorFlow Lite: reshapes, broadcasts, slices, splits."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import ANY, TfliteConverter, TfliteOperator, converts, one_axis
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
 
-
-def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("RESHAPE SQUEEZE EXPAND_DIMS", *ANY, same_scale=True)
+def reshape(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """RESHAPE, SQUEEZE and EXPAND_DIMS, converted by the shape of the result."""
     shape, data = converter.shape(operator.outputs[0]), converter.value(operator.inputs[0])
     if math.prod(shape) != math.prod(tvm_api.static_shape(data) or ()):
@@ -24,7 +22,8 @@ def reshape(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
     return relax.op.reshape(data, shape)
 
 
-def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("TRANSPOSE", *ANY, same_scale=True)
+def transpose(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """TRANSPOSE by a constant permutation."""
     order = converter.integers(operator, 1)
     if sorted(order) != list(range(len(converter.shape(operator.inputs[0])))):
@@ -32,17 +31,14 @@ def transpose(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.E
     return relax.op.permute_dims(converter.value(operator.inputs[0]), order)
 
 
-def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("SHAPE", *((dtype, "int32") for dtype in ANY), scaled=False)
+def shape_of(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """SHAPE, a constant."""
     return relax.const(np.array(converter.shape(operator.inputs[0]), np.int32))
 
 
-register_all(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), reshape, *ANY, same_scale=True)
-register_all(("TRANSPOSE",), transpose, *ANY, same_scale=True)
-register_all(("SHAPE",), shape_of, *((dtype, "int32") for dtype in ANY), scaled=False)
-
-
-def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("FILL", "float32", "int8", "int32", data=1, same_scale=True)
+def fill(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """FILL of (shape, scalar)."""
     shape = converter.shape(operator.outputs[0])
     if list(shape) != converter.integers(operator, 0):
@@ -50,17 +46,15 @@ def fill(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     return relax.op.broadcast_to(converter.value(operator.inputs[1]), shape)
 
 
-def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("ZEROS_LIKE", "float32", "int8", "int32", "int64", scaled=False)
+def zeros_like(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """ZEROS_LIKE: the integer 0, even if the zero point is not 0."""
     tensor = converter.tensor(operator.outputs[0])
     return relax.const(np.zeros(tensor.shape, tensor.dtype), tensor.dtype)
 
 
-register_all(("FILL",), fill, "float32", "int8", "int32", data=1, same_scale=True)
-register_all(("ZEROS_LIKE",), zeros_like, "float32", "int8", "int32", "int64", scaled=False)
-
-
-def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("BROADCAST_TO", *ANY, same_scale=True)
+def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BROADCAST_TO of (data, shape)."""
     shape = converter.shape(operator.outputs[0])
     if list(shape) != converter.integers(operator, 1):
@@ -68,7 +62,8 @@ def broadcast_to(converter: TfliteConverter, operator: TfliteOperator) -> tvm_ap
     return relax.op.broadcast_to(converter.value(operator.inputs[0]), shape)
 
 
-def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("BROADCAST_ARGS", "int32", "int64", same_dtype=True)
+def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """BROADCAST_ARGS of two constant shapes."""
     shapes = [converter.integers(operator, position) for position in (0, 1)]
     try:
@@ -79,11 +74,8 @@ def broadcast_args(converter: TfliteConverter, operator: TfliteOperator) -> tvm_
     return relax.const(np.array(shape, dtype), dtype)
 
 
-register_all(("BROADCAST_TO",), broadcast_to, *ANY, same_scale=True)
-register_all(("BROADCAST_ARGS",), broadcast_args, "int32", "int64", same_dtype=True)
-
-
-def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("SELECT_V2", "float32", "int8", "int16", data=1, same_scale=True)
+def select(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Elements of the second input where the first is true, else of the third, with
     broadcasting."""
     condition, *choices = operator.inputs
@@ -93,4 +85,114 @@ def select(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
     return relax.op.where(*(converter.value(number) for number in (condition, *choices)))
 
 
-register_all(("SELECT_V2",), select, "float32", "int8", "int16", data=1, same_scale=True)
+@converts("STRIDED_SLICE", *ANY, same_scale=True)
+def strided_slice(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+    """STRIDED_SLICE with constant bounds, `strided_slice_logic.h`; ellipses are refused."""
+    options = converter.options(operator, "StridedSliceOptions")
+    if options.EllipsisMask() or options.NewAxisMask():
+        raise ModelError("it has an ellipsis or a new axis")
+    shape = converter.shape(operator.inputs[0])
+    bounds = [converter.integers(operator, position) for position in (1, 2, 3)]
+    if any(len(numbers) != len(shape) for numbers in bounds) or 0 in bounds[2]:
+        raise ModelError(f"its bounds and steps are {bounds}")
+    places = []
+    for axis, (extent, begin, end, step) in enumerate(zip(shape, *bounds, strict=True)):
+        bit = 1 << axis
+        first = None if options.BeginMask() & bit else begin
+        if options.ShrinkAxisMask() & bit:
+            start = range(extent)[slice(first, None, 1)].start
+            places.append(range(start, start + 1))
+        else:
+            places.append(
+                range(extent)[slice(first, None if options.EndMask() & bit else end, step)]
+            )
+    return _sliced(converter, operator, places)
+
+
+@converts("SLICE", *ANY, same_scale=True)
+def slice_(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
+    """SLICE with constant first elements and sizes; -1 is the rest of an axis."""
+    shape = converter.shape(operator.inputs[0])
+    begins, sizes = (converter.integers(operator, position) for position in (1, 2))
+    if len(begins) != len(shape) or len(sizes) != len(shape):
+        raise ModelError(f"it begins at {begins} and has the size {sizes}")
+    places = [
+        range(begin, extent if size == -1 else begin + size)
+        for extent, begin, size in zip(shape, begins, sizes, strict=True)
+    ]
+    return _sliced(converter, operator, places)
+
+
+def _sliced(converter: TfliteConverter, operator: TfliteOperator, places: list[range]) -> Expr:
+    number = operator.inputs[0]
+    value = take_ranges(converter, number, places)
+    return relax.op.reshape(value, converter.shape(operator.outputs[0]))
+
+
+def take_ranges(converter: TfliteConverter, number: int, places: list[range]) -> Expr:
+    """Return a slice of a tensor, without a variable: each result of a SPLIT is bound later.
+
+    Raises:
+        ModelError: the slice is empty, or leaves the tensor.
+    """
+    shape = converter.shape(number)
+    for extent, place in zip(shape, places, strict=True):
+        if not place or min(place) < 0 or max(place) >= extent:
+            raise ModelError(f"it takes {place} of an axis of {extent}")
+    # No positive number can state an end before element 0.
+    ends = [
+        place[-1] + (1 if place.step > 0 else -1 - (extent if place[-1] == 0 else 0))
+        for extent, place in zip(shape, places, strict=True)
+    ]
+    return relax.op.strided_slice(
+        converter.value(number), list(range(len(shape))), [place.start for place in places], ends,
+        [place.step for place in places],
+    )  # fmt: skip
+
+
+@converts("SPLIT", *ANY, data=1, same_scale=True)
+def split(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
+    """SPLIT of (axis, data) in equal parts."""
+    return _split(converter, operator, 1, converter.integers(operator, 0))
+
+
+@converts("SPLIT_V", *ANY, same_scale=True)
+def split_v(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
+    """SPLIT_V of (data, sizes, axis); the sizes follow from the results."""
+    return _split(converter, operator, 0, converter.integers(operator, 2))
+
+
+def _split(
+    converter: TfliteConverter, operator: TfliteOperator, data: int, axes: list[int]
+) -> list[Expr]:
+    shape = converter.shape(operator.inputs[data])
+    axis, start = one_axis(axes, len(shape)), 0
+    values: list[Expr] = []
+    for number in operator.outputs:
+        result = converter.shape(number)
+        if len(result) != len(shape):
+            raise ModelError(f"a result has the shape {list(result)}")
+        places = [range(extent) for extent in shape]
+        places[axis] = range(start, start + result[axis])
+        start += result[axis]
+        values.append(take_ranges(converter, operator.inputs[data], places))
+    if start != shape[axis]:
+        raise ModelError(f"its results have {start} of the {shape[axis]} elements")
+    return values
+
+
+@converts("UNPACK", *ANY, same_scale=True)
+def unpack(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
+    """UNPACK of all places along an axis; the axis is dropped."""
+    options = converter.options(operator, "UnpackOptions")
+    shape = converter.shape(operator.inputs[0])
+    axis = options.Axis() + (len(shape) if options.Axis() < 0 else 0)
+    if not 0 <= axis < len(shape) or len(operator.outputs) != shape[axis]:
+        raise ModelError(f"its axis is {options.Axis()}, with {len(operator.outputs)} results")
+    values: list[Expr] = []
+    for place, number in enumerate(operator.outputs):
+        places = [range(extent) for extent in shape]
+        places[axis] = range(place, place + 1)
+        taken = converter.emit(take_ranges(converter, operator.inputs[0], places))
+        values.append(relax.op.reshape(taken, converter.shape(number)))
+    return values

@@ -18,8 +18,8 @@ from umakit.operators.drawing import Array, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
+    Statements,
     buffer,
     int32,
     kernel,
@@ -28,15 +28,11 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.kernels.statements import Statements
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_argument, sigmoid_table
-from umakit.operators.tensors import Quantized
-
-tirx = tvm_api.tirx
-
+from umakit.operators.tensors import NoIntegerForm, Quantized
+from umakit.tvm_api import PrimExpr, tirx
 
 LAST_SEGMENT = 254
 """Index of the last segment of the table of 256 values; beyond it the functions are constant."""
@@ -78,18 +74,13 @@ def lookup_call(name: str, island: Island, source: Quantized) -> tvm_api.Expr:
 
 
 def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data and table.
-    """
+    """Return the kernel (data, table, output) of 1 / (1 + exp(-x)) or tanh(x) of 16 bits."""
     shape = shapes[0]
     data, table = buffer("data", shape, dtypes[0]), buffer("table", shapes[1], dtypes[1])
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     argument = (parameters.multiplier, parameters.shift)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(i: PrimExpr) -> tvm_api.Stmt:
         steps = Statements()
         value = int32(data[tuple(unflatten(i, shape))])
         result = between(steps, table, value, argument, tanh=parameters.function == "tanh")
@@ -102,11 +93,11 @@ def _kernel(parameters: SigmoidLookup, shapes: Shapes, dtypes: list[str]) -> tvm
 def between(
     steps: Statements,
     table: tvm_api.Buffer,
-    value: tvm_api.PrimExpr,
+    value: PrimExpr,
     argument: tuple[int, int],
     *,
     tanh: bool,
-) -> tvm_api.PrimExpr:
+) -> PrimExpr:
     """Return 1 / (1 + exp(-x)) or tanh(x) with 15 fractional bits, interpolated in the table.
 
     Args:
@@ -153,7 +144,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="sigmoid_lookup",
         parameters=SigmoidLookup,
         kernel=kernel_of_operands(_kernel),
         takes_clip=True,

@@ -16,12 +16,11 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.errors import ModelError
-from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.derivation.expressions import check_last_axis, has_scale
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
     accumulators,
     add_to,
@@ -38,18 +37,17 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Recognition, Shapes, register
-from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
-from umakit.operators.tflite import (
-    QUANTIZED,
-    TfliteConverter,
-    TfliteOperator,
-    register_all,
+from umakit.operators.registry import (
+    IntegerOperator,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
 )
-
-tirx = tvm_api.tirx
-
+from umakit.operators.tables.exponentials import exponential_table, fixed_point_of_differences
+from umakit.operators.tensors import NoIntegerForm
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import PrimExpr, tirx
 
 SUM_INTEGER_BITS = 12
 """Integer bits of the sum of exponentials (`kAccumulationIntegerBits`)."""
@@ -104,12 +102,7 @@ def _derive(island: Island) -> tvm_api.Expr:
 
 
 def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, table, output) of a softmax over the last axis.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data [..., n] and table.
-    """
+    """Return the kernel (data, table, output) of a softmax over the last axis."""
     data_shape, data_dtype = shapes[0], dtypes[0]
     *outer, length = data_shape
     data = buffer("data", data_shape, data_dtype)
@@ -119,20 +112,20 @@ def _kernel(parameters: Softmax, shapes: Shapes, dtypes: list[str]) -> tvm_api.P
     total, zero = accumulators(1), int32(0)
     bits = RESULT_BITS[parameters.output_dtype]
 
-    def row(number: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def place(i: tvm_api.PrimExpr) -> list[tvm_api.PrimExpr]:
+    def row(number: PrimExpr) -> tvm_api.Stmt:
+        def place(i: PrimExpr) -> list[PrimExpr]:
             return [*unflatten(number, outer), i]
 
-        def exponential(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def exponential(i: PrimExpr) -> PrimExpr:
             return table[int32(largest[zero]) - int32(data[tuple(place(i))])]
 
-        def rounded(i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+        def rounded(i: PrimExpr) -> PrimExpr:
             """An exponential with the fractional bits of the sum."""
             return header_call("divide_by_power_of_two", exponential(i), SUM_INTEGER_BITS)
 
         reciprocal, shift = tirx.Var("reciprocal", "int32"), tirx.Var("shift", "int32")
 
-        def store(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+        def store(i: PrimExpr) -> tvm_api.Stmt:
             product = header_call("high_product", reciprocal, exponential(i))
             # A shift above 31, for a sum of exponentials of 512 or more and stored 8 bits,
             # makes 0 of 32 bits; the reference ends the program there.
@@ -182,7 +175,6 @@ def _least(data: Tensor, zero_point: int) -> int:
 
 register(
     IntegerOperator(
-        name="softmax",
         parameters=Softmax,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,)),),
@@ -195,15 +187,14 @@ register(
 )
 
 
+INT16_RESULT = ("int8", "int16")
+"""Only the result of a softmax of 8 bits has 16 that are not symmetric."""
+
+
+@converts("SOFTMAX", "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SOFTMAX over the last axis, with a factor of 1."""
     beta = converter.options(operator, "SoftmaxOptions").Beta()
     if beta != 1.0:
         raise ModelError(f"its beta is {beta}, only 1 is supported")
     return converter.imported(operator)
-
-
-INT16_RESULT = ("int8", "int16")
-"""Only the result of a softmax of 8 bits has 16 that are not symmetric."""
-
-register_all(("SOFTMAX",), convert, "float32", *QUANTIZED, INT16_RESULT, asymmetric=(INT16_RESULT,))

@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from umakit import tvm_api
-from umakit.operators.derivation.softmax import check_last_axis, has_scale
+from umakit.operators.derivation.expressions import check_last_axis, has_scale
 from umakit.operators.drawing import Array, NotDrawable, Settings, Tensor
 from umakit.operators.drawings.families import elements
 from umakit.operators.interface import Interface, rows
 from umakit.operators.islands import Island
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.loops import (
+    Statements,
     buffer,
     buffers,
     int32,
@@ -32,17 +32,21 @@ from umakit.operators.kernels.loops import (
     store_shifted,
     unflatten,
 )
-from umakit.operators.kernels.statements import Statements
 from umakit.operators.multipliers import check_headroom, fixed_points
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.registry import IntegerOperator, Order, Recognition, Shapes, register
+from umakit.operators.registry import (
+    IntegerOperator,
+    Order,
+    Recognition,
+    Shapes,
+    kernel_of_operands,
+    register,
+)
 from umakit.operators.tables.sixteen_bits import softmax_tables
-
-tirx = tvm_api.tirx
-
+from umakit.operators.tensors import NoIntegerForm
+from umakit.tvm_api import PrimExpr, Stmt, tirx
 
 LARGEST_DIFFERENCE = 65535
 """Largest difference of two 16-bit integers."""
@@ -93,10 +97,6 @@ def _kernel(parameters: SoftmaxLookup, shapes: Shapes, dtypes: list[str]) -> tvm
     """Return the kernel (data, exponentials, reciprocals, output) of a softmax over the last axis.
 
     Exponentials are computed twice, to save their memory.
-
-    Args:
-        parameters: parameters of the operator.
-        shapes, dtypes: shapes and dtypes of data and tables.
     """
     softmax = _Softmax(parameters, shapes, dtypes)
     body = loop("row", math.prod(shapes[0][:-1]), softmax.row)
@@ -117,7 +117,7 @@ class _Softmax:
             for name in ("largest", "total", "leading_zeros")
         )
 
-    def row(self, row: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def row(self, row: PrimExpr) -> Stmt:
         """Return the statements for all results of a row."""
         zero, length = int32(0), self._length
         largest, total, zeros = self._largest, self._total, self._zeros
@@ -140,12 +140,10 @@ class _Softmax:
             loop("i", length, lambda i: self._store(row, i, reciprocal)),
         )  # fmt: skip
 
-    def _element(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def _element(self, row: PrimExpr, i: PrimExpr) -> PrimExpr:
         return int32(self.data[tuple(unflatten(row * int32(self._length) + i, self._shape))])
 
-    def _exponential(
-        self, steps: Statements, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr
-    ) -> tvm_api.PrimExpr:
+    def _exponential(self, steps: Statements, row: PrimExpr, i: PrimExpr) -> PrimExpr:
         """exp of an element's difference to the largest element, with 15 fractional bits."""
         parameters = self._parameters
         difference = steps.bind("difference", self._element(row, i) - self._largest[int32(0)])
@@ -153,13 +151,12 @@ class _Softmax:
         scaled = steps.bind("scaled", requantize(difference, *factor, parameters.arithmetic))
         return _between(steps, self.tables[0], scaled + int32(2**15 - 1))
 
-    def _add(self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        """Add an exponential to the sum."""
+    def _add(self, row: PrimExpr, i: PrimExpr) -> Stmt:
         steps = Statements()
         value = self._exponential(steps, row, i)
         return sequence(*steps.list, set_to(self._total, int32(0), self._total[int32(0)] + value))
 
-    def _reciprocal(self, steps: Statements) -> tvm_api.PrimExpr:
+    def _reciprocal(self, steps: Statements) -> PrimExpr:
         """1 / sum, for the sum without leading zeros as a number between 1 and 2."""
         shift = int64(self._zeros[int32(0)] - int32(1))
         aligned = int64(self._total[int32(0)]) << shift
@@ -167,9 +164,7 @@ class _Softmax:
         excess = steps.bind("excess", shortened - int32((1 << 15) + (1 << 16)))
         return _between(steps, self.tables[1], excess)
 
-    def _store(
-        self, row: tvm_api.PrimExpr, i: tvm_api.PrimExpr, reciprocal: tvm_api.PrimExpr
-    ) -> tvm_api.Stmt:
+    def _store(self, row: PrimExpr, i: PrimExpr, reciprocal: PrimExpr) -> Stmt:
         steps = Statements()
         value = self._exponential(steps, row, i)
         right = int32(31) - self._zeros[int32(0)]
@@ -180,9 +175,7 @@ class _Softmax:
         return sequence(*steps.list, store_shifted(self.output, place, result, 0, self._parameters))
 
 
-def _between(
-    steps: Statements, table: tvm_api.Buffer, argument: tvm_api.PrimExpr
-) -> tvm_api.PrimExpr:
+def _between(steps: Statements, table: tvm_api.Buffer, argument: PrimExpr) -> PrimExpr:
     """`LUTLookup`: the function of an argument, limited to 16 bits.
 
     Args:
@@ -213,7 +206,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="softmax_lookup",
         parameters=SoftmaxLookup,
         kernel=kernel_of_operands(_kernel),
         recognitions=(Recognition(("nn.softmax",), _derive, (Arithmetic.TFLM,), Order.SPECIAL),),

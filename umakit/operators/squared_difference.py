@@ -15,12 +15,11 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.drawings import pairs
 from umakit.operators.interface import PAIR, TFLM, Interface
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.elementwise import binary_kernel, on_common_scale
 from umakit.operators.numeric.fixed_point import quantize_multiplier
 from umakit.operators.parameters import CommonScaleParameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import result_fields, scale_of, smaller_than_one
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
@@ -39,6 +38,7 @@ class SquaredDifference(CommonScaleParameters):
     operator: ClassVar[str] = "squared_difference"
 
 
+@converts("SQUARED_DIFFERENCE", "float32", "int8", "int16", "int32", same_dtype=True)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """SQUARED_DIFFERENCE: float32 and int32 directly, quantized integers in fixed point."""
     values = [converter.value(number) for number in operator.inputs]
@@ -68,7 +68,6 @@ def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Exp
 
 
 def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (left, right, output)."""
 
     def combine(*elements: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
         statements, (left, right) = on_common_scale(parameters, *elements)
@@ -81,7 +80,6 @@ def _kernel(parameters: SquaredDifference, shapes: Shapes, dtypes: list[str]) ->
 
 register(
     IntegerOperator(
-        name="squared_difference",
         parameters=SquaredDifference,
         kernel=kernel_of_operands(_kernel),
         drawing=pairs.squares(SquaredDifference, LEFT_SHIFTS),
@@ -96,4 +94,3 @@ register(
         ),
     )
 )
-register_all(("SQUARED_DIFFERENCE",), convert, "float32", "int8", "int16", "int32", same_dtype=True)

@@ -14,21 +14,20 @@ import numpy as np
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.add import Add, QAdd, addition_kernel, derive_as
-from umakit.operators.derivation.shifted_sums import rescaled_sum
 from umakit.operators.drawings import sums
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.offload.pattern_families import ElementwisePattern
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
 from umakit.operators.tflite import (
     QUANTIZED,
     WHOLE,
     TfliteConverter,
     TfliteOperator,
+    converts,
     imported,
-    register_all,
 )
-from umakit.operators.tflite_integers import scale_of
+from umakit.operators.tflite_integers import rescaled_sum, scale_of
+from umakit.tvm_api import relax
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,6 @@ class qsubtract(ElementwisePattern):
 
 register(
     IntegerOperator(
-        name="subtract",
         parameters=Subtract,
         kernel=kernel_of_operands(partial(addition_kernel, sign=-1)),
         recognitions=(
@@ -68,17 +66,14 @@ register(
         takes_clip=True,
         drawing=sums.sum_of_two(Subtract, -1),
         patterns=(qsubtract,),
-        composites=(QSubtract,),
     )
 )
 
 
-register_all(("SUB",), imported, "float32", *QUANTIZED, *WHOLE, same_dtype=True)
+converts("SUB", "float32", *QUANTIZED, *WHOLE, same_dtype=True)(imported)
 
 
-relax = tvm_api.relax
-
-
+@converts("ADD_N", "float32", "int8", same_dtype=True)
 def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """ADD_N of tensors of one shape and scale."""
     numbers = operator.inputs
@@ -97,6 +92,3 @@ def add_n(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
         wide = converter.emit(relax.op.astype(converter.value(number), "int32"))
         total = converter.emit(relax.op.add(wide, total))
     return rescaled_sum(converter, operator, total, scales[0], len(numbers))
-
-
-register_all(("ADD_N",), add_n, "float32", "int8", same_dtype=True)

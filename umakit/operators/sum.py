@@ -12,11 +12,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from umakit import tvm_api
-from umakit.operators.derivation.shifted_sums import rescaled_sum
 from umakit.operators.drawings import reductions
 from umakit.operators.interface import TFLM, Interface, along_axes
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.mean import (
     Mean,
     derive_as,
@@ -25,18 +22,17 @@ from umakit.operators.mean import (
     reduced_axes,
     reduction_kernel,
 )
-from umakit.operators.registry import IntegerOperator, Recognition, register
+from umakit.operators.registry import IntegerOperator, Recognition, kernel_of_operands, register
 from umakit.operators.tflite import (
     WHOLE,
     Convert,
     TfliteConverter,
     TfliteOperator,
+    converts,
     one_axis,
-    register_all,
 )
-from umakit.operators.tflite_integers import scale_of
-
-relax = tvm_api.relax
+from umakit.operators.tflite_integers import rescaled_sum, scale_of
+from umakit.tvm_api import Expr, relax
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,6 @@ class Sum(Mean):
 
 register(
     IntegerOperator(
-        name="sum",
         parameters=Sum,
         kernel=kernel_of_operands(reduction_kernel),
         recognitions=(Recognition(("sum",), partial(derive_as, Sum)),),
@@ -59,32 +54,33 @@ register(
 )
 
 
-register_all(("SUM",), over_axes(tvm_api.relax.op.sum), "float32", "int8", "int16", *WHOLE)
+converts("SUM", "float32", "int8", "int16", *WHOLE)(over_axes(relax.op.sum))
 
 
-def extreme(function: Callable[..., tvm_api.Expr]) -> Convert:
+def extreme(function: Callable[..., Expr]) -> Convert:
     """The largest or least element over constant axes."""
 
-    def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+    def convert(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
         axes, keep = reduced_axes(converter, operator)
         return function(converter.value(operator.inputs[0]), axes, keep)
 
     return convert
 
 
-def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("REDUCE_ALL", "bool")
+def reduce_all(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Whether all elements over constant axes are true."""
     axes, keep = reduced_axes(converter, operator)
     numbers = converter.emit(relax.op.astype(converter.value(operator.inputs[0]), "int8"))
     return relax.op.astype(converter.emit(relax.op.min(numbers, axes, keep)), "bool")
 
 
-register_all(("REDUCE_MAX",), extreme(relax.op.max), "float32", "int8", same_scale=True)
-register_all(("REDUCE_MIN",), extreme(relax.op.min), "float32", "int8", same_scale=True)
-register_all(("REDUCE_ALL",), reduce_all, "bool")
+converts("REDUCE_MAX", "float32", "int8", same_scale=True)(extreme(relax.op.max))
+converts("REDUCE_MIN", "float32", "int8", same_scale=True)(extreme(relax.op.min))
 
 
-def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+@converts("CUMSUM", "float32", "int8")
+def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """CUMSUM along a constant axis, forward or reverse, inclusive or exclusive."""
     options = converter.options(operator, "CumsumOptions")
     shape = converter.shape(operator.inputs[0])
@@ -105,6 +101,3 @@ def cumsum(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr
         return total
     total = converter.emit(relax.op.subtract(total, relax.const(np.int32(scale.zero_point))))
     return rescaled_sum(converter, operator, total, scale, shape[axis])
-
-
-register_all(("CUMSUM",), cumsum, "float32", "int8")

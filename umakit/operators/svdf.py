@@ -23,7 +23,6 @@ from umakit.operators.drawings.families import common_fields, zero_point_of
 from umakit.operators.drawings.layers import FILTERS, Inputs, Operands, layer
 from umakit.operators.drawings.scales import weights_of
 from umakit.operators.interface import Interface, named_axes
-from umakit.operators.kernels.calls import kernel_of_operands
 from umakit.operators.kernels.convolution import shifted
 from umakit.operators.kernels.loops import (
     accumulators,
@@ -43,9 +42,9 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.fixed_point import Array, quantize_multiplier
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import Parameters
-from umakit.operators.registry import IntegerOperator, Shapes, register
+from umakit.operators.registry import IntegerOperator, Shapes, kernel_of_operands, register
 from umakit.operators.tensors import Scale
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import (
     TFLM,
     as_refusals,
@@ -53,6 +52,7 @@ from umakit.operators.tflite_integers import (
     result_fields,
     scale_of,
 )
+from umakit.tvm_api import Expr, PrimExpr, Stmt
 
 relax, tirx = tvm_api.relax, tvm_api.tirx
 
@@ -107,7 +107,8 @@ class _Sizes:
     units: int
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+@converts("SVDF", "float32", "int8", operand_dtypes=("int16",), states=(STATE,))
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """Return the result and the new state."""
     options = converter.options(operator, "SVDFOptions")
     if len(operator.inputs) != STATE + 1:
@@ -161,7 +162,7 @@ def _bias(converter: TfliteConverter, operator: TfliteOperator, units: int, dtyp
 
 def _floats(
     converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes, function: int
-) -> list[tvm_api.Expr]:
+) -> list[Expr]:
     op, emit = relax.op, converter.emit
     data, features, times, state = (converter.value(operator.inputs[i]) for i in (0, 1, 2, STATE))
     if any(tvm_api.dtype_of(item) != "float32" for item in (features, times, state)):
@@ -182,9 +183,7 @@ def _floats(
     return [converter.quantized(operator, result, function), new]
 
 
-def _integers(
-    converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes
-) -> list[tvm_api.Expr]:
+def _integers(converter: TfliteConverter, operator: TfliteOperator, sizes: _Sizes) -> list[Expr]:
     data, features, times, state = (
         scale_of(converter, operator.inputs[i]) for i in (0, 1, 2, STATE)
     )
@@ -233,7 +232,6 @@ def _integers(
 def _check_bias(
     converter: TfliteConverter, operator: TfliteOperator, state: Scale, times: Scale
 ) -> None:
-    """Refuse a bias with another scale than the kernel assumes."""
     if operator.inputs[3] < 0 or not converter.tensor(operator.inputs[3]).scales.size:
         return
     bias = scale_of(converter, operator.inputs[3])
@@ -242,7 +240,6 @@ def _check_bias(
 
 
 def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (data, weights, bias, state, output)."""
     (batch, inputs), (filters, _) = shapes[0], shapes[1]
     memory = shapes[3][1] // filters
     data, weights, bias, state = buffers(("data", "weights", "bias", "state"), shapes, dtypes)
@@ -251,11 +248,11 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
     low, high = parameters.clip
     span = high - low
 
-    def place(f: tvm_api.PrimExpr, m: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def place(f: PrimExpr, m: PrimExpr) -> PrimExpr:
         return f * int32(memory) + m
 
-    def one(b: tvm_api.PrimExpr, f: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def keep(m: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(b: PrimExpr, f: PrimExpr) -> Stmt:
+        def keep(m: PrimExpr) -> Stmt:
             return tirx.BufferStore(output, state[b, place(f, m + int32(1))], [b, place(f, m)])
 
         value = requantize(
@@ -287,14 +284,13 @@ def _state_kernel(parameters: SvdfState, shapes: Shapes, dtypes: list[str]) -> t
 
 
 def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
-    """Return the kernel (state, weights, bias, output)."""
     (batch, _), (units, length) = shapes[0], shapes[1]
     state, weights, bias = buffers(("state", "weights", "bias"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     total, zero = accumulators(1), int32(0)
     factor = (int32(parameters.multiplier), int32(parameters.shift))
 
-    def one(b: tvm_api.PrimExpr, u: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(b: PrimExpr, u: PrimExpr) -> Stmt:
         return sequence(
             set_to(total, zero, bias[u]),
             loop("k", length, lambda k: add_products(
@@ -308,14 +304,12 @@ def _kernel(parameters: Svdf, shapes: Shapes, dtypes: list[str]) -> tvm_api.Prim
 
 
 def _macs(call: tvm_api.Call, _: tuple[int, ...]) -> int:
-    """Return the multiply-accumulates; each weight is used once per sequence."""
     weights = tvm_api.static_shape(call.args[1]) or (0, 0)
     batch = (tvm_api.static_shape(call.args[0]) or (0,))[0]
     return batch * weights[0] * weights[1]
 
 
 def _filtered(settings: Settings, data: Tensor | None) -> Inputs:
-    """Return the data and the state of a drawn layer."""
     batch, filters, memory = (int(settings[name]) for name in ("batch", "filters", "memory"))
     shape = (batch, int(settings["inputs"]))
     data = data or Tensor(shape, "int8", int(settings["input_zero_point"]))
@@ -337,7 +331,6 @@ def _drawn_state(
 
 
 def _states(settings: Settings, data: Tensor | None) -> Inputs:
-    """Return the state that a drawn layer reads."""
     length = int(settings["units"]) * int(settings["filters"]) * int(settings["memory"])
     shape = (int(settings["batch"]), length)
     data = data or Tensor(shape, "int16")
@@ -361,7 +354,6 @@ def _drawn(
 
 register(
     IntegerOperator(
-        name="svdf_state",
         parameters=SvdfState,
         kernel=kernel_of_operands(_state_kernel),
         macs=_macs,
@@ -388,7 +380,7 @@ register(
 )
 register(
     IntegerOperator(
-        name="svdf", parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
+        parameters=Svdf, kernel=kernel_of_operands(_kernel), takes_clip=True,
         macs=_macs,
         drawing=layer(
             _drawn, _states, FILTERS, ("units", "filters", "memory"), inputs=(), weights=(),
@@ -401,8 +393,4 @@ register(
             checks=("result",),
         ),
     )
-)  # fmt: skip
-register_all(
-    ("SVDF",), convert, "float32", "int8",
-    operand_dtypes=("int16",), states=(STATE,),
 )  # fmt: skip

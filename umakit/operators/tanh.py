@@ -16,9 +16,8 @@ from umakit.operators.registry import IntegerOperator, Recognition, register
 from umakit.operators.sigmoid_lookup import lookup_call
 from umakit.operators.tables.activations import check_result, fixed_point_tanh, saturating_table
 from umakit.operators.tensors import Array, Scale
-from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, register_all
-
-relax = tvm_api.relax
+from umakit.operators.tflite import QUANTIZED, TfliteConverter, TfliteOperator, converts
+from umakit.tvm_api import relax
 
 
 def _derive(island: Island) -> tvm_api.Expr:
@@ -40,17 +39,10 @@ def _table(source: Scale, result: Scale) -> Array:
     return saturating_table(source, function)
 
 
-register(
-    IntegerOperator(
-        name="tanh",
-        recognitions=(Recognition(("tanh",), _derive),),
-    )
-)
+register(IntegerOperator(name="tanh", recognitions=(Recognition(("tanh",), _derive),)))
 
 
+@converts("TANH", "float32", *QUANTIZED)
 def convert(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
     """TANH."""
     return converter.island(operator, relax.op.tanh)
-
-
-register_all(("TANH",), convert, "float32", *QUANTIZED)

@@ -12,10 +12,19 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import round_half_away
-from umakit.operators.refusals import NoIntegerForm
+from umakit.tvm_api import Expr
+
+
+class NoIntegerForm(Exception):
+    """The operators before a quantize cannot be computed in integers; the message says why."""
+
+
+class FloatInTheModel(NoIntegerForm):
+    """There is no integer form because the model itself specifies floating point."""
+
 
 Array = npt.NDArray[Any]
-Definition = Callable[[tvm_api.Expr], tvm_api.Expr]
+Definition = Callable[[Expr], Expr]
 """The value that a variable is bound to, or the expression itself if it is not a variable."""
 
 
@@ -67,7 +76,7 @@ class Quantized:
         scale: scale of the integers.
     """
 
-    integers: tvm_api.Expr
+    integers: Expr
     scale: Scale
 
 
@@ -113,7 +122,7 @@ class Weights:
 INTEGERS = ("int8", "uint8", "int16", "uint16")
 
 
-def scale_of(call: tvm_api.Expr, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
+def scale_of(call: Expr, dtype: str, allowed: Sequence[str] = INTEGERS) -> Scale:
     """Return the scale of a quantize or dequantize call.
 
     Args:
@@ -138,11 +147,7 @@ def scale_of(call: tvm_api.Expr, dtype: str, allowed: Sequence[str] = INTEGERS) 
 
 
 def dequantized_weights(
-    expression: tvm_api.Expr,
-    definition: Definition,
-    *,
-    symmetric: bool = False,
-    what: str = "the weights",
+    expression: Expr, definition: Definition, *, symmetric: bool = False, what: str = "the weights"
 ) -> Weights:
     """Return a constant dequantized tensor after its reshapes and transposes.
 
@@ -213,7 +218,7 @@ def _signed(integers: Array) -> Array:
     return integers.astype(np.int8 if fit else np.int16)
 
 
-def _constant(expression: tvm_api.Expr, definition: Definition) -> Array | None:
+def _constant(expression: Expr, definition: Definition) -> Array | None:
     """Return the values of a constant after its reshapes and transposes; None for others.
 
     Casts are skipped, because importers cast a 64-bit bias, but the bias keeps its dtype here.
@@ -236,7 +241,6 @@ def _constant(expression: tvm_api.Expr, definition: Definition) -> Array | None:
     return None if shape is None else inner.reshape(shape)
 
 
-def _order(call: tvm_api.Expr, rank: int) -> list[int]:
-    """Return the axes of a permute_dims call."""
+def _order(call: Expr, rank: int) -> list[int]:
     axes = call.attrs.axes
     return list(range(rank))[::-1] if axes is None else [int(axis) for axis in axes]

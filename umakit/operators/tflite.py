@@ -8,15 +8,16 @@ asks this registry; there is no other list of operators. Files read the model th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import ModelError
+from umakit.tvm_api import Expr
 
 QUANTIZED = ("int8", "uint8", "int16")
 """Dtypes whose tensors have scales. TensorFlow Lite Micro has no uint8 kernels any more. The uint8
@@ -85,7 +86,7 @@ class TfliteOperator:
 class TfliteConverter(Protocol):
     """Interface of conversions for reading an operator and building Relax expressions."""
 
-    def value(self, number: int) -> tvm_api.Expr:
+    def value(self, number: int) -> Expr:
         """The Relax expression of a tensor, possibly a constant."""
 
     def tensor(self, number: int) -> TfliteTensor:
@@ -103,37 +104,33 @@ class TfliteConverter(Protocol):
     def options(self, operator: TfliteOperator, kind: str) -> Any:
         """The operator's options, for example of the kind `Conv2DOptions`; raises ModelError."""
 
-    def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
+    def emit(self, value: Expr) -> tvm_api.Var:
         """A variable bound to an expression."""
 
     def dequantized(self, number: int) -> tvm_api.Var:
         """The real numbers of a tensor, bound to a variable."""
 
-    def quantized(
-        self, operator: TfliteOperator, value: tvm_api.Expr, activation: int = 0
-    ) -> tvm_api.Expr:
+    def quantized(self, operator: TfliteOperator, value: Expr, activation: int = 0) -> Expr:
         """Real numbers as the operator's result, after a fused activation of the schema."""
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
         """Least and largest integer of the result after a fused activation."""
 
-    def island(
-        self, operator: TfliteOperator, function: Callable[[tvm_api.Expr], tvm_api.Expr]
-    ) -> tvm_api.Expr:
+    def island(self, operator: TfliteOperator, function: Callable[[Expr], Expr]) -> Expr:
         """A function of the first input's real numbers, as the operator's result."""
 
-    def imported(
-        self, operator: TfliteOperator, values: Mapping[int, tvm_api.Expr] | None = None
-    ) -> tvm_api.Expr:
+    def imported(self, operator: TfliteOperator, values: Mapping[int, Expr] | None = None) -> Expr:
         """The result of TVM's own converter; `values` replaces some tensors."""
 
 
-Convert = Callable[[TfliteConverter, TfliteOperator], tvm_api.Expr | list[tvm_api.Expr]]
+Convert = Callable[[TfliteConverter, TfliteOperator], Expr | list[Expr]]
 """(converter, operator) -> the expression of its result, a list for several results.
 
 New values of the variable tensors that it changes follow, in the order of
 `TfliteConversion.states`.
 """
+
+C = TypeVar("C", bound=Convert)
 
 Dtypes = str | tuple[str, str]
 """Dtypes of data and result; one name if both are equal."""
@@ -201,25 +198,28 @@ class Facts(TypedDict, total=False):
 _CONVERSIONS: dict[str, TfliteConversion] = {}
 
 
-def register(*conversions: TfliteConversion) -> None:
-    """Register conversions; called at the import of an operator's file."""
-    for conversion in conversions:
-        assert conversion.code not in _CONVERSIONS, conversion.code
-        _CONVERSIONS[conversion.code] = conversion
+def converts(codes: str, *dtypes: Dtypes, **facts: Unpack[Facts]) -> Callable[[C], C]:
+    """Register a function that converts operators.
 
+    Args:
+        codes: `CONV_2D`, ..., separated by spaces.
+        dtypes, facts: as in `TfliteConversion`.
+    """
 
-def register_all(
-    codes: Iterable[str], convert: Convert, *dtypes: Dtypes, **facts: Unpack[Facts]
-) -> None:
-    """Register operators with a common conversion function; see `TfliteConversion`."""
-    register(*(TfliteConversion(code, convert, dtypes, **facts) for code in codes))
+    def register(convert: C) -> C:
+        for code in codes.split():
+            assert code not in _CONVERSIONS, code
+            _CONVERSIONS[code] = TfliteConversion(code, convert, dtypes, **facts)
+        return convert
+
+    return register
 
 
 CONVERSIONS: Mapping[str, TfliteConversion] = _CONVERSIONS
 """All conversions by code; the package imports every file that registers some."""
 
 
-def imported(converter: TfliteConverter, operator: TfliteOperator) -> tvm_api.Expr:
+def imported(converter: TfliteConverter, operator: TfliteOperator) -> Expr:
     """Convert an operator by TVM's converter, for converters that agree with TensorFlow Lite."""
     return converter.imported(operator)
 
@@ -251,7 +251,7 @@ def one_axis(axes: list[int], rank: int) -> int:
     return axes[0] % rank
 
 
-def float32(value: float) -> tvm_api.Expr:
+def float32(value: float) -> Expr:
     """A float32 scalar for Relax operators."""
     return tvm_api.relax.const(np.float32(value))
 

@@ -8,16 +8,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.operators.lookup import Lookup
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import CommonFields
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Array, Scale
+from umakit.operators.requantize import Requantize
+from umakit.operators.tensors import Array, NoIntegerForm, Scale
 from umakit.operators.tflite import TfliteConverter, TfliteOperator
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 TFLM = Arithmetic.TFLM
 
@@ -65,7 +63,7 @@ def result_fields(
 
 def lookup(
     converter: TfliteConverter, operator: TfliteOperator, table: Array, function: str
-) -> tvm_api.Expr:
+) -> Expr:
     """Return a function of the first input, int8, as a table.
 
     Args:
@@ -101,3 +99,33 @@ def smaller_than_one(factor: float, what: str) -> tuple[int, int]:
     if not 0.0 < factor < 1.0:
         raise ModelError(f"{what} is {factor:.6g}, which its kernel does not take: not below 1")
     return quantize_multiplier(factor)
+
+
+LEFT_SHIFT = 20
+"""Bits that integers are shifted; half of that is taken back (`kAddNIntegerShift`)."""
+
+INT32_BITS = 31
+
+
+def rescaled_sum(
+    converter: TfliteConverter, operator: TfliteOperator, total: Expr, source: Scale, terms: int
+) -> Expr:
+    """Integers of the result's scale from int32 sums of `terms` integers less zero points.
+
+    Raises:
+        ModelError: sums can overflow, or the kernel does not support the scales.
+    """
+    if (terms * source.magnitude + abs(source.zero_point)) << (LEFT_SHIFT - 1) >= 2**INT32_BITS:
+        raise ModelError(
+            f"sums of {terms} integers overflow the 32 bits of its kernel",
+            fix="add less at a time, or leave the operator in float",
+        )
+    result = scale_of(converter, operator.outputs[0])
+    factor = 2.0 * float(source.scale) / ((1 << LEFT_SHIFT) * float(result.scale))
+    multiplier, shift = smaller_than_one(factor, "the ratio of its scales")
+    fine = converter.emit(relax.op.multiply(total, relax.const(np.int32(1 << (LEFT_SHIFT - 1)))))
+    parameters = Requantize(
+        **result_fields(converter, operator), input_zero_point=0, multiplier=multiplier,
+        shift=shift,
+    )  # fmt: skip
+    return parameters.call([fine], None)

@@ -18,15 +18,14 @@ from umakit.operators.multipliers import reduced_multipliers
 from umakit.operators.numeric.fixed_point import Array, fixed_point, quantize_multiplier
 from umakit.operators.parameters import Pair
 from umakit.operators.tables.sixteen_bits import power_of_two, sigmoid_table
-from umakit.operators.tflite import TfliteConverter, TfliteOperator, register_all
+from umakit.operators.tflite import TfliteConverter, TfliteOperator, converts
 from umakit.operators.tflite_integers import (
     as_refusals,
     bias_without_zero_point,
     result_fields,
     scale_of,
 )
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES = (1, 2, 4, 3), (5, 6, 8, 7), (12, 13, 15, 14)
 """Inputs of the operator by gate: input, forget, output, cell."""
@@ -47,7 +46,15 @@ MOST_SHIFTS = 14
 """To the left, of the cell state: three times 16 bits have to fit into 32."""
 
 
-def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[tvm_api.Expr]:
+@converts(
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "float32",
+    "int8",
+    "int16",
+    operand_dtypes=("int8", "int16"),
+    states=(HIDDEN, CELL),
+)
+def convert(converter: TfliteConverter, operator: TfliteOperator) -> list[Expr]:
     """Return the outputs of all steps, and the hidden and cell state after the last step."""
     options = converter.options(operator, "UnidirectionalSequenceLSTMOptions")
     if len(operator.inputs) != 24 or any(operator.inputs[place] >= 0 for place in ABSENT):
@@ -93,7 +100,6 @@ class _Layer:
 def _check_shapes(
     converter: TfliteConverter, operator: TfliteOperator, *, time_major: bool
 ) -> None:
-    """Refuse tensors of inconsistent sizes."""
     data, result = converter.shape(operator.inputs[0]), converter.shape(operator.outputs[0])
     hidden, cell = (converter.shape(operator.inputs[place]) for place in (HIDDEN, CELL))
     if len(data) != 3 or len(hidden) != 2 or 0 in data or 0 in hidden:
@@ -122,9 +128,7 @@ def _of_gates(
     return np.concatenate(arrays)
 
 
-def _floats(
-    converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
-) -> list[tvm_api.Expr]:
+def _floats(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer) -> list[Expr]:
     """Build the float32 layer with the kernel of ONNX's LSTM: gates input, output, forget, cell."""
     op, emit = relax.op, converter.emit
     data, hidden, cell = (converter.value(operator.inputs[i]) for i in (0, HIDDEN, CELL))
@@ -152,9 +156,7 @@ def _floats(
     return [outputs, *states]
 
 
-def _integers(
-    converter: TfliteConverter, operator: TfliteOperator, layer: _Layer
-) -> list[tvm_api.Expr]:
+def _integers(converter: TfliteConverter, operator: TfliteOperator, layer: _Layer) -> list[Expr]:
     data, hidden, cell, result = (
         scale_of(converter, number)
         for number in (*(operator.inputs[i] for i in (0, HIDDEN, CELL)), operator.outputs[0])
@@ -229,9 +231,3 @@ def _quantized_clip(clip: float, scale: float) -> Pair:
         return int(CELL_LIMITS.min), int(CELL_LIMITS.max)
     limit = int(min(clip / scale, CELL_LIMITS.max))
     return -limit, limit
-
-
-register_all(
-    ("UNIDIRECTIONAL_SEQUENCE_LSTM",), convert, "float32", "int8", "int16",
-    operand_dtypes=("int8", "int16"), states=(HIDDEN, CELL),
-)  # fmt: skip

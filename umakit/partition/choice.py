@@ -226,7 +226,6 @@ def _compared(
 
 
 def _said(costs: Sequence[int | None]) -> str:
-    """Return the rule of the decision between accelerators, as a clause."""
     known = [cost for cost in costs if cost is not None]
     if not known:
         return "by order, no cycles are known"
@@ -240,7 +239,6 @@ def _said(costs: Sequence[int | None]) -> str:
 def _answer(
     target: str, question: Sequence[TakenLayer], operators: Sequence[Key], costs: LayerCosts
 ) -> _Answer:
-    """Return an accelerator, or the CPU, as a candidate, with the cost of left operators."""
     own = [each for each in question if each.target == target]
     taken = {key for each in own for key in each.operators}
     left = [key for key in operators if key not in taken]

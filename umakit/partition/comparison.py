@@ -60,11 +60,7 @@ class Whole:
     @property
     def sources(self) -> str:
         """The sources of the cycles of all layers, such as `3 measured, 1 unknown`."""
-        counts = {
-            "measured": self.measured,
-            "predicted": self.predicted,
-            "unknown": self.unknown,
-        }
+        counts = {"measured": self.measured, "predicted": self.predicted, "unknown": self.unknown}
         return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "none"
 
     def as_json(self) -> dict[str, Any]:

@@ -86,7 +86,6 @@ def constant_roles(main: tvm_api.Function) -> ConstantRoles:
 
 
 def _operands(call: tvm_api.Call) -> Iterator[tuple[int, tvm_api.Expr]]:
-    """Return the operands of a call with their positions, and the fields of tuples."""
     for position, operand in enumerate(call.args):
         fields = operand.fields if isinstance(operand, tvm_api.RelaxTuple) else [operand]
         yield from ((position, item) for item in fields)

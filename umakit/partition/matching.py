@@ -20,6 +20,7 @@ from umakit.partition.provenance import Provenance
 from umakit.registration.backend import Backend
 from umakit.registration.code import answer_of
 from umakit.registration.registered import Pattern
+from umakit.tvm_api import IRModule
 
 
 @dataclass
@@ -66,8 +67,8 @@ class Refusals:
 
 
 def fuse_all(
-    module: tvm_api.IRModule, backends: Sequence[Backend], refusals: dict[str, Refusals]
-) -> tvm_api.IRModule:
+    module: IRModule, backends: Sequence[Backend], refusals: dict[str, Refusals]
+) -> IRModule:
     for backend in backends:
         module = _fuse(module, backend, refusals[backend.target_name])
     if any(backend.merge_compiler_regions for backend in backends):
@@ -75,7 +76,7 @@ def fuse_all(
     return module
 
 
-def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: Refusals) -> tvm_api.IRModule:
+def _fuse(module: IRModule, backend: Backend, refusals: Refusals) -> IRModule:
     check_own_patterns(backend)
     patterns = [
         (
@@ -102,7 +103,6 @@ def _fuse(module: tvm_api.IRModule, backend: Backend, refusals: Refusals) -> tvm
 def _check(
     backend: Backend, pattern: Pattern, refusals: Refusals
 ) -> Callable[[tvm_api.PatternCheckContext], bool]:
-    """Return TVM's check function of a pattern: outside uses of values, then the predicate."""
 
     def check(context: tvm_api.PatternCheckContext) -> bool:
         if refusals.error is not None:
@@ -142,7 +142,7 @@ def _matched_operators(context: tvm_api.PatternCheckContext) -> set[int]:
     return {row for call in calls for row in tvm_api.rows_of(call)}
 
 
-def offloaded_rows(module: tvm_api.IRModule, provenance: Provenance) -> dict[int, str]:
+def offloaded_rows(module: IRModule, provenance: Provenance) -> dict[int, str]:
     """Return the target by row, for the operators inside accelerator functions."""
     where: dict[int, str] = {}
     calls = [
@@ -221,7 +221,6 @@ def _check_call(call: Any, where: str) -> None:
 
 
 def _calls(pattern: Any) -> Iterator[Any]:
-    """Yield the calls of quantized operators in a pattern."""
     operator = getattr(getattr(pattern, "op", None), "expr", None)
     if str(getattr(operator, "name", "")).startswith(f"relax.{PREFIX}"):
         yield pattern

@@ -32,6 +32,7 @@ from umakit.partition.report import (
 from umakit.registration.backend import Backend
 from umakit.registration.code import raised
 from umakit.registration.registered import PassPhase
+from umakit.tvm_api import Call, IRModule
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Partitioned:
         transposed: elements moved by added transposes.
     """
 
-    module: tvm_api.IRModule
+    module: IRModule
     report: OffloadReport
     provenance: Provenance | None = None
     roles: ConstantRoles = field(default_factory=ConstantRoles)
@@ -64,7 +65,7 @@ class Partitioned:
 
 
 def partition(
-    module: tvm_api.IRModule,
+    module: IRModule,
     backends: Sequence[Backend],
     *,
     keep_layout: bool = False,
@@ -100,12 +101,12 @@ def partition(
     return _partitioned(fitted, backends, keys, decisions)
 
 
-def operator_keys(module: tvm_api.IRModule) -> list[Key]:
+def operator_keys(module: IRModule) -> list[Key]:
     """Return the key of each operator of `main`, in execution order."""
     seen: dict[str, int] = {}
     keys = []
     for binding in tvm_api.bindings_of(module["main"]):
-        if isinstance(binding.value, tvm_api.Call) and tvm_api.operator_name(binding.value):
+        if isinstance(binding.value, Call) and tvm_api.operator_name(binding.value):
             name = tvm_api.name_of(binding.value) or str(binding.var.name)
             keys.append((name, seen.setdefault(name, 0)))
             seen[name] += 1
@@ -113,19 +114,8 @@ def operator_keys(module: tvm_api.IRModule) -> list[Key]:
 
 
 def _partitioned(
-    fitted: Fitted,
-    backends: Sequence[Backend],
-    keys: Sequence[Key],
-    given: Mapping[int, Decision],
+    fitted: Fitted, backends: Sequence[Backend], keys: Sequence[Key], given: Mapping[int, Decision]
 ) -> Partitioned:
-    """Partition a network after the choice of layouts.
-
-    Args:
-        fitted: the network.
-        backends: backends in order of priority.
-        keys: operators by row of the network before the change of layouts.
-        given: decisions by row of the network before the change of layouts.
-    """
     module, operators = _number_operators(fitted.module)
     origins = fitted.origins or {row: row for row in range(len(operators))}
     decisions = {row: given[origin] for row, origin in origins.items() if origin in given}
@@ -159,7 +149,6 @@ def _partitioned(
 def _unused(
     placements: Sequence[OperatorPlacement], where: dict[int, str], refusals: dict[str, Refusals]
 ) -> Iterator[UnusedBackend]:
-    """Yield the accelerators without operators, with the reasons of operators."""
     for name, refused in refusals.items():
         if name in where.values():
             continue
@@ -172,16 +161,14 @@ def _unused(
 
 
 def _decided(placement: OperatorPlacement, decision: Decision | None) -> OperatorPlacement:
-    """Return a row with its decision; the decision is the reason for the CPU if the CPU won."""
     kept = decision is not None and decision.target == CPU == placement.where
     reason = str(decision) if kept else placement.reason
     return replace(placement, decision=decision, reason=reason)
 
 
 def _decided_by_order(
-    module: tvm_api.IRModule, backends: Sequence[Backend], provenance: Provenance
+    module: IRModule, backends: Sequence[Backend], provenance: Provenance
 ) -> dict[int, Decision]:
-    """Return the decisions by row on operators that several backends would take alone."""
     if len(backends) < 2:
         return {}
     taken = {
@@ -194,10 +181,8 @@ def _decided_by_order(
 
 
 def partition_module(
-    module: tvm_api.IRModule,
-    backends: Sequence[Backend],
-    parameters: Mapping[str, Any] | None = None,
-) -> tvm_api.IRModule:
+    module: IRModule, backends: Sequence[Backend], parameters: Mapping[str, Any] | None = None
+) -> IRModule:
     """Partition a Relax module without a report, only with TVM's own passes.
 
     Args:
@@ -213,20 +198,20 @@ def partition_module(
     return _finish(fuse_all(_prepare(module, backends), backends, refusals), backends)
 
 
-def _prepare(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
+def _prepare(module: IRModule, backends: Sequence[Backend]) -> IRModule:
     for backend in backends:
         changed = run_passes(module, backend, PassPhase.PRE_PARTITIONING)
         module = with_kept_names(module, changed)
     return tvm_api.relax_transform.ConvertToDataflow(min_size=1)(module)
 
 
-def _finish(module: tvm_api.IRModule, backends: Sequence[Backend]) -> tvm_api.IRModule:
+def _finish(module: IRModule, backends: Sequence[Backend]) -> IRModule:
     for backend in backends:
         module = run_passes(module, backend, PassPhase.POST_PARTITIONING_0)
     return module
 
 
-def run_passes(module: tvm_api.IRModule, backend: Backend, phase: PassPhase) -> tvm_api.IRModule:
+def run_passes(module: IRModule, backend: Backend, phase: PassPhase) -> IRModule:
     """Run a backend's passes of one phase in the order of their registration."""
     for registered in backend.passes[phase]:
         try:
@@ -241,9 +226,7 @@ def run_passes(module: tvm_api.IRModule, backend: Backend, phase: PassPhase) -> 
     return module
 
 
-def _number_operators(
-    module: tvm_api.IRModule,
-) -> tuple[tvm_api.IRModule, list[OperatorPlacement]]:
+def _number_operators(module: IRModule) -> tuple[IRModule, list[OperatorPlacement]]:
     """List the operators of `main`, and attach its row to each call."""
     operators: list[OperatorPlacement] = []
 
@@ -252,7 +235,7 @@ def _number_operators(
         def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             call = binding.value
             name = tvm_api.operator_name(call)
-            if isinstance(call, tvm_api.Call) and name:
+            if isinstance(call, Call) and name:
                 node = tvm_api.name_of(call) or str(binding.var.name)
                 last = tvm_api.result_name(call.span) or node
                 call = tvm_api.make_call(call, span=tvm_api.rows_span([len(operators)]))
@@ -268,7 +251,7 @@ def _number_operators(
 
 
 def _placement(
-    operator: str, name: str, call: tvm_api.Call, variable: tvm_api.Var, module: tvm_api.IRModule
+    operator: str, name: str, call: Call, variable: tvm_api.Var, module: IRModule
 ) -> OperatorPlacement:
     first = tvm_api.tuple_fields(variable.ty)[0]
     lowered = operator == "call_tir"
@@ -316,7 +299,7 @@ class _Operator:
     span: tvm_api.Span | None
 
 
-def with_kept_names(before: tvm_api.IRModule, after: tvm_api.IRModule) -> tvm_api.IRModule:
+def with_kept_names(before: IRModule, after: IRModule) -> IRModule:
     """Return a pass's result with the names of the pass's input.
 
     A call without a name gets the name of the old call with the same variable. Other calls of one
@@ -347,16 +330,15 @@ def with_kept_names(before: tvm_api.IRModule, after: tvm_api.IRModule) -> tvm_ap
     return _renamed(after, found) if found else after
 
 
-def _functions(module: tvm_api.IRModule) -> list[tuple[Any, Any]]:
+def _functions(module: IRModule) -> list[tuple[Any, Any]]:
     return list(tvm_api.relax_functions(module))
 
 
-def _operators(module: tvm_api.IRModule) -> dict[Any, _Operator]:
-    """Return the calls of `main` by their variable."""
+def _operators(module: IRModule) -> dict[Any, _Operator]:
     found: dict[Any, _Operator] = {}
     for binding in tvm_api.bindings_of(module["main"]):
         call = binding.value
-        if isinstance(call, tvm_api.Call):
+        if isinstance(call, Call):
             span = call.span if tvm_api.name_of(call) else None
             name = tvm_api.name_of(call) or str(binding.var.name)
             kind = (tvm_api.operator_name(call), str(binding.var.ty))
@@ -364,13 +346,13 @@ def _operators(module: tvm_api.IRModule) -> dict[Any, _Operator]:
     return found
 
 
-def _renamed(module: tvm_api.IRModule, found: Mapping[Any, _Operator]) -> tvm_api.IRModule:
+def _renamed(module: IRModule, found: Mapping[Any, _Operator]) -> IRModule:
     @tvm_api.mutator
     class Renamer(tvm_api.PyExprMutator):
         def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             kept = found.get(binding.var)
             value = self.visit_expr(binding.value)
-            if kept is not None and isinstance(value, tvm_api.Call):
+            if kept is not None and isinstance(value, Call):
                 value = tvm_api.make_call(value, span=kept.span or tvm_api.name_span(kept.name))
             emitted = tvm_api.emit_like(self.builder_, binding.var, value)
             self.set_var_remap(binding.var, emitted)
@@ -395,7 +377,7 @@ NAMES = {
 """Names of attributes for readers, as in integer operators, by Relax name."""
 
 
-def window_attributes(call: tvm_api.Call) -> dict[str, Any]:
+def window_attributes(call: Call) -> dict[str, Any]:
     """Return strides, padding, dilation, groups and layouts of a convolution or pool.
 
     Args:

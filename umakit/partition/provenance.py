@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
+from umakit.tvm_api import Call, IRModule
 
 Rows = tuple[int, ...]
 CONSTANT = "constant"
@@ -36,7 +37,7 @@ class Provenance:
         values: dict[Any, Any] = {p: ("parameter", number) for number, p in enumerate(main.params)}
         number = 0
         for binding in tvm_api.bindings_of(main):
-            if isinstance(binding.value, tvm_api.Call):
+            if isinstance(binding.value, Call):
                 result: Key = ("call", number)
                 keys = _keys(binding.value, values)
                 self._known.append(_Known(keys, tuple(rows_for(number, binding)), result))
@@ -45,16 +46,16 @@ class Provenance:
             else:
                 values[binding.var] = _value(binding.value, values)
 
-    def rows_of_calls(self, module: tvm_api.IRModule) -> list[Rows]:
+    def rows_of_calls(self, module: IRModule) -> list[Rows]:
         """Return the rows of each call of `main` in order, including those of its callees."""
         return _Replay(self._known, module).calls_of_main()
 
-    def note(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
+    def note(self, module: IRModule) -> IRModule:
         """Return the module with the rows of each call of `main` as its source span."""
         return note_rows(module, self.rows_of_calls(module))
 
 
-def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModule:
+def note_rows(module: IRModule, rows: Sequence[Rows]) -> IRModule:
     """Attach rows to the calls of `main` in order, as source spans, and make names unique.
 
     Args:
@@ -67,7 +68,7 @@ def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModul
     class Noter(tvm_api.PyExprMutator):
         def visit_var_binding_(self, binding: tvm_api.VarBinding) -> None:
             value, name = self.visit_expr(binding.value), None
-            if isinstance(value, tvm_api.Call):
+            if isinstance(value, Call):
                 number, found = next(left)
                 value = tvm_api.make_call(value, span=tvm_api.rows_span(found))
                 name = f"call{number}"
@@ -83,7 +84,7 @@ def note_rows(module: tvm_api.IRModule, rows: Sequence[Rows]) -> tvm_api.IRModul
 class _Replay:
     """Walks a fused module in execution order and looks up every computation."""
 
-    def __init__(self, known: Sequence[_Known], module: tvm_api.IRModule) -> None:
+    def __init__(self, known: Sequence[_Known], module: IRModule) -> None:
         # Equal computations on equal data cannot be told apart, and need not be: first come.
         self._left: dict[Key, list[_Known]] = {}
         self._found: set[int] = set()
@@ -107,7 +108,7 @@ class _Replay:
             value = binding.value
             if isinstance(value, tvm_api.Function):
                 values[binding.var] = value
-            elif isinstance(value, tvm_api.Call):
+            elif isinstance(value, Call):
                 rows, result = self._call(value, values)
                 calls.append(rows)
                 values[binding.var] = result
@@ -115,7 +116,7 @@ class _Replay:
                 values[binding.var] = _value(value, values)
         return _value(function.body.body, values)
 
-    def _call(self, call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Rows, Key]:
+    def _call(self, call: Call, values: dict[Any, Any]) -> tuple[Rows, Key]:
         called = self._functions.get(call.op) or values.get(call.op)
         if isinstance(called, tvm_api.Function):
             inside: list[Rows] = []
@@ -139,7 +140,7 @@ class _Known:
     result: Key
 
 
-def _keys(call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Key, ...]:
+def _keys(call: Call, values: dict[Any, Any]) -> tuple[Key, ...]:
     """Return the keys of a call's operator and operands: exact, and independent of constants.
 
     A pass of a backend may change constants; the operator is still the same.
@@ -154,7 +155,6 @@ def _keys(call: tvm_api.Call, values: dict[Any, Any]) -> tuple[Key, ...]:
 
 
 def _value(expression: tvm_api.Expr, values: dict[Any, Any]) -> Key:
-    """Return a key of a value that is equal for the same data before and after fusion."""
     if isinstance(expression, tvm_api.Var):
         return values.get(expression, ("free", str(expression.name)))
     if isinstance(expression, tvm_api.GlobalVar):

@@ -66,7 +66,6 @@ def quantize_to_integers(model: Model) -> Model:
 
 
 def _notices(module: tvm_api.IRModule, left: list[LeftInFloat]) -> list[str]:
-    """Return a notice for each node that still computes in floating point."""
     reasons = {operator.name: operator.reason for operator in left}
     floats: dict[str, str] = {}
     for binding in tvm_api.bindings_of(module["main"]):

@@ -15,15 +15,9 @@ from umakit import tvm_api
 from umakit.frontend.model import Quantization, QuantizedSemantics, WeightsQuantization
 from umakit.operators.islands import ACTIVATIONS, Island, Network, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.refusals import FloatInTheModel, NoIntegerForm
-from umakit.operators.registry import (
-    FLOATS,
-    QUANTIZE,
-    integer_calls,
-    operator_of,
-    recognitions,
-)
-from umakit.operators.tensors import Weights
+from umakit.operators.registry import FLOATS, QUANTIZE, integer_calls, operator_of, recognitions
+from umakit.operators.tensors import FloatInTheModel, NoIntegerForm, Weights
+from umakit.tvm_api import Call, Expr, IRModule
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
     """
 
     def __init__(
-        self, module: tvm_api.IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
+        self, module: IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
     ) -> None:
         super().__init__(module)
         self._network = Network(
@@ -83,7 +77,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         emitted = tvm_api.emit_like(self.builder_, binding.var, value)
         self.set_var_remap(binding.var, emitted)
 
-    def visit_tuple_getitem_(self, item: tvm_api.TupleGetItem) -> tvm_api.Expr:
+    def visit_tuple_getitem_(self, item: tvm_api.TupleGetItem) -> Expr:
         """Replace an element of a split tensor by a slice, which needs no tuple."""
         item = self.visit_expr_post_order(item)
         split = self._definition(item.tuple_value)
@@ -91,7 +85,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             return item
         return part_of_split(item, split)
 
-    def visit_call_(self, call: tvm_api.Call) -> tvm_api.Expr:
+    def visit_call_(self, call: Call) -> Expr:
         call = self.visit_expr_post_order(call)
         operator = tvm_api.operator_name(call)
         if operator == "quantize":
@@ -105,10 +99,9 @@ class IslandRecognizer(tvm_api.PyExprMutator):
                 return replaced
         return call
 
-    def _clip_integers(self, call: tvm_api.Call) -> tvm_api.Expr:
-        """Merge a clip into the integer operator that computes its operand."""
+    def _clip_integers(self, call: Call) -> Expr:
         value = self._definition(call.args[0])
-        if not isinstance(value, tvm_api.Call):
+        if not isinstance(value, Call):
             return call
         operator = operator_of(value)
         if operator is None or operator.parameters is None or not operator.takes_clip:
@@ -121,8 +114,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
 
     # --- islands ------------------------------------------------------------------------------
 
-    def _note_quantization(self, call: tvm_api.Call) -> None:
-        """Record scale and zero point of a node's result for comments in generated C."""
+    def _note_quantization(self, call: Call) -> None:
         try:
             scale = self._network.scale(call, tvm_api.dtype_of(call))
         except NoIntegerForm:
@@ -131,7 +123,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         if name:
             self.quantizations[name] = Quantization(float(scale.scale), int(scale.zero_point))
 
-    def _quantize(self, call: tvm_api.Call) -> tvm_api.Expr:
+    def _quantize(self, call: Call) -> Expr:
         reasons: list[NoIntegerForm] = []
         for arithmetic in self._arithmetics:
             network = replace(self._network, arithmetic=arithmetic, weights={})
@@ -154,7 +146,7 @@ class IslandRecognizer(tvm_api.PyExprMutator):
         derived = self._derived(FLOATS, Island(Result.of(call, scale), self._network))
         return call if derived is None else derived
 
-    def _integer_form(self, call: tvm_api.Call, network: Network) -> tvm_api.Expr:
+    def _integer_form(self, call: Call, network: Network) -> Expr:
         """Return the integer operator that computes a quantized value.
 
         Raises:
@@ -173,16 +165,14 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             raise NoIntegerForm(f"there is no integer form of {operator}")
         return derived
 
-    def _derived(self, relax: str, island: Island) -> tvm_api.Expr | None:
-        """Return the result of the first derivation that does not return None, or None."""
+    def _derived(self, relax: str, island: Island) -> Expr | None:
         for recognition in recognitions(relax, island.arithmetic):
             derived = recognition.derive(island)
             if derived is not None:
                 return derived
         return None
 
-    def _result(self, call: tvm_api.Call, network: Network) -> Result:
-        """Return the value that a quantize rounds, before any activations."""
+    def _result(self, call: Call, network: Network) -> Result:
         scale = network.scale(call, tvm_api.dtype_of(call))
         (low, high), activation = scale.limits, False
         value = self._definition(call.args[0])
@@ -193,25 +183,22 @@ class IslandRecognizer(tvm_api.PyExprMutator):
             high = min(high, scale.integer(bounds[1]))
             value = self._definition(value.args[0])
         shape = tvm_api.static_shape(call)
-        if not isinstance(value, tvm_api.Call) or not tvm_api.operator_name(value):
+        if not isinstance(value, Call) or not tvm_api.operator_name(value):
             raise NoIntegerForm("an input or constant of the network is float here")
         if shape is None:
             raise NoIntegerForm("the quantized value has no static shape")
         return Result(value, scale, (low, high), activation, shape, self._span(call))
 
-    def _span(self, call: tvm_api.Call) -> tvm_api.Span | None:
-        """Return the span of a quantize's island, named after the operator without its
-        activation."""
+    def _span(self, call: Call) -> tvm_api.Span | None:
         value, worker = self._definition(call.args[0]), call
-        while isinstance(value, tvm_api.Call) and tvm_api.operator_name(value) != "dequantize":
+        while isinstance(value, Call) and tvm_api.operator_name(value) != "dequantize":
             worker = value
             if tvm_api.operator_name(value) not in ACTIVATIONS:
                 break
             value = self._definition(value.args[0])
         return tvm_api.span_with_result(worker.span, call.span)
 
-    def _definition(self, expression: tvm_api.Expr) -> tvm_api.Expr:
-        """Return the expression that a variable is bound to; other expressions unchanged."""
+    def _definition(self, expression: Expr) -> Expr:
         if isinstance(expression, tvm_api.Var):
             bound = self.lookup_binding(expression)
             if isinstance(bound, tvm_api.Var):
@@ -235,8 +222,8 @@ def _weights_quantizations(weights: Mapping[str, Weights]) -> dict[str, WeightsQ
 
 
 def recognize_islands(
-    module: tvm_api.IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
-) -> tuple[tvm_api.IRModule, IslandRecognizer]:
+    module: IRModule, arithmetic: Arithmetic, semantics: QuantizedSemantics
+) -> tuple[IRModule, IslandRecognizer]:
     """Rewrite the islands of `main` as integer operators.
 
     Returns:
@@ -251,7 +238,7 @@ def recognize_islands(
     return clean, recognizer
 
 
-def part_of_split(item: tvm_api.TupleGetItem, split: tvm_api.Expr) -> tvm_api.Expr:
+def part_of_split(item: tvm_api.TupleGetItem, split: Expr) -> Expr:
     """Return an element of a split tensor as a slice; elements of other tuples unchanged.
 
     Args:

@@ -40,7 +40,7 @@ from umakit.machine.simulator_config import (
     simulator_files,
 )
 from umakit.operators.drawing import Drawing
-from umakit.operators.offload.functions import check_function
+from umakit.operators.offload.constraints import check_function
 from umakit.registration.registered import (
     LAYOUTS,
     RELAX_PHASES,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from umakit.imports.on_use import imported_on_use
+from umakit.imports import imported_on_use
 
 if TYPE_CHECKING:
     from umakit.testing.check import CheckReport, check_backend, check_layer

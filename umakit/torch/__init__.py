@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
         "umakit.torch needs PyTorch, which is not installed", fix="pip install umakit[torch]"
     ) from None
 
-from umakit.imports.on_use import imported_on_use
+from umakit.imports import imported_on_use
 from umakit.torch.module import LibraryModule, load
 
 if TYPE_CHECKING:
@@ -30,6 +30,5 @@ __all__ = ["LibraryModule", "OffloadedModule", "load", "offload"]
 
 # A library runs without TVM.
 __getattr__ = imported_on_use(
-    __name__,
-    {"OffloadedModule": "umakit.torch.offloaded", "offload": "umakit.torch.offloading"},
+    __name__, {"OffloadedModule": "umakit.torch.offloaded", "offload": "umakit.torch.offloading"}
 )

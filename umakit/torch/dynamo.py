@@ -187,7 +187,6 @@ class CompiledGraph:
         return module(*(each for each in data if isinstance(each, torch.Tensor)))
 
     def _module(self, inputs: Sequence[Any], data: Sequence[Any]) -> OffloadedModule | None:
-        """Return the module for the shapes of the inputs, built if the shapes are new."""
         tensors = [each for each, weight in zip(inputs, self._is_weight, strict=True) if weight]
         if any(each.is_inference() for each in tensors):
             self._leave(shapes_of(data), INFERENCE)
@@ -288,7 +287,6 @@ def _copy(
     values: dict[torch.fx.Node, Any],
     weights: Mapping[str, torch.Tensor],
 ) -> torch.fx.GraphModule:
-    """Copy the nodes of a graph except its inputs, which are replaced by values."""
     for node in graph.graph.nodes:
         if node.op == "placeholder":
             continue

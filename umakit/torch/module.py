@@ -93,7 +93,6 @@ class LibraryModule(torch.nn.Module):  # type: ignore[misc]
     def _argument(
         self, spec: TensorSpec, given: dict[str, torch.Tensor], tensors: tuple[torch.Tensor, ...]
     ) -> torch.Tensor:
-        """Return the tensor of an input; the initial value of an omitted state."""
         if spec.c_name in given:
             tensor = given[spec.c_name]
             if not isinstance(tensor, torch.Tensor):

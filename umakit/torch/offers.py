@@ -19,7 +19,7 @@ from torch._dynamo.convert_frame import compile_lock
 from torch.utils import _pytree as pytree
 
 from umakit.errors import ModelError
-from umakit.frontend.torch.refusals import refused_operators
+from umakit.frontend.torch.programs import refused_operators
 from umakit.frontend.torch.static import quiet_torch
 from umakit.library.options import ExportOptions
 from umakit.partition.choice import CPU
@@ -128,7 +128,6 @@ def _offer_of_parts(
     options: ExportOptions,
     refused: Mapping[str, ModelError],
 ) -> Offer:
-    """Return the offer for the parts between operators that cannot be imported."""
 
     def is_importable(node: Node) -> bool:
         if follows_source(node):
@@ -185,12 +184,7 @@ def _offer_of_part(
 def _offer(
     graph: torch.fx.Graph, network: Network, partitioned: Partitioned, names: Mapping[str, str]
 ) -> Offer:
-    """Return a partition result as an offer for a graph.
-
-    Args:
-        network, partitioned: the imported network and its partition.
-        names: node names in the graph by node name in the imported program.
-    """
+    """Return a partition result as an offer for a graph."""
     nodes = {node.name: node for node in graph.nodes}
     found = {
         label: nodes[names[source.given]]
@@ -220,12 +214,6 @@ def _offer(
 def _taken(
     graph: torch.fx.Graph, found: Mapping[str, Node], rows: Sequence[OperatorPlacement]
 ) -> set[Node]:
-    """Return the nodes of a graph that accelerators compute.
-
-    Args:
-        found: nodes by operator name.
-        rows: placements of the partition.
-    """
     layers = quantized_layers(graph)
     taken: set[Node] = set()
     for row in rows:

@@ -155,7 +155,6 @@ def has_weights(node: Node) -> bool:
 
 
 def _in_order(parts: list[list[Node]]) -> list[list[Node]] | None:
-    """Sort parts by dependence; None for a cyclic dependence."""
     number_of = {node: number for number, part in enumerate(parts) for node in part}
     needs: dict[Unit, set[Unit]] = {
         number: {number_of[used] for node in part for used in node.all_input_nodes
@@ -254,7 +253,6 @@ def _item(values: Sequence[Any], position: int) -> Any:
 def _region(
     module: torch.fx.GraphModule, group: Sequence[Node]
 ) -> tuple[torch.fx.GraphModule, list[Node], list[Node]]:
-    """Return a group as a module, its input nodes, and its nodes with outside users."""
     inside = set(group)
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
@@ -302,10 +300,6 @@ def _order(graph: torch.fx.Graph, groups: Sequence[Sequence[Node]]) -> list[Unit
 
 
 def _sorted(needs: Mapping[Unit, Collection[Unit]], positions: Mapping[Unit, int]) -> list[Unit]:
-    """Sort units topologically; break ties by position.
-
-    Units in a cycle are omitted.
-    """
     left = {unit: len(needed) for unit, needed in needs.items()}
     users: dict[Unit, list[Unit]] = {unit: [] for unit in needs}
     for unit, needed in needs.items():

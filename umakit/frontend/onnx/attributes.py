@@ -15,9 +15,8 @@ import onnx
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import all_nodes
-from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.operators import CONVERTER_DECISIONS
-from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision
+from umakit.frontend.onnx.registry import ABSENT, FLOAT8, STASH, Decision, opset_of
 
 EVERYWHERE = {"consumed_inputs": "which inputs may be overwritten; the memory plan decides that"}
 """Attributes that all operators of the first opset have, and why they are ignored."""
@@ -63,8 +62,7 @@ BY_TVM: Mapping[str, Decision] = {
     "Einsum": Decision("equation"),
     "EyeLike": Decision("dtype k"),
     "Gemm": Decision(
-        "alpha beta transA transB",
-        ignored={"broadcast": "the sizes of the third input say it"},
+        "alpha beta transA transB", ignored={"broadcast": "the sizes of the third input say it"}
     ),
     "GlobalLpPool": Decision("p"),
     "GridSample": Decision("align_corners mode padding_mode"),

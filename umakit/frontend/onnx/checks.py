@@ -131,7 +131,6 @@ def external_files(path: Path) -> list[Path]:
 
 
 def _tensors_anywhere(message: Any) -> Iterator[onnx.TensorProto]:
-    """Yield all tensors in a message, including tensors of functions and training graphs."""
     waiting = [message]
     while waiting:
         message = waiting.pop()

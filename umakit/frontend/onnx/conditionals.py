@@ -12,8 +12,7 @@ import onnx
 from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.onnx.refusals import described
-
-relax = tvm_api.relax
+from umakit.tvm_api import relax
 
 DIVISIONS = ("Div", "Mod")
 INDEXED = {

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from umakit.floats.interpolation import (
+from umakit.floats.resampling import (
+    Table,
     antialiased_table,
     cubic_table,
     linear_table,
     nearest_table,
 )
-from umakit.floats.resampling import Table
 
 Array = npt.NDArray[np.float32]
 ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float32(0.5)

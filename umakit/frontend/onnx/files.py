@@ -39,7 +39,7 @@ from umakit.frontend.onnx.checks import (
     check_values,
 )
 from umakit.frontend.onnx.importer import NamingImporter
-from umakit.frontend.onnx.node import attribute_of, opset_of
+from umakit.frontend.onnx.registry import attribute_of, opset_of
 from umakit.frontend.onnx.rewriting import rewrite_nodes
 from umakit.frontend.onnx.shapes import graph_inputs, set_input_shapes, static_input_shapes
 from umakit.frontend.onnx.structure import (
@@ -105,7 +105,6 @@ def import_onnx(path: Path, name: str | None, input_shapes: InputShapes) -> Mode
 
 
 def _load(path: Path) -> tuple[onnx.ModelProto, dict[str, SourceOperator]]:
-    """Return the checked model with unique node names, and its operators by name."""
     if not path.exists():
         raise ModelError("no such file", where=str(path), fix=READABLE)
     if not path.is_file():
@@ -151,8 +150,7 @@ def _check_by_onnx(proto: onnx.ModelProto) -> None:
     """Run the checker of the package onnx, without the checks that refuse valid files.
 
     The checker demands output shapes, which are inferred later. It calls GroupNormalization of
-    opset 18
-    deprecated, so the node is checked as GroupNormalization of opset 21.
+    opset 18 deprecated, so the node is checked as GroupNormalization of opset 21.
     """
     for value in proto.graph.output:
         if value.type.HasField("tensor_type"):
@@ -265,7 +263,6 @@ def resolve_padding(
 
 
 def _dimensions(value: onnx.ValueInfoProto | None) -> list[int]:
-    """Return the sizes of a tensor; 0 for unknown dimensions."""
     return [int(d.dim_value) for d in value.type.tensor_type.shape.dim] if value else []
 
 

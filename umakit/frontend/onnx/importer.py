@@ -15,13 +15,14 @@ from umakit.frontend.onnx import size_arithmetic
 from umakit.frontend.onnx.attributes import DECISIONS
 from umakit.frontend.onnx.checks import QUANTIZING, all_nodes
 from umakit.frontend.onnx.conditionals import check_conditional, chosen
-from umakit.frontend.onnx.node import Node, opset_of
 from umakit.frontend.onnx.operators import CONVERTERS
 from umakit.frontend.onnx.refusals import contradiction, not_supported, schema_of
+from umakit.frontend.onnx.registry import Node, opset_of
 from umakit.frontend.onnx.shapes import Types, check_extents, inferred_types
 from umakit.frontend.relax_modules import rename_operators
 from umakit.frontend.simplify import quiet
 from umakit.text.identities import SourceOperator
+from umakit.tvm_api import IRModule, relax
 
 onnx_frontend = tvm_api.onnx_frontend()
 Importer: Any = onnx_frontend.ONNXGraphImporter
@@ -46,7 +47,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._conditional = 0
         self._expected: Types = {}
 
-    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> tvm_api.IRModule:
+    def run(self, proto: onnx.ModelProto, shapes: dict[str, list[int]]) -> IRModule:
         """Return the Relax module of a checked model. Calls carry the names of their nodes."""
         self._shape = dict(shapes)
         self._expected, fault = inferred_types(proto)
@@ -117,8 +118,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
         """Convert an If node: one branch for a constant condition, else both branches and a select.
 
         Generated C runs straight through, so it computes both branches. `check_conditional` ensures
-        that
-        neither branch can fail.
+        that neither branch can fail.
         """
         branches = {attribute.name: attribute.g for attribute in node.attribute}
         condition = self._nodes[node.input[0]]
@@ -135,17 +135,15 @@ class NamingImporter(Importer):  # type: ignore[misc]
         self._nodes.update(zip(node.output, results, strict=True))
 
     def _branch(self, graph: onnx.GraphProto) -> list[Any]:
-        """Return the results of a nested graph, which can read the tensors of the outer graph."""
         outside = dict(self._nodes)
         for tensor in graph.initializer:
-            self._nodes[tensor.name] = tvm_api.relax.const(self._parse_array(tensor))
+            self._nodes[tensor.name] = relax.const(self._parse_array(tensor))
         self._construct_nodes(graph)
         results = [self._nodes[value.name] for value in graph.output]
         self._nodes = outside
         return results
 
     def _compute(self, node: onnx.NodeProto) -> bool:
-        """Compute a node of constant sizes or indices. Return False for other nodes."""
         inputs = self._inputs_of(node)
         arrays = [None if each is None else tvm_api.constant_array(each) for each in inputs]
         if any((a is None) != (i is None) for a, i in zip(arrays, inputs, strict=True)):
@@ -155,14 +153,13 @@ class NamingImporter(Importer):  # type: ignore[misc]
         if results is None:
             return False
         names = [name for name in node.output if name]
-        constants = [tvm_api.relax.const(result, str(result.dtype)) for result in results]
+        constants = [relax.const(result, str(result.dtype)) for result in results]
         self._nodes.update(zip(names, constants, strict=True))
         if of_sizes:
             self._sizes.update(names)
         return True
 
     def _seen(self, proto: onnx.NodeProto) -> Node:
-        """Return the node in the form that converters take."""
         return Node(
             proto,
             self._inputs_of(proto),
@@ -186,7 +183,6 @@ class NamingImporter(Importer):  # type: ignore[misc]
         return True
 
     def _bind_result(self, node: onnx.NodeProto) -> None:
-        """Bind the node's first result to a variable, which marks the end of the node."""
         first = node.output[0]
         value = self._nodes.get(first)
         if isinstance(value, tvm_api.Call):
@@ -197,10 +193,9 @@ class NamingImporter(Importer):  # type: ignore[misc]
             self._node_of_result.setdefault(str(value.name), node.name)
 
     def _check_types(self, node: onnx.NodeProto) -> None:
-        """Refuse a node whose imported result differs in shape or dtype from the ONNX inference."""
         for name in node.output:
             value = self._nodes.get(name)
-            if name not in self._expected or not isinstance(value, tvm_api.relax.Expr):
+            if name not in self._expected or not isinstance(value, relax.Expr):
                 continue
             dtype, shape = self._expected[name]
             got_shape, got_dtype = tvm_api.static_shape(value), tvm_api.dtype_of(value)
@@ -222,7 +217,7 @@ class NamingImporter(Importer):  # type: ignore[misc]
                     fix="export the model with other attributes, or without the operator",
                 )
 
-    def _label(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
+    def _label(self, module: IRModule) -> IRModule:
         """Name each call after the node whose result follows it."""
         ends = self._node_of_result
         names: dict[str, str] = {}
@@ -289,7 +284,6 @@ def check_input_types(
 
 
 def _dtype(expression: Any | None) -> str:
-    """Return the element type of a tensor; empty for anything else."""
     if expression is None or not hasattr(getattr(expression, "ty", None), "shape"):
         return ""
     return tvm_api.dtype_of(expression)
@@ -333,7 +327,6 @@ def _check_window(node: Node) -> None:
 
 
 def _check_count(node: Node, position: int, count: int) -> None:
-    """Refuse an input that is not a vector of `count` values."""
     shape = node.static_shape(position)
     if shape is not None and shape != (count,):
         raise node.refuse(
@@ -342,7 +335,6 @@ def _check_count(node: Node, position: int, count: int) -> None:
 
 
 def _check_scales(node: Node, shape: tuple[int, ...]) -> None:
-    """Refuse scales along a missing axis, and scales whose number differs from the axis size."""
     scales, zeros = node.static_shape(1), node.static_shape(2)
     if scales is None or len(scales) != 1 or scales == (1,):
         return

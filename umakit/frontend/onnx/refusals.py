@@ -119,12 +119,10 @@ def described(expression: tvm_api.Expr) -> str:
 
 
 def _listed(kind: str, items: Sequence[str]) -> str:
-    """Return the phrase that lists some items; empty for no items."""
     return f" with the {kind} {', '.join(items)}" if items else ""
 
 
 def _attributes(node: onnx.NodeProto) -> list[str]:
-    """Return the attributes that are numbers, lists of numbers or text, as `name=value`."""
     shown = []
     for attribute in node.attribute:
         value = onnx.helper.get_attribute_value(attribute)

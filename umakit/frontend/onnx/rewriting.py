@@ -18,7 +18,7 @@ import onnx
 import onnx.numpy_helper
 
 from umakit.errors import ModelError
-from umakit.frontend.onnx.node import attribute_of
+from umakit.frontend.onnx.registry import attribute_of
 
 Array = npt.NDArray[Any]
 

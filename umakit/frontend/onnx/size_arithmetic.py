@@ -67,8 +67,7 @@ def _is_undefined(node: onnx.NodeProto, operands: Sequence[Array]) -> bool:
     """Return whether NumPy gives a node another result than ONNX, or none.
 
     These are divisions by 0, conversions of out-of-range numbers, and slices with negative steps
-    that
-    start before the first element.
+    that start before the first element.
     """
     if node.op_type in ("Div", "Mod"):
         return bool(operands[1].dtype.kind in "iu" and not operands[1].all())

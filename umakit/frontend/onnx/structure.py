@@ -16,8 +16,8 @@ import onnx.numpy_helper
 
 from umakit.errors import ModelError
 from umakit.frontend.onnx.checks import STANDARD_DOMAINS, all_nodes
-from umakit.frontend.onnx.node import opset_of
 from umakit.frontend.onnx.refusals import input_name, schema_of
+from umakit.frontend.onnx.registry import opset_of
 
 NOT_COMPUTED = {
     number: name.lower()
@@ -160,7 +160,6 @@ VALUES: dict[str, Callable[[onnx.AttributeProto], npt.NDArray[Any] | None]] = {
 
 
 def _check_inputs(node: onnx.NodeProto, opset: int, where: str) -> None:
-    """Refuse a node that omits required inputs."""
     schema = schema_of(node, opset)
     if schema is None or node.op_type in MAY_BE_EMPTY:
         return

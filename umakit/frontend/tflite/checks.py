@@ -92,7 +92,6 @@ def _check_states(
     label: str,
     where: str,
 ) -> None:
-    """Refuse variable tensors in inputs that are not states, and states that are not variable."""
     for position, number in enumerate(operator.inputs):
         if number < 0 or graph.tensors[number].variable == (position in conversion.states):
             continue
@@ -196,7 +195,6 @@ def _check_dtypes(
 
 
 def _shown(conversion: TfliteConversion) -> str:
-    """Return the dtypes of data and result that a conversion supports, as text."""
     return ", ".join(
         each if isinstance(each, str) else " to ".join(each) for each in conversion.dtypes
     )

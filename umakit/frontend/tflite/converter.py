@@ -15,10 +15,10 @@ from umakit import tvm_api
 from umakit.errors import ModelError
 from umakit.frontend.tflite.graph import TfliteGraph, quantized_axis
 from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
+from umakit.tvm_api import Expr, relax
 
 frontend = tvm_api.tflite_frontend()
 OperatorConverter: Any = frontend.OperatorConverter
-relax = tvm_api.relax
 
 ACTIVATIONS = {
     tflite.ActivationFunctionType.NONE: None,
@@ -40,9 +40,9 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         super().__init__(graph.model, graph.subgraph, frontend.ExprTable(), builder)
         self._graph = graph
         self.bb: tvm_api.BlockBuilder = builder
-        self.values: dict[int, tvm_api.Expr] = {}
+        self.values: dict[int, Expr] = {}
 
-    def convert(self, operator: TfliteOperator) -> tvm_api.Expr | list[tvm_api.Expr]:
+    def convert(self, operator: TfliteOperator) -> Expr | list[Expr]:
         """Return the Relax expression of an operator's result; a list for several results.
 
         Raises:
@@ -54,9 +54,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             return [self.bb.normalize(item) for item in value]
         return self.bb.normalize(value)
 
-    def imported(
-        self, operator: TfliteOperator, values: Mapping[int, Any] | None = None
-    ) -> tvm_api.Expr:
+    def imported(self, operator: TfliteOperator, values: Mapping[int, Any] | None = None) -> Expr:
         """Convert an operator by TVM's own converter.
 
         Args:
@@ -66,16 +64,16 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         before = dict(self.values)
         self.values.update(values or {})
         try:
-            converted: tvm_api.Expr = self.convert_map[operator.code](op=operator.table)
+            converted: Expr = self.convert_map[operator.code](op=operator.table)
             return self.bb.normalize(converted)
         finally:
             self.values = before
 
-    def emit(self, value: tvm_api.Expr) -> tvm_api.Var:
+    def emit(self, value: Expr) -> tvm_api.Var:
         """Bind an expression to a variable."""
         return self.bb.emit(value)
 
-    def value(self, number: int) -> tvm_api.Expr:
+    def value(self, number: int) -> Expr:
         """Return the expression of a computed or constant tensor."""
         if number not in self.values:
             (wrapper,) = self.get_tensors([number])
@@ -133,16 +131,14 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         options.Init(table.Bytes, table.Pos)
         return options
 
-    def dequantized(self, number: int) -> tvm_api.Expr:
+    def dequantized(self, number: int) -> Expr:
         """Return the dequantized tensor, bound to a variable."""
         if not self._graph.tensors[number].scales.size:
             return self.value(number)
         (wrapper,) = self.get_tensors([number])
         return self.bb.emit(self.dequantize(self.value(number), wrapper))
 
-    def quantized(
-        self, operator: TfliteOperator, value: tvm_api.Expr, activation: int = 0
-    ) -> tvm_api.Expr:
+    def quantized(self, operator: TfliteOperator, value: Expr, activation: int = 0) -> Expr:
         """Apply a fused activation to real numbers and quantize them to the operator's result."""
         bounds = _activation_bounds(activation)
         if bounds is not None:
@@ -151,7 +147,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         (wrapper,) = self.get_tensors(operator.outputs[:1])
         if not self._graph.tensors[operator.outputs[0]].scales.size:
             return value
-        rounded: tvm_api.Expr = self.quantize(self.bb.emit(value), wrapper)
+        rounded: Expr = self.quantize(self.bb.emit(value), wrapper)
         return rounded
 
     def clip(self, operator: TfliteOperator, activation: int = 0) -> tuple[int, int]:
@@ -165,13 +161,13 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         )
         return low, high
 
-    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> tvm_api.Expr:
+    def island(self, operator: TfliteOperator, function: Callable[[Any], Any]) -> Expr:
         """Return dequantize, `function`, quantize from the first input to the operator's result."""
         return self.quantized(operator, function(self.dequantized(operator.inputs[0])))
 
     # --- TVM's hooks --------------------------------------------------------------------------
 
-    def get_expr(self, input_tensor_idx: int) -> tvm_api.Expr:
+    def get_expr(self, input_tensor_idx: int) -> Expr:
         """Return the expression of a tensor."""
         return self.value(int(input_tensor_idx))
 
@@ -197,7 +193,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             wrappers.pop()
         return wrappers
 
-    def dequantize(self, expr: tvm_api.Expr, tensor: Any) -> tvm_api.Expr:
+    def dequantize(self, expr: Expr, tensor: Any) -> Expr:
         """Dequantize a tensor. A 64-bit bias is first converted to 32 bits, TVM's limit.
 
         Raises:
@@ -208,7 +204,7 @@ class Converter(OperatorConverter):  # type: ignore[misc]
             if values.size and (values.min() < -(2**31) or values.max() >= 2**31):
                 raise ModelError("its bias needs more than 32 bits")
             expr = relax.op.astype(expr, "int32")
-        reals: tvm_api.Expr = super().dequantize(expr, tensor)
+        reals: Expr = super().dequantize(expr, tensor)
         return reals
 
     def is_prefetched(self, input_tensor_idx: int) -> bool:
@@ -216,13 +212,8 @@ class Converter(OperatorConverter):  # type: ignore[misc]
         return False
 
     def convert_qnn_fused_activation_function(
-        self,
-        expr: tvm_api.Expr,
-        fused_activation_fn: int,
-        scale: float,
-        zero_point: int,
-        dtype: str,
-    ) -> tvm_api.Expr:
+        self, expr: Expr, fused_activation_fn: int, scale: float, zero_point: int, dtype: str
+    ) -> Expr:
         """Clip integers. Bounds are rounded half away from zero, as in TensorFlow Lite."""
         bounds = _activation_bounds(fused_activation_fn)
         if bounds is None:

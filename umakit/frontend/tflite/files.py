@@ -32,6 +32,7 @@ from umakit.frontend.tflite.graph import TfliteGraph, read_graph
 from umakit.operators.tflite import CONVERSIONS, TfliteOperator, TfliteTensor
 from umakit.text.identities import SourceOperator
 from umakit.text.names import symbol_part, unique
+from umakit.tvm_api import IRModule, relax
 
 
 def import_tflite(path: Path, name: str | None, input_shapes: InputShapes) -> Model:
@@ -115,7 +116,6 @@ def _states(
 
 
 def _check_inputs(graph: TfliteGraph, wanted: InputShapes, where: str) -> list[str]:
-    """Compare input shapes with the requested shapes, and return notices about chosen sizes."""
     inputs: Mapping[str, TfliteTensor] = {
         graph.tensors[number].name: graph.tensors[number] for number in graph.inputs
     }
@@ -142,8 +142,7 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
     """Return the names of operators by the number of their result.
 
     TensorFlow joins the names of fused operators with semicolons. The first name belongs to the
-    result
-    and is used alone if no other operator has it.
+    result and is used alone if no other operator has it.
     """
     results = [number for operator in graph.operators for number in operator.outputs]
     first = {number: graph.tensors[number].name.split(";")[0] for number in results}
@@ -155,14 +154,10 @@ def short_names(graph: TfliteGraph) -> dict[int, str]:
 
 
 def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
-    """Return the operators of the file by the names of their results."""
     names = short_names(graph)
     return {
         names[number]: SourceOperator(
-            names[number],
-            graph.tensors[operator.outputs[0]].name,
-            position,
-            kind=operator.code,
+            names[number], graph.tensors[operator.outputs[0]].name, position, kind=operator.code
         )
         for position, operator in enumerate(graph.operators)
         for number in operator.outputs
@@ -172,13 +167,12 @@ def _sources(graph: TfliteGraph) -> dict[str, SourceOperator]:
 # --- conversion ---------------------------------------------------------------------------------
 
 
-def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
-    """Return the Relax module of a checked graph. Calls carry the names of their result tensors."""
-    builder = tvm_api.relax.BlockBuilder()
+def _module(graph: TfliteGraph, where: str) -> IRModule:
+    builder = relax.BlockBuilder()
     converter = Converter(graph, builder)
     numbers = (*graph.inputs, *graph.states)
     parameters = [
-        tvm_api.relax.Var(
+        relax.Var(
             f"input{position}",
             tvm_api.tensor_type(graph.tensors[number].shape, graph.tensors[number].dtype),
         )
@@ -194,7 +188,7 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
                 result = _convert_all(converter, graph, ends, where)
             except ModelError as raised:
                 # TVM prints a warning about an unfinished builder.
-                error, result = raised, tvm_api.relax.const(0.0)
+                error, result = raised, relax.const(0.0)
             result = builder.emit_output(result)
         builder.emit_func_output(result)
     if error is not None:
@@ -205,14 +199,7 @@ def _module(graph: TfliteGraph, where: str) -> tvm_api.IRModule:
 def _convert_all(
     converter: Converter, graph: TfliteGraph, ends: dict[str, str], where: str
 ) -> tvm_api.Expr:
-    """Convert all operators and return the graph's result.
-
-    Args:
-        converter: converter that holds the inputs.
-        graph: the graph.
-        ends: receives the name of each operator by the variable of its result.
-        where: file name in error messages.
-    """
+    """Convert all operators and return the graph's result."""
     names = short_names(graph)
     for position, operator in enumerate(graph.operators):
         variables = _convert(converter, graph, operator, position, where)
@@ -221,7 +208,7 @@ def _convert_all(
         for number, variable in zip(operator.outputs, variables, strict=False):
             ends[str(variable.name)] = names[number]
     values = [converter.value(number) for number in (*graph.outputs, *graph.states)]
-    return values[0] if len(values) == 1 else tvm_api.relax.Tuple(values)
+    return values[0] if len(values) == 1 else relax.Tuple(values)
 
 
 def _convert(
@@ -262,8 +249,7 @@ def _convert(
     return variables
 
 
-def _named(module: tvm_api.IRModule, ends: Mapping[str, str]) -> tvm_api.IRModule:
-    """Name each call after the operator whose result follows it."""
+def _named(module: IRModule, ends: Mapping[str, str]) -> IRModule:
     names: dict[str, str] = {}
     pending: list[str] = []
     for binding in tvm_api.bindings_of(module["main"]):

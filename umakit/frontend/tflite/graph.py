@@ -176,7 +176,6 @@ class _Reader:
         operators: Sequence[TfliteOperator],
         interface: set[int],
     ) -> tuple[int, ...]:
-        """Return the numbers of variable tensors that operators read, in the order of first use."""
         used = dict.fromkeys(number for operator in operators for number in operator.inputs)
         for number in interface:
             if tensors[number].variable:

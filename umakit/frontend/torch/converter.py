@@ -25,10 +25,10 @@ from umakit.frontend.torch.quantization import (
 )
 from umakit.frontend.torch.registry import CONVERTERS, Expr, Node, arguments_of
 from umakit.frontend.torch.static import StaticProgram, is_fake
+from umakit.tvm_api import IRModule, relax
 
 frontend = tvm_api.torch_frontend()
 Importer: Any = frontend.ExportedProgramImporter
-relax = tvm_api.relax
 register_all()
 
 ACTIVATIONS = ("relu.default", "hardtanh.default", "clamp.default")
@@ -72,7 +72,7 @@ class Converter(Importer):  # type: ignore[misc]
         self.env: dict[Node, tvm_api.Expr] = {}
         self.block_builder = tvm_api.BlockBuilder()
 
-    def run(self, outputs: int) -> tvm_api.IRModule:
+    def run(self, outputs: int) -> IRModule:
         """Return the Relax module. `main` returns `outputs` tensors, as a tuple if there are
         several.
 
@@ -85,7 +85,7 @@ class Converter(Importer):  # type: ignore[misc]
             tvm_api.abandon(self.block_builder)
             raise
 
-    def _module(self, outputs: int) -> tvm_api.IRModule:
+    def _module(self, outputs: int) -> IRModule:
         program, builder = self._program, self.block_builder
         for node in program.inputs:
             shape, dtype = self.type_of(node)
@@ -126,7 +126,6 @@ class Converter(Importer):  # type: ignore[misc]
         return found
 
     def _check_types(self, node: Node) -> None:
-        """Refuse a node with an operand or result of an unsupported dtype."""
         for used in (*node.all_input_nodes, node):
             value = self.fake(used)
             for each in value if isinstance(value, (tuple, list)) else [value]:
@@ -134,7 +133,6 @@ class Converter(Importer):  # type: ignore[misc]
                     self.dtype(each.dtype, node)
 
     def _stand_in(self, node: Node) -> None:
-        """Bind the result of an input or a refused node to a variable."""
         value: Any = self._program.values.get(node)
         if not is_fake(value):
             return
@@ -199,7 +197,6 @@ class Converter(Importer):  # type: ignore[misc]
     # --- one node ---------------------------------------------------------------------------------
 
     def _convert_node(self, node: Node) -> None:
-        """Convert a node and record the bindings of its result."""
         for used in node.all_input_nodes:
             if self._program.is_constant(used):
                 self.value(used)
@@ -281,7 +278,6 @@ class Converter(Importer):  # type: ignore[misc]
         return self.block_builder.emit(relax.TupleGetItem(whole, position))
 
     def _bound(self, value: object) -> tvm_api.Expr:
-        """Bind a value to a new variable, which marks the end of the node."""
         if isinstance(value, tvm_api.Var):
             return value
         if not isinstance(value, tvm_api.Expr):
@@ -289,7 +285,6 @@ class Converter(Importer):  # type: ignore[misc]
         return self.block_builder.emit(value)
 
     def _check_result(self, node: Node, value: tvm_api.Expr) -> None:
-        """Refuse a result whose shape or dtype differs from torch's."""
         if not isinstance(self.fake(node), torch.Tensor):
             return
         wanted = self.type_of(node)
@@ -317,7 +312,7 @@ class Converter(Importer):  # type: ignore[misc]
             self._constants[key] = relax.const(array, dtype)
         return self._constants[key]
 
-    def _label(self, module: tvm_api.IRModule) -> tvm_api.IRModule:
+    def _label(self, module: IRModule) -> IRModule:
         """Name each call after the node whose result follows it."""
         names: dict[str, str] = {}
         pending: list[str] = []

@@ -94,9 +94,7 @@ class Names:
         line = source_line(node)
         place = f"node {self.label(node)!r}" + (f" ({line})" if line else "")
         return ModelError(
-            f"operator {operator_of(node)} of {place} {what}",
-            where=self._where,
-            fix=fix,
+            f"operator {operator_of(node)} of {place} {what}", where=self._where, fix=fix
         )
 
     def origin(self, node: torch.fx.Node) -> str:

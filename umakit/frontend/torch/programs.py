@@ -8,7 +8,7 @@ mode, writes to state and random numbers are refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -135,3 +135,33 @@ def check_inference(node: torch.fx.Node, names: Names) -> None:
         given.keys() & {"train", "training", "dropout_p"}
     ):
         raise names.error(node, "draws random numbers", EVALUATE)
+
+
+def refused_operators(
+    program: torch.export.ExportedProgram, where: str, input_shapes: InputShapes
+) -> Mapping[str, ModelError]:
+    """Return the refusals of `import_torch` by node name.
+
+    Args:
+        program: an exported program. Writes to state, inputs and outputs are not checked.
+        where: file or name of the model in error messages.
+        input_shapes: sizes by input name, for symbolic dimensions.
+
+    Raises:
+        ModelError: torch cannot decompose the program, or the program does not allow the sizes.
+    """
+    names = Names(program, where)
+    refused: dict[str, ModelError] = {}
+    for node in program.graph.nodes:
+        try:
+            check_inference(node, names)
+        except ModelError as error:
+            refused[node.name] = error
+    shapes, _ = input_sizes(program, input_shapes, where)
+    found: dict[torch.fx.Node, ModelError] = {}
+    static = make_static(program, shapes, names.error, where, found)
+    found |= Converter(static, names).refusals()
+    for node in static.graph.nodes:  # the first decomposed node's error wins
+        if node in found:
+            refused.setdefault(names.origin(node), found[node])
+    return refused

@@ -25,8 +25,7 @@ from umakit import tvm_api
 from umakit.floats import resampling
 from umakit.frontend.model import Quantization
 from umakit.frontend.torch.registry import Arguments, Graph, Node, arguments_of
-
-relax = tvm_api.relax
+from umakit.tvm_api import Call, Expr, relax
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32")
 EVERYWHERE = "quantize activations and weights to 8 bits (static, per tensor or per channel)"
@@ -93,10 +92,10 @@ class Grid:
     axis: int
     dtype: str
 
-    def quantize(self, value: tvm_api.Expr) -> tvm_api.Expr:
+    def quantize(self, value: Expr) -> Expr:
         return relax.op.quantize(value, *self._constants(), axis=self.axis, out_dtype=self.dtype)
 
-    def dequantize(self, value: tvm_api.Expr, dtype: str) -> tvm_api.Expr:
+    def dequantize(self, value: Expr, dtype: str) -> Expr:
         return relax.op.dequantize(value, *self._constants(), axis=self.axis, out_dtype=dtype)
 
     def _constants(self) -> tuple[Any, Any]:
@@ -146,7 +145,7 @@ def grid_of(graph: Graph, node: Node, given: Arguments) -> Grid:
     return Grid(scale, np.ascontiguousarray(zero_points), given["axis"] % rank, dtype)
 
 
-def single_grid(call: tvm_api.Expr) -> Grid | None:
+def single_grid(call: Expr) -> Grid | None:
     """Return the grid of a per-tensor dequantize to float32; None for anything else."""
     if tvm_api.operator_name(call) != "dequantize" or tvm_api.dtype_of(call) != "float32":
         return None
@@ -160,27 +159,25 @@ def single_grid(call: tvm_api.Expr) -> Grid | None:
 # --- data movement --------------------------------------------------------------------------------
 
 
-def _operands(call: tvm_api.Call) -> list[Any]:
-    """Return the tensors whose elements a movement moves."""
+def _operands(call: Call) -> list[Any]:
     first = call.args[0]
     return list(first.fields) if isinstance(first, tvm_api.RelaxTuple) else [first]
 
 
-def _with_operands(call: tvm_api.Call, operands: list[Any]) -> tvm_api.Call:
+def _with_operands(call: Call, operands: list[Any]) -> Call:
     several = isinstance(call.args[0], tvm_api.RelaxTuple)
     first = relax.Tuple(operands) if several else operands[0]
     return relax.Call(call.op, [first, *call.args[1:]], call.attrs, None, call.span)
 
 
-def _is_movement(call: tvm_api.Expr) -> bool:
-    """Return whether an expression is a call that only moves elements."""
+def _is_movement(call: Expr) -> bool:
     operator = tvm_api.operator_name(call)
     if operator == resampling.OPERATOR:
-        return isinstance(call, tvm_api.Call) and resampling.moves_only(call)
+        return isinstance(call, Call) and resampling.moves_only(call)
     return operator in DATA_MOVEMENT_OPERATORS
 
 
-def in_front_of_dequantize(graph: Graph, value: tvm_api.Expr) -> tvm_api.Expr:
+def in_front_of_dequantize(graph: Graph, value: Expr) -> Expr:
     """Move a data movement in front of the dequantize of its operands.
 
     Args:
@@ -188,9 +185,9 @@ def in_front_of_dequantize(graph: Graph, value: tvm_api.Expr) -> tvm_api.Expr:
         value: converted result of an operator; returned unchanged if it is not such a movement.
     """
     call = graph.definition(value)
-    if isinstance(call, tvm_api.Call) and tvm_api.operator_name(call) == "nn.pad":
+    if isinstance(call, Call) and tvm_api.operator_name(call) == "nn.pad":
         return _padded_integers(graph, call, value)
-    if not isinstance(call, tvm_api.Call) or not _is_movement(call):
+    if not isinstance(call, Call) or not _is_movement(call):
         return value
     sources = [graph.definition(operand) for operand in _operands(call)]
     grids = [single_grid(source) for source in sources]
@@ -203,7 +200,7 @@ def in_front_of_dequantize(graph: Graph, value: tvm_api.Expr) -> tvm_api.Expr:
     return grid.dequantize(moved, "float32")
 
 
-def _padded_integers(graph: Graph, call: tvm_api.Call, value: tvm_api.Expr) -> tvm_api.Expr:
+def _padded_integers(graph: Graph, call: Call, value: Expr) -> Expr:
     """Replace a zero pad of dequantized integers by a pad of the integers with the zero point."""
     source = graph.definition(call.args[0])
     grid, number = single_grid(source), float(call.attrs.pad_value)
@@ -214,17 +211,15 @@ def _padded_integers(graph: Graph, call: tvm_api.Call, value: tvm_api.Expr) -> t
     return grid.dequantize(graph.block_builder.emit(padded), "float32")
 
 
-def moved_behind(
-    graph: Graph, value: tvm_api.Expr, function: Callable[[tvm_api.Expr], tvm_api.Expr]
-) -> tvm_api.Expr:
+def moved_behind(graph: Graph, value: Expr, function: Callable[[Expr], Expr]) -> Expr:
     """Replace a quantize of moved numbers by the movement of quantized numbers."""
     call = graph.definition(value)
-    if not isinstance(call, tvm_api.Call):
+    if not isinstance(call, Call):
         return function(value)
     operator = tvm_api.operator_name(call)
     if operator in ACTIVATIONS and _is_movement(graph.definition(call.args[0])):
 
-        def activated(moved: tvm_api.Expr) -> tvm_api.Expr:
+        def activated(moved: Expr) -> Expr:
             return function(graph.block_builder.emit(_with_operands(call, [moved])))
 
         return moved_behind(graph, call.args[0], activated)

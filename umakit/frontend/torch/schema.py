@@ -211,7 +211,6 @@ def _checked(value: Any, kind: Any, place: str) -> Any:
 
 
 def _dictionary(value: dict[str, Any], kind: Any, place: str) -> dict[str, Any]:
-    """Return a checked dictionary. The rule of its field applies to the keys."""
     if place == "Node.metadata":
         return {key: _metadata(key, value[key]) for key in KEPT_METADATA if value.get(key)}
     return {_text(key, place): _checked(inner, kind, f"{place}[]") for key, inner in value.items()}
@@ -270,7 +269,6 @@ def _types(kind: Any) -> dict[str, Any]:
 
 
 def _holds_text(kind: Any) -> bool:
-    """Return whether a type is text, or a list or dictionary with text."""
     return kind is str or any(_holds_text(inner) for inner in typing.get_args(kind))
 
 
@@ -354,7 +352,6 @@ def _metadata(key: str, text: Any) -> str:
 
 
 def _parts(item: str) -> int:
-    """Return the number of comma-separated parts outside of brackets."""
     depth, count = 0, 1
     for letter in item:
         depth += (letter in "[(") - (letter in ")]")

@@ -112,7 +112,6 @@ def _expression(size: Any) -> Any:
 
 
 def _bind_symbols(name: str, value: Any, wanted: Any, symbols: dict[Any, int], where: str) -> None:
-    """Bind the symbols in an input's shape to the requested sizes."""
     if wanted is None:
         return
     if len(wanted) != value.dim():
@@ -204,7 +203,6 @@ def make_static(
 
 
 def _decompositions(whole: Collection[str]) -> Any:
-    """Return torch's decompositions into Core ATen without the operators in `whole`."""
     table = torch.export.default_decompositions()
     for name in whole:
         packet, overload = name.split(".")

@@ -33,12 +33,11 @@ from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import divide_to_even, float32_integer, round_to_float32
 from umakit.operators.numeric.requantize import header_call
 from umakit.operators.parameters import CommonFields, Pair, Parameters
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.registry import Shapes
 from umakit.operators.tables.functions import all_integers, dequantized, quantized
-from umakit.operators.tensors import Array, Scale
+from umakit.operators.tensors import Array, NoIntegerForm, Scale
+from umakit.tvm_api import PrimExpr, tirx
 
-tirx = tvm_api.tirx
 MOST_BITS = 60
 """Maximum number of bits of an intermediate result."""
 
@@ -314,7 +313,7 @@ def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> t
     left, right = buffers(("left", "right"), shapes, dtypes)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(i: PrimExpr) -> tvm_api.Stmt:
         place = unflatten(i, parameters.output_shape)
         a, b = (
             int32(operand[tuple(broadcast(place, shape))]) + int32(offset)
@@ -329,9 +328,7 @@ def pair_kernel(parameters: Float32Pair, shapes: Shapes, dtypes: list[str]) -> t
     return kernel([left, right, output], loop("i", math.prod(parameters.output_shape), one))
 
 
-def _combined(
-    parameters: Float32Pair, a: tvm_api.PrimExpr, b: tvm_api.PrimExpr
-) -> tvm_api.PrimExpr:
+def _combined(parameters: Float32Pair, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Return the int32 result of two expressions, before the offset, in the steps of
     `exact_results`.
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from umakit import tvm_api
-from umakit.operators.derivation.conversions import integers_of_result
+from umakit.operators.derivation.expressions import integers_of_result
 from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.parameters import Pair, Pool2d, WindowFields
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Quantized
+from umakit.operators.tensors import NoIntegerForm, Quantized
+from umakit.tvm_api import Call
 
 P = TypeVar("P", bound=Pool2d)
 
@@ -24,7 +24,7 @@ class PoolFields(WindowFields):
     window: Pair
 
 
-def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Arithmetic) -> P:
+def plain_pool(kind: type[P], result: Result, call: Call, arithmetic: Arithmetic) -> P:
     """Return the parameters of a pool without dilation.
 
     Args:
@@ -43,7 +43,7 @@ def plain_pool(kind: type[P], result: Result, call: tvm_api.Call, arithmetic: Ar
     return kind(**result.common(arithmetic), **window.common(), window=window.size)
 
 
-def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
+def tflm_pool(kind: type[Pool2d], island: Island) -> Call:
     """Return a call of a pool of data and result of the same scale.
 
     Raises:
@@ -57,9 +57,7 @@ def tflm_pool(kind: type[Pool2d], island: Island) -> tvm_api.Call:
     return parameters.call([source.integers], island.result.span)
 
 
-def pool_of_images(
-    island: Island, parameters_of: Callable[[Result, tvm_api.Expr], Pool2d]
-) -> tvm_api.Call:
+def pool_of_images(island: Island, parameters_of: Callable[[Result, tvm_api.Expr], Pool2d]) -> Call:
     """Return a call of a pool of images or rows; the pool compares integers of the result's scale.
 
     Args:
@@ -67,7 +65,7 @@ def pool_of_images(
         parameters_of: (result of rank 4, integers [N, C, H, W]) -> parameters.
     """
 
-    def pool(image: Island, source: Quantized) -> tvm_api.Call:
+    def pool(image: Island, source: Quantized) -> Call:
         integers = integers_of_result(image, source)
         parameters = parameters_of(image.result, integers)
         return parameters.call([integers], image.result.span)

@@ -7,19 +7,21 @@ float32 scales are multiplied and divided in float64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from umakit import tvm_api
+from umakit.operators.derivation.windows import Window, on_images
 from umakit.operators.islands import Island, Result
 from umakit.operators.multipliers import exact_multipliers, fixed_points, reduced_multipliers
 from umakit.operators.numeric.fixed_point import Arithmetic
 from umakit.operators.numeric.float32 import LARGEST_FACTOR
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Array, Quantized, Weights
+from umakit.operators.parameters import ConvolutionParameters
+from umakit.operators.tensors import Array, NoIntegerForm, Quantized, Weights
+from umakit.tvm_api import Call
 
 Bias = Weights | Array | None
 """Integers, or the real numbers that a model adds (only where it means reals)."""
@@ -77,7 +79,7 @@ def read_layer(island: Island, operators: Sequence[str]) -> tuple[Island, Layer]
             return None
         bias = island.call.args[1]
         layer = island.definition(island.call.args[0])
-        assert isinstance(layer, tvm_api.Call)
+        assert isinstance(layer, Call)
         island = island.with_result(call=layer)
     source = island.operand()
     island.check_node(island.definition(island.call.args[1]))
@@ -179,3 +181,55 @@ def _bias(bias: Weights, channels: int, dtype: np.dtype[Any]) -> Array:
     if (np.abs(bias.integers.astype(np.float64)) >= MOST_OF_A_WIDE_BIAS).any():
         raise NoIntegerForm("the bias is too large for its products")
     return bias.integers.reshape(-1)
+
+
+Ordered = Callable[[Weights, Window, tvm_api.Node], Weights]
+"""(weights of the model, window, attributes of the convolution) -> weights of the kernel."""
+
+
+def ordered_weights(weights: Weights, window: Window, attributes: tvm_api.Node) -> Weights:
+    """Weights as [O, KH, KW, I] for data in NHWC, as [O, I, KH, KW] for data in NCHW."""
+    return window.ordered(weights, str(attributes.kernel_layout))
+
+
+def convolution_call(
+    kind: type[ConvolutionParameters],
+    operators: Sequence[str],
+    island: Island,
+    *,
+    ordered: Ordered = ordered_weights,
+) -> Call | None:
+    """Return a call (data, weights, bias, multipliers, shifts) of a convolution.
+
+    Args:
+        kind: kind of convolution.
+        operators: Relax's names of the operator.
+        island: island that ends with one of the operators or with `add`.
+        ordered: (weights, window, attributes) -> weights in the kernel's order.
+
+    Returns:
+        The call; None for sums other than a convolution plus a bias.
+
+    Raises:
+        NoIntegerForm: the integer operator does not support the attributes, dtypes or scales.
+    """
+    found = read_layer(island, operators)
+    if found is None:
+        return None
+    without_bias, layer = found
+
+    def convolve(image: Island, data: Quantized) -> Call:
+        attributes = image.call.attrs
+        window = Window.of(attributes)
+        weights = ordered(layer.weights, window, attributes)
+        parameters = kind(
+            **image.result.common(layer.arithmetic),
+            **window.common(),
+            dilation=window.dilation,
+            groups=int(attributes.groups),
+            input_zero_point=data.scale.zero_point,
+        )
+        operands = constant_operands(image.result, replace(layer, source=data, weights=weights))
+        return parameters.call([data.integers, *operands], image.result.span)
+
+    return on_images(without_bias, layer.source, convolve)

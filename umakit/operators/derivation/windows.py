@@ -10,8 +10,7 @@ from typing import Any, SupportsInt
 from umakit import tvm_api
 from umakit.operators.islands import Island
 from umakit.operators.parameters import Pair, WindowFields
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Quantized, Weights
+from umakit.operators.tensors import NoIntegerForm, Quantized, Weights
 
 LAYOUTS = {"NHWC": "NHWC", "NCHW": "NCHW", "NCW": "NCHW"}
 """Rows of numbers are images of one row."""
@@ -112,7 +111,6 @@ def _pair(values: Iterable[SupportsInt]) -> Pair:
 
 
 def _padding(values: Iterable[SupportsInt], flat: bool) -> tuple[int, int, int, int]:
-    """Return a padding as (top, left, bottom, right)."""
     numbers = [int(value) for value in values]
     if flat:
         left, right = numbers * (2 // len(numbers))

@@ -20,13 +20,7 @@ from umakit.operators.drawing import (
     Tensor,
     parameters_step,
 )
-from umakit.operators.drawings.scales import (
-    SCALES,
-    SPREAD,
-    WEIGHTED_SCALES,
-    factors,
-    weights_of,
-)
+from umakit.operators.drawings.scales import SCALES, SPREAD, WEIGHTED_SCALES, factors, weights_of
 from umakit.operators.parameters import BIAS_DTYPES, Parameters
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33)
@@ -91,8 +85,7 @@ def fully_connected(kind: Callable[..., Parameters]) -> Drawing:
         outputs = int(settings["outputs"])
         zero_point = zero_point_of(settings, "output_zero_point")
         parameters = kind(
-            **common_fields(settings, (rows, outputs), zero_point),
-            input_zero_point=data.zero_point,
+            **common_fields(settings, (rows, outputs), zero_point), input_zero_point=data.zero_point
         )
         constants = weights_of(settings, (outputs, inputs), random)
         step = parameters_step(parameters, [Input(0), *constants])

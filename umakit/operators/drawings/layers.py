@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings of layers of one operator, from their inputs and parameters."""
+"""Drawings of layers of one operator, from their inputs and parameters.
+
+Pads, concatenations and LSTMs are here too.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +30,16 @@ from umakit.operators.drawings.families import (
     TENSOR,
     WEIGHTED,
     ZERO_POINTS,
+    common_fields,
     tensor_of,
 )
-from umakit.operators.drawings.scales import SCALES
+from umakit.operators.drawings.scales import SCALES, SPREAD, weights_of
 from umakit.operators.drawings.windows import IMAGE, image_of
+from umakit.operators.numeric.fixed_point import fixed_point, quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
+from umakit.operators.tables.sixteen_bits import sigmoid_argument, sigmoid_table
+from umakit.operators.tensors import NoIntegerForm
+from umakit.tvm_api import relax
 
 Inputs = tuple[Tensor, ...]
 First = Callable[[Settings, "Tensor | None"], Inputs]
@@ -143,3 +150,141 @@ MOVED: Mapping[str, tuple[Setting, ...]] = {
     "input_zero_point": ZERO_POINTS, "values": COMMON["values"],
 }  # fmt: skip
 """Settings of operators that move integers."""
+
+
+PADDED: Mapping[str, tuple[Setting, ...]] = {
+    **MOVED,
+    "padded": ("last", "first", "image", "all"),
+    "before": (1, 0, 2, 5),
+    "after": (1, 0, 2, 5),
+    "value": ("zero_point", "lowest", "highest"),
+}
+JOINED: Mapping[str, tuple[Setting, ...]] = {
+    **MOVED, "operands": (2, 1, 3, 4, 5), "axis": (0, 1, 2, 3), "growth": (0, 1, 3),
+}  # fmt: skip
+"""`axis` is counted from the last one; each operand is by `growth` longer than the one before."""
+
+MOST_OPERANDS = 32
+
+
+def pad() -> Drawing:
+    """Return the drawing of a pad with an integer."""
+
+    def make(
+        settings: Settings, inputs: Inputs, random: np.random.Generator
+    ) -> tuple[Step, Tensor]:
+        (data,) = inputs
+        rank = len(data.shape)
+        padded = {
+            "last": {rank - 1}, "first": {0}, "image": {rank - 3, rank - 2},
+            "all": set(range(rank)),
+        }[str(settings["padded"])]  # fmt: skip
+        before, after = int(settings["before"]), int(settings["after"])
+        if min(padded) < 0 or before + after == 0:
+            raise NotDrawable("too few axes, or nothing around them")
+        sides = [(before, after) if axis in padded else (0, 0) for axis in range(rank)]
+        widths = [width for pair in sides for width in pair]
+        limits = np.iinfo(data.dtype)
+        values = {
+            "zero_point": data.zero_point, "lowest": int(limits.min), "highest": int(limits.max),
+        }  # fmt: skip
+        value = values[str(settings["value"])]
+        shape = tuple(n + sum(pair) for n, pair in zip(data.shape, sides, strict=True))
+        result = Tensor(shape, data.dtype, data.zero_point, data.layout)
+        step = Step(lambda given: relax.op.nn.pad(given[0], widths, pad_value=value), (Input(0),))
+        return step, result
+
+    return relax_layer(make, tensor_of, PADDED)
+
+
+def concatenation() -> Drawing:
+    """Return the drawing of a concatenation of a number of tensors."""
+
+    def first(settings: Settings, data: Tensor | None) -> Inputs:
+        (data,) = tensor_of(settings, data)
+        axis = len(data.shape) - 1 - int(settings["axis"])
+        if axis < 0 or int(settings["operands"]) > MOST_OPERANDS:
+            raise NotDrawable("too few axes, or too many operands")
+        found = []
+        for number in range(int(settings["operands"])):
+            shape = list(data.shape)
+            shape[axis] += number * int(settings["growth"])
+            found.append(Tensor(tuple(shape), data.dtype, data.zero_point, data.layout))
+        return tuple(found)
+
+    def make(
+        settings: Settings, inputs: Inputs, random: np.random.Generator
+    ) -> tuple[Step, Tensor]:
+        data = inputs[0]
+        axis = len(data.shape) - 1 - int(settings["axis"])
+        shape = list(data.shape)
+        shape[axis] = sum(tensor.shape[axis] for tensor in inputs)
+        result = Tensor(tuple(shape), data.dtype, data.zero_point, data.layout)
+        operands = tuple(Input(number) for number in range(len(inputs)))
+        return Step(lambda given: relax.op.concat(relax.Tuple(list(given)), axis), operands), result
+
+    return relax_layer(make, first, JOINED)
+
+
+LSTM: Mapping[str, tuple[Setting, ...]] = {
+    "batch": (1, 2, 3), "steps": (1, 2, 5), "inputs": SIZES, "units": SIZES, "time_major": (0, 1),
+    "result": (0, 1, 2), "cell_scale": (-11, -9, -12, -14), "input_zero_point": ZERO_POINTS,
+    "output_zero_point": ZERO_POINTS, "weights": WEIGHTED["weights"], "values": COMMON["values"],
+}  # fmt: skip
+"""`result` selects the compared tensor: outputs, hidden or cell state. `cell_scale` is a power of
+two."""
+
+GATES, FUNCTION_BITS, GATE_BITS = 4, 15, 12
+
+
+def lstm(kind: Callable[..., Parameters]) -> Drawing:
+    """Return the drawing of an LSTM of 8 bits, given its class of parameters."""
+
+    def build(settings: Settings, data: Tensor | None, random: np.random.Generator) -> Drawn:
+        batch, steps, columns, units = (
+            int(settings[name]) for name in ("batch", "steps", "inputs", "units")
+        )
+        major = settings["time_major"] == 1
+        first = (steps, batch) if major else (batch, steps)
+        data = data or Tensor((*first, columns), "int8", int(settings["input_zero_point"]))
+        if data.shape != (*first, columns) or data.dtype != "int8":
+            raise NotDrawable("another kind of tensor")
+        inputs = (data, Tensor((batch, units), "int8"), Tensor((batch, units), "int16"))
+        own = {**settings, "dtype": "int8", "rounding": "tflm", "scale": "usual", "scales": 1}
+        weights, bias, *_ = weights_of(own, (GATES * units, columns), random)
+        recurrent, more, *_ = weights_of(own, (GATES * units, units), random)
+        factors = [
+            float(random.uniform(0.2, 1)) * 2.0**GATE_BITS / (SPREAD**2 * math.sqrt(terms))
+            for terms in (columns, units)
+            for _ in range(GATES)
+        ]
+        gates = fixed_point(factors)
+        zero_point = int(settings["output_zero_point"])
+        parameters = _parameters(kind, own, (*first, units), zero_point)
+        constants = (weights, bias, recurrent, more, gates.multipliers, gates.shifts)
+        operands: list[Input | Result | Array]
+        operands = [Input(0), *constants, sigmoid_table(), Input(1), Input(2)]
+        place = int(settings["result"])
+        results = [Tensor((*first, units), "int8", zero_point), *inputs[1:]]
+        choose = Step(lambda given: relax.TupleGetItem(given[0], place), (Result(0),))
+        call = parameters_step(parameters, operands)
+        macs = batch * steps * GATES * units * (columns + units)
+        return Drawn(inputs, (call, choose), results[place], macs)
+
+    return Drawing(LSTM, build, ("inputs", "units", "steps"))
+
+
+def _parameters(
+    kind: Callable[..., Parameters], settings: Settings, shape: tuple[int, ...], zero_point: int
+) -> Parameters:
+    cell_scale, function_scale = 2.0 ** int(settings["cell_scale"]), 2.0**-FUNCTION_BITS
+    limits = np.iinfo(np.int16)
+    return kind(
+        **common_fields({**settings, "clip": "none"}, shape, zero_point),
+        time_major=int(settings["time_major"]),
+        cell_argument=sigmoid_argument(cell_scale, tanh=True),
+        cell_clip=(int(limits.min), int(limits.max)),
+        forget=quantize_multiplier(function_scale),
+        update=quantize_multiplier(function_scale**2 / cell_scale),
+        result=quantize_multiplier(function_scale**2 * 128),
+    )

@@ -26,8 +26,7 @@ from umakit.operators.multipliers import check_headroom, fixed_points, multiplie
 from umakit.operators.multipliers import reduced_multipliers as reduced
 from umakit.operators.numeric.fixed_point import Arithmetic, quantize_multiplier
 from umakit.operators.parameters import Parameters
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Scale
+from umakit.operators.tensors import NoIntegerForm, Scale
 
 MATRICES: Mapping[str, tuple[Setting, ...]] = {
     "matrices": (1, 2, 3), "repeated": ("none", "left", "right"), "rows": SIZES, "columns": SIZES,

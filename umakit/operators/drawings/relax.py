@@ -25,8 +25,7 @@ from umakit.operators.drawing import (
 )
 from umakit.operators.drawings.families import SIZES
 from umakit.operators.drawings.windows import FEW, IMAGE, WINDOW, pool_of, window_of
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, relax
 
 KERNEL_LAYOUTS = {"NCHW": "OIHW", "NHWC": "HWIO"}
 DTYPE: Mapping[str, tuple[Setting, ...]] = {"dtype": ("float32",)}
@@ -101,9 +100,7 @@ class _Walk:
         array = self.random.standard_normal(tuple(shape)).astype(str(self.settings["dtype"]))
         return array, Tensor(tuple(shape), str(array.dtype), 0, layout)
 
-    def step(
-        self, make: Callable[..., tvm_api.Expr], operands: Sequence[Operand], result: Tensor
-    ) -> Made:
+    def step(self, make: Callable[..., Expr], operands: Sequence[Operand], result: Tensor) -> Made:
         """Append the call of an operator."""
         self.steps.append(Step(lambda given: make(*given), tuple(operands)))
         self.macs += math.prod(result.shape)
@@ -146,8 +143,8 @@ def _convolution(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) 
     shape = tuple(result[axis] for axis in image.layout)
     walk.macs += math.prod(shape) * math.prod(kernel) * extents["I"]
 
-    def make(*given: tvm_api.Expr) -> tvm_api.Expr:
-        made: tvm_api.Expr = relax.op.nn.conv2d(
+    def make(*given: Expr) -> Expr:
+        made: Expr = relax.op.nn.conv2d(
             *given, strides=strides, padding=padding, dilation=dilation, groups=groups,
             data_layout=image.layout, kernel_layout=layout,
         )  # fmt: skip
@@ -164,8 +161,8 @@ def _pool(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Made
     sizes = dict(zip(image.layout, image.shape, strict=True)) | {"H": rows, "W": columns}
     function = _function(name)
 
-    def make(*given: tvm_api.Expr) -> tvm_api.Expr:
-        made: tvm_api.Expr = function(
+    def make(*given: Expr) -> Expr:
+        made: Expr = function(
             *given, pool_size=window, strides=strides, padding=padding, layout=image.layout
         )
         return made
@@ -203,7 +200,6 @@ def _binary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Ma
 
 
 def _other(walk: _Walk, pattern: tvm_api.DFPattern, tensor: Tensor) -> Made:
-    """Return the other operand of an elementwise operator: of equal shape, or broadcast."""
     kind = str(walk.settings["operand"])
     if kind == "same":
         return walk.value(pattern, lambda: tensor)
@@ -225,7 +221,6 @@ def _unary(walk: _Walk, name: str, operands: Sequence[tvm_api.DFPattern]) -> Mad
 
 
 def _function(name: str) -> Callable[..., Any]:
-    """Return the function of Relax that makes a call of an operator."""
     found: Any = relax.op
     for part in name.removeprefix("relax.").split("."):
         found = getattr(found, part, None)
@@ -235,7 +230,6 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def _is_unary(name: str, operands: Sequence[tvm_api.DFPattern]) -> bool:
-    """Whether an operator needs one operand and no attribute; patterns do not state attributes."""
     if len(operands) != 1:
         return False
     try:
@@ -300,7 +294,6 @@ def _missing(name: str) -> bool:
 
 
 def _operators(pattern: tvm_api.DFPattern) -> list[tuple[str, int]]:
-    """Return the operators of a pattern with their numbers of operands, the outermost first."""
     call = tvm_api.call_of_pattern(pattern)
     if call is None:
         return []

@@ -67,12 +67,7 @@ def weights_of(
     elif settings["scale"] == "saturating":
         _saturate(weights, bias, multipliers, shifts, random)
     bias_dtype = BIAS_DTYPES.get(dtype, "int32")
-    return [
-        weights.astype(np.int8),
-        bias.astype(bias_dtype),
-        multipliers.astype(np.int32),
-        shifts,
-    ]
+    return [weights.astype(np.int8), bias.astype(bias_dtype), multipliers.astype(np.int32), shifts]
 
 
 def factors(

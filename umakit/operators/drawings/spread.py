@@ -33,7 +33,6 @@ IMAGE_SIZES = ("height", "width", "channels")
 
 
 def _pool(settings: Settings, image: Tensor, dilation: tuple[int, int]) -> dict[str, Any]:
-    """Return the fields of a pool's window, and `output_shape`."""
     window = (int(settings["window_height"]), int(settings["window_width"]))
     padding, strides, extents = window_of(settings, image, window, dilation)
     sizes = dict(zip(image.layout, image.shape, strict=True))
@@ -149,8 +148,6 @@ def transposed_convolution(kind: Callable[..., Parameters]) -> Drawing:
 def _spread(
     settings: Settings, sizes: Mapping[str, int]
 ) -> tuple[tuple[int, ...], tuple[int, int], dict[str, Any]]:
-    """Return the results left out (top, left, bottom, right), rows and columns, and other
-    fields."""
     before, after, extents, fields = [], [], [], {"strides": (), "dilation": ()}
     kind = str(settings["padding"])
     for axis, name, taps, more, sides in (

@@ -10,12 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from umakit.operators.drawing import Array, Drawing, Drawn, Input, Settings, Tensor, parameters_step
-from umakit.operators.drawings.families import (
-    ELEMENTWISE,
-    common_fields,
-    sides_of,
-    zero_point_of,
-)
+from umakit.operators.drawings.families import ELEMENTWISE, common_fields, sides_of, zero_point_of
 from umakit.operators.drawings.scales import (
     LARGEST_MULTIPLIER,
     scaled,

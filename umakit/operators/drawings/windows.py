@@ -167,7 +167,6 @@ def convolution(kind: Callable[..., Parameters]) -> Drawing:
 
 
 def _constant_elements(settings: Settings, convolution: Drawn) -> list[int]:
-    """Return elements of a convolution's result that do not depend on the data."""
     _, weights, bias, multipliers, shifts = convolution.steps[0].operands
     assert isinstance(weights, np.ndarray) and isinstance(bias, np.ndarray)
     assert isinstance(multipliers, np.ndarray) and isinstance(shifts, np.ndarray)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -31,13 +32,9 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import ConvolutionParameters, WindowParameters
 from umakit.operators.tensors import Array
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, tirx
 
-tirx = tvm_api.tirx
-
-
-PositionBody = Callable[
-    [tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr, Span, Span], tvm_api.Stmt
-]
+PositionBody = Callable[[PrimExpr, PrimExpr, PrimExpr, Span, Span], Stmt]
 """(image, row, column, rows of the window, its columns) -> statements."""
 
 
@@ -86,7 +83,7 @@ class Constants:
         """The constants in the order of a kernel's parameters."""
         return [self.weights, self.bias, self.multipliers, self.shifts]
 
-    def buffers(self) -> list[tvm_api.Buffer]:
+    def buffers(self) -> list[Buffer]:
         """Return the buffers of a kernel's parameters for the constants."""
         names = ("weights", "bias", "multipliers", "shifts")
         return [
@@ -95,8 +92,8 @@ class Constants:
         ]
 
     def factor(
-        self, multipliers: tvm_api.Buffer, shifts: tvm_api.Buffer, channel: tvm_api.PrimExpr
-    ) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
+        self, multipliers: Buffer, shifts: Buffer, channel: PrimExpr
+    ) -> tuple[PrimExpr, PrimExpr]:
         """Return the multiplier and shift of a channel's accumulator."""
         index = channel if self.multipliers.size > 1 else int32(0)
         return multipliers[index], shifts[index]
@@ -114,12 +111,12 @@ def as_operands(arrays: Sequence[Array]) -> list[tvm_api.GenericConst]:
     return [tvm_api.relax.const(np.ascontiguousarray(a), str(a.dtype)) for a in arrays]
 
 
-def product(data: tvm_api.PrimExpr, weight: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
+def product(data: PrimExpr, weight: PrimExpr, zero_point: int) -> PrimExpr:
     """Return (data - zero point) * weight in 32 bits, with 16-bit factors visible to compilers."""
     return int32(shifted(data, zero_point)) * int32(weight.astype("int16"))
 
 
-def shifted(data: tvm_api.PrimExpr, zero_point: int) -> tvm_api.PrimExpr:
+def shifted(data: PrimExpr, zero_point: int) -> PrimExpr:
     """Return data - zero point in 16 bits, or in 32 bits if 16 bits do not suffice."""
     dtype = tvm_api.dtype_of(data)
     if dtype == "uint16" or (dtype == "int16" and zero_point):
@@ -139,12 +136,8 @@ def channel_count(parameters: WindowParameters, shape: tuple[int, ...]) -> int:
 
 
 def place(
-    parameters: WindowParameters,
-    n: tvm_api.PrimExpr,
-    y: tvm_api.PrimExpr,
-    x: tvm_api.PrimExpr,
-    c: tvm_api.PrimExpr,
-) -> list[tvm_api.PrimExpr]:
+    parameters: WindowParameters, n: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr
+) -> list[PrimExpr]:
     """Indices of an element of data or a result in the operator's layout."""
     return [n, c, y, x] if parameters.layout == "NCHW" else [n, y, x, c]
 
@@ -164,49 +157,76 @@ def window_axes(
     )
 
 
-def conv2d(
-    parameters: ConvolutionParameters,
-    data_shape: tuple[int, ...],
-    data_dtype: str,
-    layer: Constants,
-    zero_point: int,
-) -> tvm_api.PrimFunc:
-    """Return the kernel (data, weights, bias, multipliers, shifts, output) of a convolution.
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution, with the parts that all its kernels share.
+
+    Attributes:
+        parameters: parameters of the operator.
+        data_shape: shape of the data in the operator's layout.
+        data_dtype: dtype of the data.
+        layer: the constants, weights in the operator's layout.
+        zero_point: zero point of the data; 0 if the bias includes it.
+    """
+
+    parameters: ConvolutionParameters
+    data_shape: tuple[int, ...]
+    data_dtype: str
+    layer: Constants
+    zero_point: int
+
+    @cached_property
+    def axes(self) -> tuple[Axis, Axis]:
+        """Rows and columns of the window."""
+        return window_axes(self.parameters, self.data_shape, self.layer)
+
+    @cached_property
+    def buffers(self) -> list[Buffer]:
+        """Data, weights, bias, multipliers, shifts and output: the parameters of a kernel."""
+        data = buffer("data", self.data_shape, self.data_dtype)
+        output = buffer("output", self.parameters.output_shape, self.parameters.output_dtype)
+        return [data, *self.layer.buffers(), output]
+
+    @property
+    def depthwise(self) -> bool:
+        """Whether each group has one input channel."""
+        return is_depthwise(self.parameters, self.data_shape)
+
+    @property
+    def pads(self) -> bool:
+        """Whether a window reaches outside the image."""
+        return not all(axis.inside for axis in self.axes)
+
+    def store(self, place: list[PrimExpr], total: PrimExpr, channel: PrimExpr) -> Stmt:
+        """Rescale the sum of an output channel and store it."""
+        *_, multipliers, shifts, output = self.buffers
+        factor = self.layer.factor(multipliers, shifts, channel)
+        return store_rescaled(output, place, total, factor, self.parameters)
+
+
+def conv2d(layer: Convolution) -> PrimFunc:
+    """Return the kernel (data, weights, bias, multipliers, shifts, output) of data in NHWC.
 
     The accumulators of a block of output channels are in registers, so that an element of the data
     is loaded once for the block. If possible, a row of the window and its channels are one
     contiguous run.
-
-    Args:
-        parameters: parameters of the operator.
-        data_shape: [N, H, W, C].
-        data_dtype: dtype of the data.
-        layer: the constants.
-        zero_point: zero point of the data; 0 if the bias includes it.
     """
-    batch, _, _, channels = data_shape
-    vertical, horizontal = window_axes(parameters, data_shape, layer)
-    data = buffer("data", data_shape, data_dtype)
-    weights, bias, multipliers, shifts = layer.buffers()
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    inputs, outputs = channels // parameters.groups, parameters.output_shape[3] // parameters.groups
+    groups, (vertical, horizontal) = layer.parameters.groups, layer.axes
+    data, weights, bias, *_ = layer.buffers
+    inputs, outputs = layer.data_shape[3] // groups, layer.parameters.output_shape[3] // groups
     block = min(BLOCK, outputs)
-    accumulator = accumulators(block, layer.bits)
-    contiguous = parameters.groups == 1 and horizontal.dilation == 1
+    accumulator = accumulators(block, layer.layer.bits)
+    contiguous = groups == 1 and horizontal.dilation == 1
 
-    def one_position(
-        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, rows: Span, columns: Span
-    ) -> tvm_api.Stmt:
-        def one_block(first: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one_position(n: PrimExpr, y: PrimExpr, x: PrimExpr, rows: Span, columns: Span) -> Stmt:
+        def one_block(first: PrimExpr) -> Stmt:
             channel = tirx.floordiv(first, int32(outputs)) * int32(inputs)
 
-            def terms(
-                row: tvm_api.PrimExpr, column: tvm_api.PrimExpr, i: tvm_api.PrimExpr
-            ) -> tvm_api.Stmt:
+            def terms(row: PrimExpr, column: PrimExpr, i: PrimExpr) -> Stmt:
                 ky, kx = rows[0] + row, columns[0] + column
                 iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
                 return add_products(
-                    accumulator, [shifted(data[n, iy, ix, channel + i], zero_point)],
+                    accumulator, [shifted(data[n, iy, ix, channel + i], layer.zero_point)],
                     [weights[first + int32(c), ky, kx, i] for c in range(block)],
                 )  # fmt: skip
 
@@ -214,28 +234,23 @@ def conv2d(
                 tirx.AllocBuffer(accumulator),
                 loop("channel", block, lambda c: set_to(accumulator, c, bias[first + c])),
                 window_loops(rows[1], columns[1], inputs, contiguous, terms),
-                loop("channel", block, lambda c: store_rescaled(
-                    output, [n, y, x, first + c], total_of(accumulator, c),
-                    layer.factor(multipliers, shifts, first + c), parameters,
+                loop("channel", block, lambda c: layer.store(
+                    [n, y, x, first + c], total_of(accumulator, c), first + c
                 )),
             )  # fmt: skip
 
         return loop(
-            "group", parameters.groups,
+            "group", groups,
             lambda group: blocks(outputs, lambda first: one_block(group * int32(outputs) + first)),
         )  # fmt: skip
 
-    body = at_positions(batch, vertical, horizontal, one_position)
-    return kernel([data, weights, bias, multipliers, shifts, output], body)
+    body = at_positions(layer.data_shape[0], vertical, horizontal, one_position)
+    return kernel(layer.buffers, body)
 
 
 def window_loops(
-    rows: tvm_api.PrimExpr,
-    columns: tvm_api.PrimExpr,
-    channels: int,
-    contiguous: bool,
-    body: Callable[..., tvm_api.Stmt],
-) -> tvm_api.Stmt:
+    rows: PrimExpr, columns: PrimExpr, channels: int, contiguous: bool, body: Callable[..., Stmt]
+) -> Stmt:
     """Loops over a window.
 
     Args:
@@ -248,13 +263,13 @@ def window_loops(
     if not contiguous:
         return loops([("row", rows), ("column", columns), ("input_channel", channels)], body)
 
-    def run(row: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def run(row: PrimExpr, i: PrimExpr) -> Stmt:
         return body(row, tirx.floordiv(i, int32(channels)), tirx.floormod(i, int32(channels)))
 
     return loops([("row", rows), ("product", columns * channels)], run)
 
 
-def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBody) -> tvm_api.Stmt:
+def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBody) -> Stmt:
     """Loops over all positions of a window.
 
     Args:
@@ -263,7 +278,7 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBod
         body: (image, row, column) -> statements.
     """
 
-    def position(n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def position(n: PrimExpr, y: PrimExpr, x: PrimExpr) -> Stmt:
         return body(n, y, x, vertical.clipped(y), horizontal.clipped(x))
 
     rows, columns = vertical.outputs, horizontal.outputs
@@ -271,47 +286,30 @@ def at_positions(batch: int, vertical: Axis, horizontal: Axis, body: PositionBod
     return loops(extents, position)
 
 
-def tiled_conv2d(
-    parameters: ConvolutionParameters,
-    data_shape: tuple[int, ...],
-    data_dtype: str,
-    layer: Constants,
-    zero_point: int,
-) -> tvm_api.PrimFunc:
+def tiled_conv2d(layer: Convolution) -> PrimFunc:
     """Return the kernel of `conv2d` that computes a tile of output channels together.
 
     The kernel is faster for depthwise convolutions in NHWC, and for convolutions with windows too
     small for `gathered`. Weights are ordered by `channels_last`, so that the innermost loop, over
     output channels, is contiguous.
     """
-    batch, channels = data_shape[0], channel_count(parameters, data_shape)
+    parameters, (vertical, horizontal) = layer.parameters, layer.axes
+    channels = channel_count(parameters, layer.data_shape)
     outputs = channel_count(parameters, parameters.output_shape)
-    vertical, horizontal = window_axes(parameters, data_shape, layer)
-    data = buffer("data", data_shape, data_dtype)
-    _, bias, multipliers, shifts = layer.buffers()
-    last = channels_last(parameters, layer.weights)
+    last = channels_last(parameters, layer.layer.weights)
     weights = buffer("weights", last.shape, str(last.dtype))
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    accumulator = accumulators(min(TILE, outputs), layer.bits)
+    data, _, bias, *others = layer.buffers
+    accumulator = accumulators(min(TILE, outputs), layer.layer.bits)
 
-    def one_position(
-        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, rows: Span, columns: Span
-    ) -> tvm_api.Stmt:
-        def term(
-            row: tvm_api.PrimExpr,
-            column: tvm_api.PrimExpr,
-            i: tvm_api.PrimExpr,
-            channel: tvm_api.PrimExpr,
-        ) -> tvm_api.PrimExpr:
+    def one_position(n: PrimExpr, y: PrimExpr, x: PrimExpr, rows: Span, columns: Span) -> Stmt:
+        def term(row: PrimExpr, column: PrimExpr, i: PrimExpr, channel: PrimExpr) -> PrimExpr:
             ky, kx = rows[0] + row, columns[0] + column
-            source = i
-            if is_depthwise(parameters, data_shape):
-                source = tirx.floordiv(channel, int32(outputs // channels))
+            source = tirx.floordiv(channel, int32(outputs // channels)) if layer.depthwise else i
             iy, ix = vertical.source(y, ky), horizontal.source(x, kx)
             value = data[tuple(place(parameters, n, iy, ix, source))]
-            return product(value, weights[ky, kx, i, channel], zero_point)
+            return product(value, weights[ky, kx, i, channel], layer.zero_point)
 
-        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
+        def one_tile(first: PrimExpr, width: Extent) -> Stmt:
             window = [("row", rows[1]), ("column", columns[1]), ("input_channel", last.shape[2])]
             return sequence(
                 tirx.AllocBuffer(accumulator),
@@ -319,16 +317,15 @@ def tiled_conv2d(
                 loops([*window, ("channel", width)], lambda row, column, i, c: add_to(
                     accumulator, c, term(row, column, i, first + c)
                 )),
-                loop("channel", width, lambda c: store_rescaled(
-                    output, place(parameters, n, y, x, first + c), total_of(accumulator, c),
-                    layer.factor(multipliers, shifts, first + c), parameters,
+                loop("channel", width, lambda c: layer.store(
+                    place(parameters, n, y, x, first + c), total_of(accumulator, c), first + c
                 )),
             )  # fmt: skip
 
         return tiles(outputs, one_tile)
 
-    body = at_positions(batch, vertical, horizontal, one_position)
-    return kernel([data, weights, bias, multipliers, shifts, output], body)
+    body = at_positions(layer.data_shape[0], vertical, horizontal, one_position)
+    return kernel([data, weights, bias, *others], body)
 
 
 def channels_last(parameters: ConvolutionParameters, weights: Array) -> Array:
@@ -342,18 +339,12 @@ def is_depthwise(parameters: ConvolutionParameters, data_shape: tuple[int, ...])
     return parameters.groups == channel_count(parameters, data_shape) and parameters.groups > 1
 
 
-def suits_tiles(
-    parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants
-) -> bool:
+def suits_tiles(layer: Convolution) -> bool:
     """Whether `tiled_conv2d` is the fastest kernel."""
-    if parameters.layout == "NCHW":
-        return parameters.groups == 1 and len(layer.bias) >= FEW_CHANNELS
-    if is_depthwise(parameters, data_shape):
+    outputs = len(layer.layer.bias)
+    if layer.parameters.layout == "NCHW":
+        return layer.parameters.groups == 1 and outputs >= FEW_CHANNELS
+    if layer.depthwise:
         return True
-    outputs, _, kernel_width, inputs = layer.weights.shape
-    return parameters.groups == 1 and kernel_width * inputs < SHORT_RUN <= 2 * outputs
-
-
-def pads(parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants) -> bool:
-    """Whether a window reaches outside the image."""
-    return not all(axis.inside for axis in window_axes(parameters, data_shape, layer))
+    run = layer.layer.weights[0, 0].size
+    return layer.parameters.groups == 1 and run < SHORT_RUN <= 2 * outputs

@@ -13,10 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from umakit import tvm_api
-from umakit.operators.kernels.convolution import Constants, is_depthwise, window_axes
+from umakit.operators.kernels.convolution import Constants
 from umakit.operators.kernels.dot_forms import PREFIX, DotForm, rounds
 from umakit.operators.kernels.loops import (
     ELEMENTWISE,
@@ -26,20 +24,12 @@ from umakit.operators.kernels.loops import (
     int32,
     kernel,
     loop,
-    loops,
     sequence,
-    unflatten,
 )
-from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.numeric.fixed_point import Arithmetic
-from umakit.operators.parameters import (
-    CommonScaleParameters,
-    ConvolutionParameters,
-    Parameters,
-)
+from umakit.operators.parameters import CommonScaleParameters, Parameters
 from umakit.operators.tensors import Array
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, tirx
 
 MOST_SUMS = 256
 """Sums of a position that are kept at once, unless fewer are asked for."""
@@ -65,23 +55,7 @@ def suits(parameters: Parameters, dtype: str, layer: Constants) -> bool:
     )
 
 
-def suits_convolution(
-    form: DotForm,
-    parameters: ConvolutionParameters,
-    shape: tuple[int, ...],
-    dtype: str,
-    layer: Constants,
-) -> bool:
-    """Whether a convolution suits these kernels; depthwise convolutions with one result per
-    channel."""
-    if parameters.layout != "NHWC" or not suits(parameters, dtype, layer):
-        return False
-    if not is_depthwise(parameters, shape):
-        return True
-    return shape[3] == len(layer.bias) and layer.weights.min() >= form.least_depthwise_weight
-
-
-def call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.Stmt:
+def call(function: str, *arguments: int | PrimExpr) -> Stmt:
     """Return a statement that calls a C function.
 
     Args:
@@ -92,23 +66,23 @@ def call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.Stmt:
     return tirx.Evaluate(tirx.call_extern("int32", function, *values))
 
 
-def address(tensor: tvm_api.Buffer, *indices: Extent) -> tvm_api.PrimExpr:
+def address(tensor: Buffer, *indices: Extent) -> PrimExpr:
     """Return a pointer to an element of a parameter."""
-    pointer: tvm_api.PrimExpr = tirx.address_of(tensor[tuple(map(int32, indices))])
+    pointer: PrimExpr = tirx.address_of(tensor[tuple(map(int32, indices))])
     return pointer
 
 
-def local_address(tensor: tvm_api.Buffer, number: Extent) -> tvm_api.PrimExpr:
+def local_address(tensor: Buffer, number: Extent) -> PrimExpr:
     """Return a pointer to an element of a local array of the kernel.
 
     TVM shrinks local arrays to the accessed elements; here all elements count as accessed.
     """
-    pointer: tvm_api.PrimExpr = tensor.access_ptr("rw", offset=int32(number))
+    pointer: PrimExpr = tensor.access_ptr("rw", offset=int32(number))
     return pointer
 
 
 @dataclass(frozen=True)
-class _Layer:
+class Layer:
     """A layer with rescaled sums of products as results.
 
     Attributes:
@@ -126,13 +100,13 @@ class _Layer:
     @classmethod
     def of(
         cls, form: DotForm, parameters: Parameters, dtype: str, layer: Constants, window: str
-    ) -> _Layer:
+    ) -> Layer:
         """Return a layer; `window` is the dtype of the data in products."""
         zero_point: int = parameters.input_zero_point  # type: ignore[attr-defined]
         zero_point += OFFSETS.get((dtype, window), 0)
         return cls(form, parameters, layer.without_zero_point(zero_point), zero_point)
 
-    def buffers(self, weights: Array) -> list[tvm_api.Buffer]:
+    def buffers(self, weights: Array) -> list[Buffer]:
         """Return the buffers of the constants, with packed weights."""
         _, bias, multipliers, shifts = self.constants.buffers()
         packed = buffer("weights", [weights.size], str(weights.dtype))
@@ -140,12 +114,12 @@ class _Layer:
 
     def results(
         self,
-        output: tvm_api.PrimExpr,
-        sums: tvm_api.PrimExpr,
+        output: PrimExpr,
+        sums: PrimExpr,
         first: Extent,
         count: Extent,
-        constants: Sequence[tvm_api.Buffer],
-    ) -> tvm_api.Stmt:
+        constants: Sequence[Buffer],
+    ) -> Stmt:
         """Return the call that rescales a row of sums.
 
         Args:
@@ -169,7 +143,7 @@ class _Layer:
 
 
 @dataclass(frozen=True)
-class _Windows:
+class Windows:
     """Windows multiplied at once.
 
     Attributes:
@@ -180,11 +154,11 @@ class _Windows:
         results: (window, channel) -> pointer to the result.
     """
 
-    first: tvm_api.PrimExpr
+    first: PrimExpr
     step: int
     count: int
     elements: int
-    results: Callable[[tvm_api.PrimExpr, Extent], tvm_api.PrimExpr]
+    results: Callable[[PrimExpr, Extent], PrimExpr]
 
 
 def sums_at_once(form: DotForm, outputs: int, most: int) -> int:
@@ -198,14 +172,14 @@ def sums_at_once(form: DotForm, outputs: int, most: int) -> int:
     return min(most, form.blocks(outputs) * form.channels)
 
 
-def _multiply(
-    layer: _Layer,
-    constants: Sequence[tvm_api.Buffer],
-    windows: _Windows,
+def multiply_windows(
+    layer: Layer,
+    constants: Sequence[Buffer],
+    windows: Windows,
     outputs: int,
     most_sums: int,
     group: Extent = 0,
-) -> tvm_api.Stmt:
+) -> Stmt:
     """Return statements that multiply windows by the weights of all channels of a group.
 
     Args:
@@ -222,7 +196,7 @@ def _multiply(
     whole = form.blocks(outputs) * form.channels * windows.elements
     group_start, group_channel = int32(group) * int32(whole), int32(group) * int32(outputs)
 
-    def tile(first: Extent, count: int) -> tvm_api.Stmt:
+    def tile(first: Extent, count: int) -> Stmt:
         start = group_start + int32(first) * int32(windows.elements)
         channel = group_channel + int32(first)
         return sequence(
@@ -265,264 +239,48 @@ def dense(
         most_sums: sums of a row kept at once.
     """
     rows, inputs = shape
-    layer = _Layer.of(form, parameters, dtype, constants, form.window)
+    layer = Layer.of(form, parameters, dtype, constants, form.window)
     packed = form.packed(constants.weights)
     buffers = layer.buffers(packed)
     data = buffer("data", shape, dtype)
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     outputs, elements = len(constants.bias), form.filled(inputs)
     count = min(positions or form.positions, rows)
-    copies = not _lie_as_copied(form, dtype, inputs)
+    copies = not lie_as_copied(form, dtype, inputs)
     windows = tirx.decl_buffer([count * elements], form.window, "windows", scope="local")
 
-    def at_rows(first: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def at_rows(first: PrimExpr) -> Stmt:
         copy = loop("row", count if copies else 0, lambda row: call(
             form.function(f"copy_{dtype}"), local_address(windows, row * int32(elements)),
             address(data, first + row, 0), inputs,
         ))  # fmt: skip
-        here = _Windows(
+        here = Windows(
             local_address(windows, 0) if copies else address(data, first, 0),
             elements, count, elements,
             lambda p, channel: address(output, first + p, channel),
         )  # fmt: skip
         return sequence(
-            *([copy] if copies else []), _multiply(layer, buffers, here, outputs, most_sums)
+            *([copy] if copies else []), multiply_windows(layer, buffers, here, outputs, most_sums)
         )
 
     body = blocks(rows, at_rows, count, "row_block")
     if copies:
-        body = sequence(tirx.AllocBuffer(windows), *_filled_up(windows, count, inputs), body)
+        body = sequence(tirx.AllocBuffer(windows), *filled_up(windows, count, inputs), body)
     arrays = [packed.reshape(-1), *layer.constants.arrays()[1:]]
     return kernel([data, *buffers, output], body), arrays, form.layout("I")
 
 
-def _lie_as_copied(form: DotForm, dtype: str, elements: int) -> bool:
-    """Whether contiguous data need no copy."""
+def lie_as_copied(form: DotForm, dtype: str, elements: int) -> bool:
     return form.window == dtype and form.filled(elements) == elements
 
 
-def _filled_up(windows: tvm_api.Buffer, count: int, elements: int) -> list[tvm_api.Stmt]:
-    """Return statements that set the padding of windows to 0."""
+def filled_up(windows: Buffer, count: int, elements: int) -> list[Stmt]:
     size = tvm_api.buffer_shape(windows)[0] // count
     fill = f"{PREFIX}plain_fill_{tvm_api.buffer_dtype(windows)}"
     if size == elements:
         return []
     return [call(fill, local_address(windows, p * size + elements), size - elements, 0)
             for p in range(count)]  # fmt: skip
-
-
-def conv2d(
-    form: DotForm,
-    parameters: ConvolutionParameters,
-    shape: tuple[int, ...],
-    dtype: str,
-    constants: Constants,
-    at_once: int = 0,
-    most_sums: int = MOST_SUMS,
-) -> Function:
-    """Return the kernel of a convolution in NHWC, with any number of groups.
-
-    Args:
-        form: the instructions.
-        parameters: parameters of the operator.
-        shape: [N, H, W, C] of the data.
-        dtype: dtype of the data.
-        constants: weights int8[O, KH, KW, I / groups].
-        at_once: positions multiplied at once; 0 for the maximum.
-        most_sums: sums of a position kept at once.
-    """
-    if is_depthwise(parameters, shape):
-        return _depthwise(form, parameters, shape, dtype, constants)
-    layer = _Layer.of(form, parameters, dtype, constants, form.window)
-    outputs = len(constants.bias) // parameters.groups
-    flat = constants.weights.reshape(len(constants.bias), -1)
-    packed = np.concatenate(
-        [form.packed(part).reshape(-1) for part in np.split(flat, parameters.groups)]
-    )
-    buffers = layer.buffers(packed)
-    data = buffer("data", shape, dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    axes = window_axes(parameters, shape, constants)
-    positions = (shape[0], axes[0].outputs, axes[1].outputs)
-    total = math.prod(positions)
-    count = min(at_once or form.positions, total)
-    elements = flat.shape[1]
-    filled = form.filled(elements)
-    copies = not (_is_pointwise(parameters, axes) and _lie_as_copied(form, dtype, elements))
-    windows = tirx.decl_buffer([count * filled], form.window, "windows", scope="local")
-    channels = shape[3] // parameters.groups
-    copy = _Copy(form.function(f"copy_{dtype}"), data, windows, axes, channels, layer.zero_point)
-
-    def at_positions(group: Extent, first: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        channel = int32(group) * int32(channels)
-        here = _Windows(
-            local_address(windows, 0) if copies else address(data, *unflatten(first, positions), 0),
-            filled, count, filled,
-            lambda p, channel: address(output, *unflatten(first + p, positions), channel),
-        )  # fmt: skip
-        copied = loop("position", count if copies else 0, lambda p: copy.of(
-            unflatten(first + p, positions), p * int32(filled), channel
-        ))  # fmt: skip
-        return sequence(
-            *([copied] if copies else []),
-            _multiply(layer, buffers, here, outputs, most_sums, group),
-        )
-
-    body = loop("group", parameters.groups, lambda group: blocks(
-        total, lambda first: at_positions(group, first), count, "position_block"
-    ))  # fmt: skip
-    if copies:
-        body = sequence(tirx.AllocBuffer(windows), *_filled_up(windows, count, elements), body)
-    arrays = [packed, *layer.constants.arrays()[1:]]
-    return kernel([data, *buffers, output], body), arrays, form.layout("HWI")
-
-
-def _is_pointwise(parameters: ConvolutionParameters, axes: tuple[Axis, Axis]) -> bool:
-    """Whether windows are consecutive elements of the data."""
-    one = all(axis.extent == 1 and axis.stride == 1 and axis.inside for axis in axes)
-    return one and parameters.groups == 1
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """Copies of windows, with padding.
-
-    Attributes:
-        function: C function that copies a number of elements.
-        data: the data, NHWC.
-        windows: buffer of the copies.
-        axes: rows and columns of a window.
-        channels: channels of an element of a window.
-        zero_point: value of padding.
-    """
-
-    function: str
-    data: tvm_api.Buffer
-    windows: tvm_api.Buffer
-    axes: tuple[Axis, Axis]
-    channels: int
-    zero_point: int
-
-    def of(
-        self, place: Sequence[tvm_api.PrimExpr], start: Extent, channel: Extent = 0
-    ) -> tvm_api.Stmt:
-        """Return statements that copy a window.
-
-        Args:
-            place: image, row and column of the result.
-            start: number of the first element of the copy.
-            channel: first channel of the data.
-        """
-        vertical, horizontal = self.axes
-        (_, rows), (_, columns) = self.spans(place)
-        whole_rows = horizontal.dilation == 1
-        whole_rows = whole_rows and self.channels == tvm_api.buffer_shape(self.data)[3]
-        if whole_rows:
-            length = columns * int32(self.channels)
-            moved = loop(
-                "row", rows, lambda row: self._run(place, (row, int32(0)), start, channel, length)
-            )
-            if horizontal.leaves:  # no copies of negative lengths, from and to outside of arrays
-                moved = tirx.IfThenElse(columns > int32(0), moved, None)
-        else:
-            length = int32(self.channels)
-            moved = loops(
-                [("row", rows), ("column", columns)],
-                lambda *element: self._run(place, element, start, channel, length),
-            )
-        if self.inside:
-            return moved
-        size = vertical.extent * horizontal.extent * self.channels
-        fill = f"{PREFIX}plain_fill_{tvm_api.buffer_dtype(self.windows)}"
-        filling = call(fill, local_address(self.windows, start), size, self.zero_point)
-        return sequence(tirx.IfThenElse(self.is_partial(place), filling, None), moved)
-
-    @property
-    def inside(self) -> bool:
-        """Whether all windows lie inside the data."""
-        return all(axis.inside for axis in self.axes)
-
-    def spans(self, place: Sequence[tvm_api.PrimExpr]) -> tuple[Span, Span]:
-        """Return the rows and columns of a window inside the data."""
-        _, y, x = place
-        return self.axes[0].clipped(y), self.axes[1].clipped(x)
-
-    def is_partial(self, place: Sequence[tvm_api.PrimExpr]) -> tvm_api.PrimExpr:
-        """Return the condition that a part of a window lies in the padding."""
-        (_, rows), (_, columns) = self.spans(place)
-        return tirx.Or(rows < int32(self.axes[0].extent), columns < int32(self.axes[1].extent))
-
-    def _run(
-        self,
-        place: Sequence[tvm_api.PrimExpr],
-        element: Sequence[tvm_api.PrimExpr],
-        start: Extent,
-        channel: Extent,
-        length: tvm_api.PrimExpr,
-    ) -> tvm_api.Stmt:
-        """Return the copy of elements that are contiguous in source and destination."""
-        (n, y, x), (vertical, horizontal) = place, self.axes
-        (top, _), (left, _) = self.spans(place)
-        ky, kx = top + element[0], left + element[1]
-        number = (ky * int32(horizontal.extent) + kx) * int32(self.channels) + int32(start)
-        source = (n, vertical.source(y, ky), horizontal.source(x, kx), channel)
-        return call(
-            self.function, local_address(self.windows, number), address(self.data, *source), length
-        )
-
-
-def _depthwise(
-    form: DotForm,
-    parameters: ConvolutionParameters,
-    shape: tuple[int, ...],
-    dtype: str,
-    constants: Constants,
-) -> Function:
-    """Return the kernel of a depthwise convolution; only windows that reach into the padding are
-    copied."""
-    layer = _Layer.of(form, parameters, dtype, constants, dtype)
-    channels = shape[3]
-    packed = form.packed_depthwise(constants.weights.reshape(channels, -1))
-    buffers = layer.buffers(packed)
-    data = buffer("data", shape, dtype)
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    axes = vertical, horizontal = window_axes(parameters, shape, constants)
-    size = vertical.extent * horizontal.extent * channels
-    windows = tirx.decl_buffer([size], dtype, "window", scope="local")
-    sums = tirx.decl_buffer([channels], "int32", "sums", scope="local")
-    plain = f"{PREFIX}plain_copy_{dtype}_{dtype}"
-    function = form.function("copy_int8") if (dtype, form.window) == ("int8", "int8") else plain
-    copy = _Copy(function, data, windows, axes, channels, layer.zero_point)
-
-    def multiply(first: tvm_api.PrimExpr, row_step: int, column_step: int) -> tvm_api.Stmt:
-        return call(
-            form.function(f"depthwise_{dtype}"), local_address(sums, 0),
-            first, row_step, column_step, address(buffers[0], 0),
-            vertical.extent, horizontal.extent, channels,
-        )  # fmt: skip
-
-    def at(*place: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        n, y, x = place
-        zero = int32(0)
-        start = address(data, n, vertical.source(y, zero), horizontal.source(x, zero), zero)
-        row_step = shape[2] * channels * vertical.dilation
-        summed = multiply(start, row_step, channels * horizontal.dilation)
-        if not copy.inside:
-            copied = multiply(local_address(windows, 0), horizontal.extent * channels, channels)
-            summed = tirx.IfThenElse(
-                copy.is_partial(place), sequence(copy.of(place, 0), copied), summed
-            )
-        result = layer.results(
-            address(output, n, y, x, 0), local_address(sums, 0), 0, channels, buffers[1:]
-        )
-        return sequence(summed, result)
-
-    extents = [("image", shape[0]), ("row", vertical.outputs), ("column", horizontal.outputs)]
-    allocated = [sums] if copy.inside else [sums, windows]
-    body = sequence(*(tirx.AllocBuffer(each) for each in allocated), loops(extents, at, 1))
-    arrays = [packed.reshape(-1), *layer.constants.arrays()[1:]]
-    layout = f"HWO{form.depthwise_group}i" if form.depthwise_group > 1 else "HWO"
-    return kernel([data, *buffers, output], body), arrays, layout
 
 
 def addition(

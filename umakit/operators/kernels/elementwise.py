@@ -21,21 +21,14 @@ from umakit.operators.kernels.loops import (
 from umakit.operators.numeric.requantize import requantize
 from umakit.operators.parameters import CommonScaleParameters, Parameters
 from umakit.operators.registry import Shapes
+from umakit.tvm_api import Expr, PrimExpr, Stmt, tirx
 
-tirx = tvm_api.tirx
-
-Combine = Callable[
-    [tvm_api.PrimExpr, tvm_api.PrimExpr], tuple[Sequence[tvm_api.Stmt], tvm_api.PrimExpr]
-]
+Combine = Callable[[PrimExpr, PrimExpr], tuple[Sequence[Stmt], PrimExpr]]
 """(left element, right element) -> statements, int32 value to rescale."""
 
 
 def binary_kernel(
-    parameters: Parameters,
-    shapes: Shapes,
-    dtypes: list[str],
-    combine: Combine,
-    by: tuple[int, int],
+    parameters: Parameters, shapes: Shapes, dtypes: list[str], combine: Combine, by: tuple[int, int]
 ) -> tvm_api.PrimFunc:
     """Return the kernel (left, right, output) of an elementwise operator with broadcasting.
 
@@ -49,7 +42,7 @@ def binary_kernel(
     output = buffer("output", parameters.output_shape, parameters.output_dtype)
     factor = (int32(by[0]), int32(by[1]))
 
-    def one(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(i: PrimExpr) -> Stmt:
         place = unflatten(i, parameters.output_shape)
         left, right = (
             operand[tuple(broadcast(place, shape))]
@@ -62,8 +55,8 @@ def binary_kernel(
 
 
 def on_common_scale(
-    parameters: CommonScaleParameters, left: tvm_api.Expr, right: tvm_api.Expr
-) -> tuple[list[tvm_api.Stmt], tuple[tvm_api.Expr, tvm_api.Expr]]:
+    parameters: CommonScaleParameters, left: Expr, right: Expr
+) -> tuple[list[Stmt], tuple[Expr, Expr]]:
     """Return statements, and two elements as int32 at the common scale."""
     values, statements = [], []
     for name, element, zero_point, by, shift in zip(
@@ -79,8 +72,8 @@ def on_common_scale(
 
 
 def factor_by_sign(
-    value: tvm_api.PrimExpr, multipliers: tuple[int, int], shifts: tuple[int, int]
-) -> tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]:
+    value: PrimExpr, multipliers: tuple[int, int], shifts: tuple[int, int]
+) -> tuple[PrimExpr, PrimExpr]:
     """Return the first factor for values from 0 on, the second factor for negative values."""
     multiplier, shift = (
         tirx.Select(value < int32(0), int32(below), int32(above))
@@ -89,7 +82,7 @@ def factor_by_sign(
     return multiplier, shift
 
 
-def broadcast(place: Sequence[tvm_api.PrimExpr], shape: Sequence[int]) -> list[tvm_api.PrimExpr]:
+def broadcast(place: Sequence[PrimExpr], shape: Sequence[int]) -> list[PrimExpr]:
     """Return the indices into an operand for an index of the result; axes of one element repeat."""
     own = place[len(place) - len(shape) :]
     return [int32(0) if n == 1 else i for i, n in zip(own, shape, strict=True)]

@@ -10,15 +10,14 @@ all output channels, and makes a window one contiguous run in either layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 
 from umakit import tvm_api
 from umakit.operators.kernels.convolution import (
-    Constants,
+    Convolution,
     image_size,
     place,
     shifted,
-    window_axes,
     window_loops,
 )
 from umakit.operators.kernels.loops import (
@@ -26,23 +25,18 @@ from umakit.operators.kernels.loops import (
     accumulators,
     add_products,
     blocks,
-    buffer,
     int32,
     kernel,
     loop,
     loops,
     sequence,
     set_to,
-    store_rescaled,
     total_with,
     unflatten,
 )
-from umakit.operators.kernels.windows import Axis
-from umakit.operators.parameters import ConvolutionParameters
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, tirx
 
-tirx = tvm_api.tirx
-
-Position = tuple[tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr]
+Position = tuple[PrimExpr, PrimExpr, PrimExpr]
 """Image, row and column of the result."""
 
 POSITIONS = 2
@@ -52,127 +46,91 @@ SHORT_WINDOW = 8
 """Elements of a window below which other kernels are faster."""
 
 
-def suits(parameters: ConvolutionParameters, data_shape: tuple[int, ...], layer: Constants) -> bool:
+def suits(layer: Convolution) -> bool:
     """Whether the kernel of this file is the fastest."""
+    weights = layer.layer.weights
     return (
-        parameters.groups == 1
-        and layer.weights[0].size >= SHORT_WINDOW
-        and len(layer.bias) >= BLOCK
+        layer.parameters.groups == 1 and weights[0].size >= SHORT_WINDOW and len(weights) >= BLOCK
     )
 
 
-def conv2d(
-    parameters: ConvolutionParameters,
-    data_shape: tuple[int, ...],
-    data_dtype: str,
-    layer: Constants,
-    zero_point: int,
-) -> tvm_api.PrimFunc:
-    """Kernel (data, weights, bias, multipliers, shifts, output) of an ungrouped convolution.
-
-    Args:
-        parameters: parameters of the operator.
-        data_shape: shape in the operator's layout.
-        data_dtype: dtype of the data.
-        layer: the constants, weights in the operator's layout.
-        zero_point: zero point of the data.
-    """
-    outputs, elements = len(layer.bias), layer.weights[0].size
-    rows, columns = image_size(parameters, parameters.output_shape)
-    positions = data_shape[0] * rows * columns
-    count = min(POSITIONS, positions)
-    data = buffer("data", data_shape, data_dtype)
-    weights, bias, multipliers, shifts = layer.buffers()
-    output = buffer("output", parameters.output_shape, parameters.output_dtype)
-    accumulator = accumulators(count * BLOCK, layer.bits)
-    kind = tvm_api.dtype_of(shifted(data[(int32(0),) * 4], zero_point))
+def conv2d(layer: Convolution) -> PrimFunc:
+    """Kernel (data, weights, bias, multipliers, shifts, output) of an ungrouped convolution."""
+    shape = layer.layer.weights.shape
+    outputs, elements = len(layer.layer.bias), math.prod(shape[1:])
+    rows, columns = image_size(layer.parameters, layer.parameters.output_shape)
+    places = (layer.data_shape[0], rows, columns)
+    count = min(POSITIONS, math.prod(places))
+    data, weights, bias, *_ = layer.buffers
+    accumulator = accumulators(count * BLOCK, layer.layer.bits)
+    kind = tvm_api.dtype_of(shifted(data[(int32(0),) * 4], layer.zero_point))
     windows = tirx.decl_buffer([count, elements], kind, "windows", scope="local")
 
-    def position(first: tvm_api.PrimExpr, p: tvm_api.PrimExpr) -> Position:
-        n, y, x = unflatten(first + p, (data_shape[0], rows, columns))
+    def position(first: PrimExpr, p: PrimExpr) -> Position:
+        n, y, x = unflatten(first + p, places)
         return n, y, x
 
-    def one_block(first: tvm_api.PrimExpr, channel: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def each(
-            body: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
-        ) -> tvm_api.Stmt:
-            return loops(
-                [("position", count), ("channel", BLOCK)],
-                lambda p, c: body(p, c, p * int32(BLOCK) + c),
-            )
+    def one_block(first: PrimExpr, channel: PrimExpr) -> Stmt:
+        def result(p: PrimExpr, c: PrimExpr) -> Stmt:
+            total = total_with(accumulator, p * int32(BLOCK) + c, bias[channel + c])
+            at = place(layer.parameters, *position(first, p), channel + c)
+            return layer.store(at, total, channel + c)
+
+        def products(i: PrimExpr) -> Stmt:
+            factors = [
+                weights[(channel + int32(c), *unflatten(i, shape[1:]))] for c in range(BLOCK)
+            ]
+            return add_products(accumulator, [windows[int32(p), i] for p in range(count)], factors)
 
         return sequence(
             tirx.AllocBuffer(accumulator),
             loop("sum_index", count * BLOCK, lambda i: set_to(accumulator, i, int32(0))),
-            loop("product", elements, lambda i: add_products(
-                accumulator,
-                [windows[int32(p), i] for p in range(count)],
-                [
-                    weights[(channel + int32(c), *unflatten(i, layer.weights.shape[1:]))]
-                    for c in range(BLOCK)
-                ],
-            )),
-            each(lambda p, c, number: store_rescaled(
-                output, place(parameters, *position(first, p), channel + c),
-                total_with(accumulator, number, bias[channel + c]),
-                layer.factor(multipliers, shifts, channel + c), parameters,
-            )),
-        )  # fmt: skip
+            loop("product", elements, products),
+            loops([("position", count), ("channel", BLOCK)], result),
+        )
 
-    def at_positions(first: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        axes = window_axes(parameters, data_shape, layer)
-        copy = loop("position", count, lambda p: _copy(
-            parameters, data, zero_point, windows, axes, (position(first, p), p)
-        ))  # fmt: skip
+    def at_positions(first: PrimExpr) -> Stmt:
+        copy = loop("position", count, lambda p: _copy(layer, windows, position(first, p), p))
         return sequence(
             tirx.AllocBuffer(windows), copy, blocks(outputs, lambda c: one_block(first, c))
         )
 
-    body = blocks(positions, at_positions, count, "position_block")
-    return kernel([data, weights, bias, multipliers, shifts, output], body)
+    body = blocks(math.prod(places), at_positions, count, "position_block")
+    return kernel(layer.buffers, body)
 
 
-def _copy(
-    parameters: ConvolutionParameters,
-    data: tvm_api.Buffer,
-    zero_point: int,
-    windows: tvm_api.Buffer,
-    axes: tuple[Axis, Axis],
-    where: tuple[Position, tvm_api.PrimExpr],
-) -> tvm_api.Stmt:
+def _copy(layer: Convolution, windows: Buffer, place_of: Position, number: PrimExpr) -> Stmt:
     """Return statements that copy a window in the order of its weights.
 
     Args:
-        parameters: parameters of the operator.
-        data: the image.
-        zero_point: zero point of the data.
+        layer: the convolution.
         windows: buffer of the copy, [window, element].
-        axes: rows and columns of the window.
-        where: (image, row, column) of the window, and its index in `windows`.
+        place_of: image, row and column of the window.
+        number: index of the window in `windows`.
     """
-    (n, y, x), number = where
-    vertical, horizontal = axes
+    (n, y, x), (vertical, horizontal) = place_of, layer.axes
     elements = tvm_api.buffer_shape(windows)[1]
     channels = elements // (vertical.extent * horizontal.extent)
     (first_row, rows), (first_column, columns) = vertical.clipped(y), horizontal.clipped(x)
+    planes = layer.parameters.layout == "NCHW"
 
-    def move(row: tvm_api.PrimExpr, column: tvm_api.PrimExpr, i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def move(row: PrimExpr, column: PrimExpr, i: PrimExpr) -> Stmt:
         ky, kx = first_row + row, first_column + column
         index = (ky * int32(horizontal.extent) + kx) * int32(channels) + i
-        if parameters.layout == "NCHW":
+        if planes:
             index = (i * int32(vertical.extent) + ky) * int32(horizontal.extent) + kx
-        source = place(parameters, n, vertical.source(y, ky), horizontal.source(x, kx), i)
-        value = shifted(data[tuple(source)], zero_point)
+        source = place(layer.parameters, n, vertical.source(y, ky), horizontal.source(x, kx), i)
+        value = shifted(layer.buffers[0][tuple(source)], layer.zero_point)
         return tirx.BufferStore(windows, value, [number, index])
 
-    if parameters.layout == "NCHW":
+    if planes:
         moved = loops(
             [("input_channel", channels), ("row", rows), ("column", columns)],
             lambda i, row, column: move(row, column, i),
         )
     else:
         moved = window_loops(rows, columns, channels, horizontal.dilation == 1, move)
-    if vertical.inside and horizontal.inside:
+    if not layer.pads:
         return moved
     zero = tirx.const(0, tvm_api.buffer_dtype(windows))
     fill = loop("product", elements, lambda i: tirx.BufferStore(windows, zero, [number, i]))

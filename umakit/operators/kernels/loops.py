@@ -15,8 +15,7 @@ import numpy as np
 from umakit import tvm_api
 from umakit.operators.numeric.requantize import add_and_clamp, requantize
 from umakit.operators.parameters import Parameters
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import Buffer, PrimExpr, Stmt, tirx
 
 KEEPS_NAMES = "umakit.keeps_names"
 BIAS_HAS_ZERO_POINT = "umakit.bias_has_zero_point"
@@ -43,33 +42,33 @@ TILE = 64
 BLOCK = 4
 """Output channels whose accumulators are in registers at once, as a Cortex-M3 has room for."""
 
-Extent = int | tvm_api.PrimExpr
+Extent = int | PrimExpr
 """A number of turns or elements: a constant, or an expression of int32."""
 
 
-def int32(value: Extent) -> tvm_api.PrimExpr:
+def int32(value: Extent) -> PrimExpr:
     """A 32-bit constant, or an expression converted to 32 bits."""
     return tirx.IntImm("int32", value) if isinstance(value, int) else value.astype("int32")
 
 
-def int64(value: Extent) -> tvm_api.PrimExpr:
+def int64(value: Extent) -> PrimExpr:
     """A 64-bit constant, or an expression converted to 64 bits."""
     return tirx.IntImm("int64", value) if isinstance(value, int) else value.astype("int64")
 
 
-def buffer(name: str, shape: Sequence[int], dtype: str) -> tvm_api.Buffer:
+def buffer(name: str, shape: Sequence[int], dtype: str) -> Buffer:
     """A parameter of a kernel."""
     return tirx.decl_buffer(list(shape), dtype, name)
 
 
 def buffers(
     names: Sequence[str], shapes: Sequence[Sequence[int]], dtypes: Sequence[str]
-) -> list[tvm_api.Buffer]:
+) -> list[Buffer]:
     """Parameters of a kernel, one for each name."""
     return [buffer(*each) for each in zip(names, shapes, dtypes, strict=True)]
 
 
-def accumulators(count: int, bits: int = 32) -> tvm_api.Buffer:
+def accumulators(count: int, bits: int = 32) -> Buffer:
     """Return a local array of accumulators.
 
     Accumulators are unsigned, because unsigned integers wrap around in C. GCC 12.2 at -O3
@@ -79,16 +78,12 @@ def accumulators(count: int, bits: int = 32) -> tvm_api.Buffer:
     return tirx.decl_buffer([count], f"uint{bits}", "sum", scope="local")
 
 
-def set_to(
-    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, value: tvm_api.PrimExpr
-) -> tvm_api.Stmt:
+def set_to(accumulator: Buffer, index: PrimExpr, value: PrimExpr) -> Stmt:
     """`accumulator[index] = value`, for a signed value of no more bits."""
     return tirx.BufferStore(accumulator, value.astype(tvm_api.buffer_dtype(accumulator)), [index])
 
 
-def total_of(
-    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, less: int = 0
-) -> tvm_api.PrimExpr:
+def total_of(accumulator: Buffer, index: PrimExpr, less: int = 0) -> PrimExpr:
     """`accumulator[index] - less`, signed."""
     dtype = tvm_api.buffer_dtype(accumulator)
     amount = tirx.const(abs(less), dtype)
@@ -102,27 +97,20 @@ def total_of(
     return total.astype(dtype.removeprefix("u"))
 
 
-def total_with(
-    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, bias: tvm_api.PrimExpr
-) -> tvm_api.PrimExpr:
+def total_with(accumulator: Buffer, index: PrimExpr, bias: PrimExpr) -> PrimExpr:
     """`accumulator[index] + bias`, signed, for a bias of no more bits."""
     dtype = tvm_api.buffer_dtype(accumulator)
     total = accumulator[index] + bias.astype(dtype)
     return total.astype(dtype.removeprefix("u"))
 
 
-def sequence(*statements: tvm_api.Stmt) -> tvm_api.Stmt:
+def sequence(*statements: Stmt) -> Stmt:
     """Statements one after the other."""
     flat = [inner for statement in statements for inner in tvm_api.flatten_statements(statement)]
     return flat[0] if len(flat) == 1 else tirx.SeqStmt(flat)
 
 
-def loop(
-    name: str,
-    extent: Extent,
-    body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt],
-    independent: int = 0,
-) -> tvm_api.Stmt:
+def loop(name: str, extent: Extent, body: Callable[[PrimExpr], Stmt], independent: int = 0) -> Stmt:
     """`for name in range(extent)`; a loop of one turn becomes its body.
 
     Args:
@@ -146,10 +134,8 @@ def loop(
 
 
 def loops(
-    extents: Sequence[tuple[str, Extent]],
-    body: Callable[..., tvm_api.Stmt],
-    independent: int = 0,
-) -> tvm_api.Stmt:
+    extents: Sequence[tuple[str, Extent]], body: Callable[..., Stmt], independent: int = 0
+) -> Stmt:
     """Nested loops, the first loop outermost; see `loop`."""
     if not extents:
         return body()
@@ -160,19 +146,15 @@ def loops(
     )  # fmt: skip
 
 
-def add_to(
-    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, value: tvm_api.PrimExpr
-) -> tvm_api.Stmt:
+def add_to(accumulator: Buffer, index: PrimExpr, value: PrimExpr) -> Stmt:
     """`accumulator[index] += value`, for a signed value of no more bits."""
     total = accumulator[index] + value.astype(tvm_api.buffer_dtype(accumulator))
     return tirx.BufferStore(accumulator, total, [index])
 
 
 def add_products(
-    accumulator: tvm_api.Buffer,
-    elements: Sequence[tvm_api.PrimExpr],
-    weights: Sequence[tvm_api.PrimExpr],
-) -> tvm_api.Stmt:
+    accumulator: Buffer, elements: Sequence[PrimExpr], weights: Sequence[PrimExpr]
+) -> Stmt:
     """Add the product of each element of the data and each weight to its own sum.
 
     One load serves several products. Factors are cast to 16 bits so that compilers use 16-bit
@@ -190,9 +172,7 @@ def add_products(
     return sequence(*bindings, *additions)
 
 
-def add_element_to(
-    accumulator: tvm_api.Buffer, index: tvm_api.PrimExpr, value: tvm_api.PrimExpr
-) -> tvm_api.Stmt:
+def add_element_to(accumulator: Buffer, index: PrimExpr, value: PrimExpr) -> Stmt:
     """`accumulator[index] += value`, for an int32 value no larger than an element of the data.
 
     The value is bound to a variable first, because gcc mistakes the sum of a cast load for a
@@ -202,7 +182,7 @@ def add_element_to(
     return sequence(tirx.Bind(element, value), add_to(accumulator, index, element))
 
 
-def unflatten(index: tvm_api.PrimExpr, shape: Sequence[int]) -> list[tvm_api.PrimExpr]:
+def unflatten(index: PrimExpr, shape: Sequence[int]) -> list[PrimExpr]:
     """Indices of element number `index` of a tensor in memory."""
     indices = []
     for extent in reversed(shape):
@@ -211,7 +191,7 @@ def unflatten(index: tvm_api.PrimExpr, shape: Sequence[int]) -> list[tvm_api.Pri
     return indices[::-1]
 
 
-def tiles(count: int, body: Callable[[tvm_api.PrimExpr, Extent], tvm_api.Stmt]) -> tvm_api.Stmt:
+def tiles(count: int, body: Callable[[PrimExpr, Extent], Stmt]) -> Stmt:
     """`count` channels in tiles of at most `TILE`.
 
     Args:
@@ -222,7 +202,7 @@ def tiles(count: int, body: Callable[[tvm_api.PrimExpr, Extent], tvm_api.Stmt]) 
         return body(int32(0), count)
     number = -(-count // TILE)
 
-    def tile(index: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def tile(index: PrimExpr) -> Stmt:
         first = index * int32(TILE)
         if count % TILE == 0:
             return body(first, TILE)
@@ -232,11 +212,8 @@ def tiles(count: int, body: Callable[[tvm_api.PrimExpr, Extent], tvm_api.Stmt]) 
 
 
 def blocks(
-    count: int,
-    body: Callable[[tvm_api.PrimExpr], tvm_api.Stmt],
-    size: int = BLOCK,
-    name: str = "channel_block",
-) -> tvm_api.Stmt:
+    count: int, body: Callable[[PrimExpr], Stmt], size: int = BLOCK, name: str = "channel_block"
+) -> Stmt:
     """`count` channels or positions in blocks, or in one block if there are fewer.
 
     The last block ends with the last element and may overlap the previous block, so that it needs
@@ -252,7 +229,7 @@ def blocks(
     if count <= size:
         return body(int32(0))
 
-    def block(index: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def block(index: PrimExpr) -> Stmt:
         first = index * int32(size)
         return body(first if count % size == 0 else tirx.min(first, int32(count - size)))
 
@@ -260,12 +237,12 @@ def blocks(
 
 
 def store_rescaled(
-    output: tvm_api.Buffer,
-    indices: Sequence[tvm_api.PrimExpr],
-    value: tvm_api.PrimExpr,
-    factor: tuple[tvm_api.PrimExpr, tvm_api.PrimExpr],
+    output: Buffer,
+    indices: Sequence[PrimExpr],
+    value: PrimExpr,
+    factor: tuple[PrimExpr, PrimExpr],
     parameters: Parameters,
-) -> tvm_api.Stmt:
+) -> Stmt:
     """Store a requantized sum: rescaled to the output's scale, plus zero point, clipped.
 
     Args:
@@ -280,7 +257,7 @@ def store_rescaled(
     return sequence(*statements, store)
 
 
-def bound(name: str, value: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_api.PrimExpr]:
+def bound(name: str, value: PrimExpr) -> tuple[list[Stmt], PrimExpr]:
     """Return a variable for a value that reads data, and the binding.
 
     TVM would substitute other values for their variables, and leave the variables unused.
@@ -292,23 +269,20 @@ def bound(name: str, value: tvm_api.PrimExpr) -> tuple[list[tvm_api.Stmt], tvm_a
 
 
 def store_shifted(
-    output: tvm_api.Buffer,
-    indices: Sequence[tvm_api.PrimExpr],
-    value: tvm_api.PrimExpr,
+    output: Buffer,
+    indices: Sequence[PrimExpr],
+    value: PrimExpr,
     zero_point: int,
     parameters: Parameters,
-) -> tvm_api.Stmt:
+) -> Stmt:
     """Store an int32 value plus a zero point, clipped to the output's range."""
     clipped = add_and_clamp(value, zero_point, *parameters.clip)
     return tirx.BufferStore(output, clipped.astype(parameters.output_dtype), list(indices))
 
 
 def store_clipped(
-    output: tvm_api.Buffer,
-    indices: Sequence[tvm_api.PrimExpr],
-    value: tvm_api.PrimExpr,
-    parameters: Parameters,
-) -> tvm_api.Stmt:
+    output: Buffer, indices: Sequence[PrimExpr], value: PrimExpr, parameters: Parameters
+) -> Stmt:
     """Store an int32 value within the output's dtype, clipped to the output's range."""
     low, high = parameters.clip
     limits = np.iinfo(parameters.output_dtype)
@@ -319,9 +293,7 @@ def store_clipped(
     return tirx.BufferStore(output, value.astype(parameters.output_dtype), list(indices))
 
 
-def kernel(
-    parameters: Sequence[tvm_api.Buffer], body: tvm_api.Stmt, *, inside: bool = False
-) -> tvm_api.PrimFunc:
+def kernel(parameters: Sequence[Buffer], body: Stmt, *, inside: bool = False) -> tvm_api.PrimFunc:
     """Return a prim func that fusion ignores, without blocks for the CPU's scheduling rules.
 
     Args:
@@ -335,3 +307,16 @@ def kernel(
     # TVM's passes over Relax expect a root block.
     root = tvm_api.s_tir.SBlockRealize([], True, tvm_api.s_tir.SBlock([], [], [], "root", body))
     return tvm_api.PrimFunc(list(parameters), root).with_attrs(attributes)
+
+
+class Statements:
+    """Statements that bind 32-bit intermediate values of a formula."""
+
+    def __init__(self) -> None:
+        self.list: list[Stmt] = []
+
+    def bind(self, name: str, value: PrimExpr) -> tvm_api.Var:
+        """A variable for a value."""
+        variable = tirx.Var(name, "int32")
+        self.list.append(tirx.Bind(variable, value))
+        return variable

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from umakit import tvm_api
-from umakit.operators.kernels.calls import KernelOfOperands
 from umakit.operators.kernels.convolution import at_positions, channel_count, image_size, place
 from umakit.operators.kernels.loops import (
     TILE,
@@ -24,22 +23,17 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.kernels.windows import Axis, Span
 from umakit.operators.parameters import Pair, Pool2d
-from umakit.operators.registry import Shapes
+from umakit.operators.registry import KernelOfOperands, Shapes
+from umakit.tvm_api import PrimExpr, Stmt, tirx
 
-tirx = tvm_api.tirx
 
-
-def pool_of_operands(
-    reduction: Callable[[int, tvm_api.PrimExpr], WindowReduction],
-) -> KernelOfOperands:
+def pool_of_operands(reduction: Callable[[int, PrimExpr], WindowReduction]) -> KernelOfOperands:
     """Return a function that makes the kernel (data, output) of a pool without change of scale."""
 
     def function(parameters: Any, shapes: Shapes, dtypes: list[str]) -> tvm_api.PrimFunc:
         output = buffer("output", parameters.output_shape, parameters.output_dtype)
 
-        def store(
-            at: list[tvm_api.PrimExpr], value: tvm_api.PrimExpr, _: tvm_api.PrimExpr
-        ) -> tvm_api.Stmt:
+        def store(at: list[PrimExpr], value: PrimExpr, _: PrimExpr) -> Stmt:
             return store_clipped(output, at, value, parameters)
 
         dilation = getattr(parameters, "dilation", (1, 1))
@@ -53,8 +47,8 @@ def pool_kernel(
     data_shape: tuple[int, ...],
     data_dtype: str,
     results: list[tvm_api.Buffer],
-    reduction: Callable[[int, tvm_api.PrimExpr], WindowReduction],
-    store: Callable[[list[tvm_api.PrimExpr], tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt],
+    reduction: Callable[[int, PrimExpr], WindowReduction],
+    store: Callable[[list[PrimExpr], PrimExpr, PrimExpr], Stmt],
     dilation: Pair = (1, 1),
 ) -> tvm_api.PrimFunc:
     """Return the kernel (data, results) of a pool.
@@ -76,23 +70,17 @@ def pool_kernel(
     vertical, horizontal = _axes(parameters, data_shape, dilation)
 
     def one_position(
-        image: tvm_api.PrimExpr,
-        y: tvm_api.PrimExpr,
-        x: tvm_api.PrimExpr,
-        in_rows: Span,
-        in_columns: Span,
-    ) -> tvm_api.Stmt:
+        image: PrimExpr, y: PrimExpr, x: PrimExpr, in_rows: Span, in_columns: Span
+    ) -> Stmt:
         elements = in_rows[1] * in_columns[1]
         n = tirx.floordiv(image, int32(channels)) if planes else image
 
-        def element(
-            row: tvm_api.PrimExpr, column: tvm_api.PrimExpr, c: tvm_api.PrimExpr
-        ) -> tvm_api.PrimExpr:
+        def element(row: PrimExpr, column: PrimExpr, c: PrimExpr) -> PrimExpr:
             iy = vertical.source(y, in_rows[0] + row)
             ix = horizontal.source(x, in_columns[0] + column)
             return int32(data[tuple(place(parameters, n, iy, ix, c))])
 
-        def one_tile(first: tvm_api.PrimExpr, width: Extent) -> tvm_api.Stmt:
+        def one_tile(first: PrimExpr, width: Extent) -> Stmt:
             kind = reduction(1 if planes else min(TILE, channels), elements)
             window = [("row", in_rows[1]), ("column", in_columns[1]), ("channel", width)]
             return sequence(
@@ -116,7 +104,6 @@ def pool_kernel(
 
 
 def _axes(parameters: Pool2d, data_shape: tuple[int, ...], dilation: Pair) -> tuple[Axis, Axis]:
-    """Rows and columns of a pool's window."""
     sizes, outputs = (
         image_size(parameters, data_shape),
         image_size(parameters, parameters.output_shape),
@@ -144,12 +131,12 @@ class WindowReduction:
     """
 
     results: tvm_api.Buffer
-    start: Callable[[tvm_api.PrimExpr], tvm_api.Stmt]
-    update: Callable[[tvm_api.PrimExpr, tvm_api.PrimExpr], tvm_api.Stmt]
-    finish: Callable[[tvm_api.PrimExpr, Callable[[tvm_api.PrimExpr], tvm_api.Stmt]], tvm_api.Stmt]
+    start: Callable[[PrimExpr], Stmt]
+    update: Callable[[PrimExpr, PrimExpr], Stmt]
+    finish: Callable[[PrimExpr, Callable[[PrimExpr], Stmt]], Stmt]
 
 
-def largest(channels: int, count: tvm_api.PrimExpr) -> WindowReduction:
+def largest(channels: int, count: PrimExpr) -> WindowReduction:
     """Return the reduction to the largest element of a window."""
     results = tirx.decl_buffer([channels], "int32", "largest", scope="local")
     return WindowReduction(

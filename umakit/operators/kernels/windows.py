@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from umakit import tvm_api
 from umakit.operators.kernels.loops import int32
+from umakit.tvm_api import PrimExpr, tirx
 
-tirx = tvm_api.tirx
-
-
-Span = tuple[tvm_api.PrimExpr, tvm_api.PrimExpr]
+Span = tuple[PrimExpr, PrimExpr]
 """First element of a window's axis that is inside the image, and how many there are."""
 
 
@@ -59,11 +56,11 @@ class Axis:
         last = (self.outputs - 1) * self.stride - self.before
         return self.before > reach or last >= self.size
 
-    def source(self, position: tvm_api.PrimExpr, element: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def source(self, position: PrimExpr, element: PrimExpr) -> PrimExpr:
         """Return the index in the image of an element of the window at a position."""
         return position * int32(self.stride) + element * int32(self.dilation) - int32(self.before)
 
-    def clipped(self, position: tvm_api.PrimExpr) -> Span:
+    def clipped(self, position: PrimExpr) -> Span:
         """Return the first element of the window inside the image, and the number of such elements.
 
         Args:
@@ -87,7 +84,7 @@ class Axis:
                 count = count - tirx.truncdiv(behind, int32(self.dilation))
         return first, count - first
 
-    def _steps(self, distance: tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+    def _steps(self, distance: PrimExpr) -> PrimExpr:
         """Return the number of elements before a distance, possibly negative."""
         positive = tirx.max(distance, int32(0))
         if self.dilation == 1:

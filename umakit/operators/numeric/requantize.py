@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import Arithmetic, OwnRounding, Rounding
-
-tirx = tvm_api.tirx
+from umakit.tvm_api import PrimExpr, tirx
 
 HEADER = "umakit/requantize.h"
 
@@ -36,7 +35,7 @@ RESULTS = {
 """The dtype of the result of each function that kernels call."""
 
 
-def header_call(function: str, *arguments: int | tvm_api.PrimExpr) -> tvm_api.PrimExpr:
+def header_call(function: str, *arguments: int | PrimExpr) -> PrimExpr:
     """A call of a function of the header.
 
     Args:
@@ -58,11 +57,8 @@ def called_function(expression: tvm_api.Expr) -> str:
 
 
 def requantize(
-    value: tvm_api.PrimExpr,
-    multiplier: tvm_api.PrimExpr,
-    shift: tvm_api.PrimExpr,
-    rounding: Rounding,
-) -> tvm_api.PrimExpr:
+    value: PrimExpr, multiplier: PrimExpr, shift: PrimExpr, rounding: Rounding
+) -> PrimExpr:
     """`value * multiplier * 2**(shift - 31)`, rounded; an int32 expression.
 
     Args:
@@ -81,8 +77,6 @@ def requantize(
     return header_call(f"requantize_{rounding.value}", value, *factor)
 
 
-def add_and_clamp(
-    value: tvm_api.PrimExpr, zero_point: int, lowest: int, highest: int
-) -> tvm_api.PrimExpr:
+def add_and_clamp(value: PrimExpr, zero_point: int, lowest: int, highest: int) -> PrimExpr:
     """An int32 expression plus a zero point, clipped."""
     return header_call("add_and_clamp", value, zero_point, lowest, highest)

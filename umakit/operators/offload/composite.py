@@ -72,7 +72,6 @@ class Composite:
 
     @property
     def _parameters(self) -> Parameters:
-        """Return the object as the parameters of an operator, which subclasses inherit."""
         assert isinstance(self, Parameters)
         return self
 
@@ -122,7 +121,6 @@ class Composite:
         }
 
     def _then_arguments(self) -> dict[str, int]:
-        """Return the arguments of the second requantization; empty without one."""
         if self.then is None:
             return {}
         return {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard, TypeVar
 
@@ -189,7 +190,6 @@ def _is_sides(value: object) -> TypeGuard[Sides]:
 
 
 def _places(item: str | int | Sides, layer: Any) -> tuple[int, ...]:
-    """Return a padding as (top, left, bottom, right)."""
     if isinstance(item, tuple):
         return item
     if isinstance(item, int):
@@ -245,5 +245,36 @@ def _padding_text(item: str | int | Sides) -> str:
 
 
 def _or(texts: Sequence[str]) -> str:
-    """Return texts joined as `a, b or c`."""
     return " or ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+
+
+def check_function(function: object, what: str, arguments: int) -> None:
+    """Refuse an object that cannot be called with a number of arguments.
+
+    Args:
+        function: a function, or None for none.
+        what: purpose of the function, for messages.
+        arguments: number of arguments of the call.
+
+    Raises:
+        BackendError: the object is no function, or takes another number of arguments.
+    """
+    if function is None:
+        return
+    if not callable(function):
+        raise BackendError(
+            f"{what} is {function!r}, which is no function",
+            fix="write the name of a function, without quotes and without calling it",
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # functions in C may have none
+        return
+    try:
+        signature.bind(*range(arguments))
+    except TypeError:
+        counted = f"{arguments} argument{'' if arguments == 1 else 's'}"
+        raise BackendError(
+            f"{what} takes {signature}, and is called with {counted}",
+            fix=f"let the function take {counted}",
+        ) from None

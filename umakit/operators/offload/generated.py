@@ -53,8 +53,6 @@ class Generated(Composite):
         return dict(zip(self.POINTERS[: len(values)], values, strict=True))
 
     def _of_results(self, found: dict[str, Any], first: Any) -> dict[str, Any]:
-        """Return facts of operands and results, given the operands' facts and the first result's
-        fact."""
         others = {name: found[operand] for name, operand in self.INTERFACE.results.items()}
         return {**found, RESULT: first, **others}
 
@@ -102,7 +100,6 @@ class Generated(Composite):
 
 
 def _smallest(kind: Any) -> Any:
-    """A value of a field's type."""
     if kind in (int, str):
         return kind()
     inner = getattr(kind, "__args__", ())
@@ -222,7 +219,6 @@ def _sizes(layer: Any) -> str:
 
 
 def _other_dtypes(layer: Any) -> str:
-    """Return a refusal if operands or result have other dtypes than the driver's pointers."""
     interface = layer.INTERFACE
     for name, wanted, found in zip(
         interface.operands, interface.operands.values(), layer.dtypes, strict=True
@@ -250,7 +246,6 @@ TABLES_OF_RESULTS = ("table",)
 
 @cache
 def _made(name: str) -> tuple[type[Generated], type[GeneratedPattern]]:
-    """The parameters class and the pattern of an operator with an `Interface`."""
     operator = next(each for each in registry.operators() if each.name == name)
     parameters, interface = operator.parameters, operator.interface
     assert parameters is not None and interface is not None
@@ -293,7 +288,6 @@ def _made(name: str) -> tuple[type[Generated], type[GeneratedPattern]]:
 
 
 def _docstring(composite: type[Generated]) -> str:
-    """The docstring of a pattern: the operator, and the driver's arguments."""
     summary, _, rest = str(composite.__doc__).partition("\n\n")
     paragraphs = [part for part in rest.split("\n\n") if not part.strip().startswith("Attributes")]
     broadcast = bool(composite.INTERFACE.broadcasts)

@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 from umakit import tvm_api
 from umakit.errors import BackendError
+from umakit.tvm_api import tirx
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
 
-tirx = tvm_api.tirx
 
 CONVOLUTION = "OHWI"
 DENSE = "OI"

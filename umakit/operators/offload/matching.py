@@ -9,6 +9,7 @@ from typing import TypeVar
 from umakit import tvm_api
 from umakit.operators.parameters import PREFIX, Parameters
 from umakit.operators.requantize import Requantize
+from umakit.tvm_api import Call
 
 P = TypeVar("P", bound=Parameters)
 
@@ -31,10 +32,10 @@ class Match:
         follower: the call of a clip, relu or requantize of the result, or None.
     """
 
-    operator: tvm_api.Call
-    addition: tvm_api.Call | None = None
+    operator: Call
+    addition: Call | None = None
     side: int = 0
-    follower: tvm_api.Call | None = None
+    follower: Call | None = None
 
     @property
     def operands(self) -> list[tvm_api.Expr]:
@@ -50,7 +51,7 @@ class Match:
         return addend
 
 
-def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]:
+def absorb(parameters: P, follower: Call) -> tuple[P, Requantize | None]:
     """Return an operator that includes its follower, and a remaining requantization or None."""
     name = tvm_api.operator_name(follower)
     if name == f"{PREFIX}{Requantize.operator}":
@@ -68,8 +69,7 @@ def absorb(parameters: P, follower: tvm_api.Call) -> tuple[P, Requantize | None]
     return _clipped(parameters, low, high), None
 
 
-def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
-    """Return the least and largest integer of a clip or relu."""
+def _bounds(follower: Call, name: str) -> tuple[int, int]:
     if name == "nn.relu":
         return 0, 2**31 - 1
     try:
@@ -82,7 +82,6 @@ def _bounds(follower: tvm_api.Call, name: str) -> tuple[int, int]:
 
 
 def _clipped(parameters: P, low: int, high: int) -> P:
-    """Return parameters with the clip followed by another clip."""
     least, largest = (min(max(bound, low), high) for bound in parameters.clip)
     return replace(parameters, clip=(least, largest))
 

@@ -24,11 +24,12 @@ from umakit.operators.offload.constraints import (
     OtherOperator,
     Padding,
     Pairs,
+    check_function,
 )
-from umakit.operators.offload.functions import check_function
 from umakit.operators.offload.matching import Match, NotReadable, absorb, unchanged
 from umakit.operators.offload.rounding import own_rounding, rounded_by
 from umakit.operators.parameters import PREFIX, Pair, Parameters
+from umakit.tvm_api import Call
 
 Arrays = Sequence[npt.NDArray[Any] | None]
 """Weights, bias, multipliers and shifts; None for one that is not a constant."""
@@ -121,7 +122,6 @@ class OperatorPattern:
         return iter((self.name, self._alternatives(operator), self, {ANNOTATION: operator}))
 
     def _operands(self, wildcards: list[tvm_api.DFPattern]) -> list[tvm_api.DFPattern]:
-        """Return the patterns of the operands of the Relax operator."""
         return wildcards
 
     def _alternatives(self, operator: tvm_api.DFPattern) -> Sequence[tvm_api.DFPattern]:
@@ -202,17 +202,14 @@ class OperatorPattern:
         return {}
 
     def _last_operator(self, parameters: Parameters, match: Match) -> Parameters:
-        """Parameters of the operator of a match whose result is clipped or rescaled last."""
         return parameters
 
     def _operator_fields(self, parameters: Parameters, last: Parameters) -> dict[str, Any]:
-        """The fields of the integer operator, including absorbed followers."""
         return asdict(last)
 
     def _fields(
         self, parameters: Parameters, match: Match, shapes: list[Shape], arrays: Arrays | None
     ) -> dict[str, Any]:
-        """The fields that a kind of composite adds."""
         return {}
 
     @property
@@ -293,7 +290,6 @@ OWN_MODULE = re.compile(r"umakit\.(?!backends\.)")
 
 
 def _caller() -> str:
-    """Return file and line of the innermost call by code outside umakit."""
     frame = sys._getframe()
     while frame.f_back is not None and (
         frame.f_code.co_filename == "<string>"  # a constructor of a dataclass
@@ -307,22 +303,22 @@ ANNOTATION = "operator"
 """Under this name the predicate finds the integer operator of a match."""
 
 
-def as_call(expression: tvm_api.Expr) -> tvm_api.Call:
+def as_call(expression: tvm_api.Expr) -> Call:
     """Return the matched call."""
-    assert isinstance(expression, tvm_api.Call)
+    assert isinstance(expression, Call)
     return expression
 
 
-def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, tvm_api.Call]]:
+def calls_of(function: tvm_api.Function) -> list[tuple[tvm_api.Var, Call]]:
     """Return the (variable, call) pairs of a composite's Relax function in order."""
     return [
         (binding.var, binding.value)
         for binding in tvm_api.bindings_of(function)
-        if isinstance(binding.value, tvm_api.Call)
+        if isinstance(binding.value, Call)
     ]
 
 
-def calls_operator(call: tvm_api.Call, name: str) -> bool:
+def calls_operator(call: Call, name: str) -> bool:
     """Whether a call is of the named Relax operator, for example `relax.clip`."""
     return str(getattr(call.op, "name", "")) == name
 

@@ -227,7 +227,6 @@ class ConvolutionPattern(WindowPattern, WeightedPattern):
         ]
 
     def _own_constraints(self) -> list[Constraint]:
-        """Return the constraints that distinguish the kinds of convolution."""
         raise NotImplementedError
 
     def _channel_constraints(self) -> list[Constraint]:

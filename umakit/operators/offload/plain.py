@@ -15,6 +15,7 @@ from umakit.errors import LoweringError
 from umakit.operators import registry
 from umakit.operators.offload.weighted import ARRAYS, Weighted
 from umakit.operators.parameters import PREFIX, Parameters
+from umakit.tvm_api import Call, relax
 
 CHANNELS_FIRST = "OIHW"
 """Layout of weights of convolutions whose data are NCHW."""
@@ -31,17 +32,16 @@ def rules() -> dict[str, registry.Rule]:
 
 
 def _rule(parameters: type[Parameters], kind: type[Weighted]) -> registry.Rule:
-    def rule(builder: tvm_api.BlockBuilder, call: tvm_api.Call) -> tvm_api.Call:
+    def rule(builder: tvm_api.BlockBuilder, call: Call) -> Call:
         layer = _layer(parameters.of(call), kind, call)
         variable = builder.add_func(layer.reference_kernel(), tvm_api.operator_name(call)
                                     .replace(".", "_"))  # fmt: skip
-        return tvm_api.relax.call_tir(variable, tvm_api.relax.Tuple(list(call.args)), call.ty)
+        return relax.call_tir(variable, relax.Tuple(list(call.args)), call.ty)
 
     return rule
 
 
-def _layer(parameters: Parameters, kind: type[Weighted], call: tvm_api.Call) -> Weighted:
-    """Return the parameters of a composite with the arrays of a call."""
+def _layer(parameters: Parameters, kind: type[Weighted], call: Call) -> Weighted:
     shapes = [tvm_api.static_shape(operand) for operand in call.args]
     data, weights, _, multipliers, _ = (shape or () for shape in shapes)
     if None in shapes:

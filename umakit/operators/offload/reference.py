@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from umakit import tvm_api
 from umakit.operators.kernels.convolution import product
 from umakit.operators.kernels.loops import (
     accumulators,
@@ -27,16 +26,15 @@ from umakit.operators.kernels.loops import (
 )
 from umakit.operators.offload.weighted import MORE_BITS, Weighted
 from umakit.operators.requantize import Requantize
+from umakit.tvm_api import Buffer, PrimExpr, PrimFunc, Stmt, tirx
 
-tirx = tvm_api.tirx
 
-
-def with_change_of_scale(function: tvm_api.PrimFunc, change: Requantize) -> tvm_api.PrimFunc:
+def with_change_of_scale(function: PrimFunc, change: Requantize) -> PrimFunc:
     """A kernel followed by a second requantization of its result, in place."""
     output = function.params[-1]
     factor = (int32(change.multiplier), int32(change.shift))
 
-    def one(*place: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(*place: PrimExpr) -> Stmt:
         value = int32(output[place]) - int32(change.input_zero_point)
         return store_rescaled(output, list(place), value, factor, change)
 
@@ -44,10 +42,8 @@ def with_change_of_scale(function: tvm_api.PrimFunc, change: Requantize) -> tvm_
 
 
 def with_addition(
-    function: tvm_api.PrimFunc,
-    layer: Any,
-    total: Callable[..., tuple[Sequence[tvm_api.Stmt], tvm_api.PrimExpr]],
-) -> tvm_api.PrimFunc:
+    function: PrimFunc, layer: Any, total: Callable[..., tuple[Sequence[Stmt], PrimExpr]]
+) -> PrimFunc:
     """A convolution followed by the addition of another tensor, in place.
 
     Args:
@@ -59,22 +55,19 @@ def with_addition(
     addend, added = buffer("addend", layer.output_shape, layer.output_dtype), layer.addition
     factor = (int32(added.multipliers[2]), int32(added.shifts[2]))
 
-    def one(*place: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(*place: PrimExpr) -> Stmt:
         statements, value = total(added, output[place], addend[place])
         return sequence(*statements, store_rescaled(output, list(place), value, factor, added))
 
     return kernel([data, addend, *arrays, output], _behind(function, layer.output_shape, one))
 
 
-def _behind(
-    function: tvm_api.PrimFunc, shape: tuple[int, ...], one: Callable[..., tvm_api.Stmt]
-) -> tvm_api.Stmt:
-    """Return the body of a kernel followed by a statement for each element of its result."""
+def _behind(function: PrimFunc, shape: tuple[int, ...], one: Callable[..., Stmt]) -> Stmt:
     extents = [(f"i{axis}", n) for axis, n in enumerate(shape)]
     return sequence(function.body.block.body, loops(extents, one))
 
 
-def _buffers(layer: Weighted) -> list[tvm_api.Buffer]:
+def _buffers(layer: Weighted) -> list[Buffer]:
     """Weights, bias, multipliers, shifts and optional sums of weights, in the driver's form."""
     return [
         buffer(name, shape, layer.pointer_types[name])
@@ -88,12 +81,8 @@ def _folded(layer: Weighted) -> bool:
 
 
 def _start(
-    layer: Any,
-    total: tvm_api.Buffer,
-    bias: tvm_api.Buffer,
-    factors: list[tvm_api.Buffer],
-    channel: tvm_api.PrimExpr,
-) -> list[tvm_api.Stmt]:
+    layer: Any, total: Buffer, bias: Buffer, factors: list[Buffer], channel: PrimExpr
+) -> list[Stmt]:
     """Return statements that start the sum of an output channel, with the zero point's
     contribution."""
     start = [set_to(total, int32(0), bias[channel])]
@@ -104,18 +93,12 @@ def _start(
 
 
 def _bits(layer: Weighted) -> int:
-    """Return the number of bits of accumulators, equal to the bias's."""
     return int(layer.pointer_types["bias"].removeprefix("int"))
 
 
 def _store(
-    layer: Any,
-    buffers: list[tvm_api.Buffer],
-    place: list[tvm_api.PrimExpr],
-    channel: tvm_api.PrimExpr,
-    total: tvm_api.Buffer,
-) -> tvm_api.Stmt:
-    """Rescale the sum of an output channel and store it."""
+    layer: Any, buffers: list[Buffer], place: list[PrimExpr], channel: PrimExpr, total: Buffer
+) -> Stmt:
     multipliers, shifts, *_, output = buffers
     index = channel if layer.scales > 1 else int32(0)
     multiplier = int32(multipliers[index])
@@ -125,7 +108,7 @@ def _store(
     return store_rescaled(output, place, total_of(total, int32(0)), factor, layer)
 
 
-def dense_loops(layer: Any) -> tvm_api.PrimFunc:
+def dense_loops(layer: Any) -> PrimFunc:
     """The prim func of a `QDense`."""
     data = buffer("data", layer.data_shape, layer.data_dtype)
     output = buffer("output", layer.output_shape, layer.output_dtype)
@@ -133,8 +116,8 @@ def dense_loops(layer: Any) -> tvm_api.PrimFunc:
     zero_point = 0 if _folded(layer) else layer.input_zero_point
     total = accumulators(1, _bits(layer))
 
-    def one(row: tvm_api.PrimExpr, o: tvm_api.PrimExpr) -> tvm_api.Stmt:
-        def term(i: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(row: PrimExpr, o: PrimExpr) -> Stmt:
+        def term(i: PrimExpr) -> Stmt:
             weight = weights[tuple(layer.weight_layout.index(o, i))]
             return add_to(total, int32(0), product(data[row, i], weight, zero_point))
 
@@ -149,12 +132,10 @@ def dense_loops(layer: Any) -> tvm_api.PrimFunc:
     return kernel([data, weights, bias, *factors, output], body)
 
 
-def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
+def conv2d_loops(layer: Any) -> PrimFunc:
     """The prim func of a `QConv2d`."""
 
-    def read(
-        y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr
-    ) -> Read:
+    def read(y: PrimExpr, x: PrimExpr, ky: PrimExpr, kx: PrimExpr) -> Read:
         top, left = layer.padding[:2]
         iy = y * int32(layer.strides[0]) + ky * int32(layer.dilation[0]) - int32(top)
         ix = x * int32(layer.strides[1]) + kx * int32(layer.dilation[1]) - int32(left)
@@ -163,21 +144,17 @@ def conv2d_loops(layer: Any) -> tvm_api.PrimFunc:
     return _window_loops(layer, read)
 
 
-def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
+def conv2d_transpose_loops(layer: Any) -> PrimFunc:
     """The prim func of a `QConv2dTranspose`: each result collects its contributions."""
 
-    def read(
-        y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr
-    ) -> Read:
+    def read(y: PrimExpr, x: PrimExpr, ky: PrimExpr, kx: PrimExpr) -> Read:
         top, left = layer.padding[:2]
         row = y + int32(top) - ky * int32(layer.dilation[0])
         column = x + int32(left) - kx * int32(layer.dilation[1])
         iy, on_row = _of_step(row, layer.strides[0], layer.height)
         ix, on_column = _of_step(column, layer.strides[1], layer.width)
 
-        def add(
-            total: tvm_api.Buffer, value: tvm_api.PrimExpr, weight: tvm_api.PrimExpr
-        ) -> tvm_api.Stmt:
+        def add(total: Buffer, value: PrimExpr, weight: PrimExpr) -> Stmt:
             term = add_to(total, int32(0), product(value, weight, layer.input_zero_point))
             return tirx.IfThenElse(tirx.all(*on_row, *on_column), term, None)
 
@@ -186,12 +163,12 @@ def conv2d_transpose_loops(layer: Any) -> tvm_api.PrimFunc:
     return _window_loops(layer, read)
 
 
-Read = tuple[tvm_api.PrimExpr, tvm_api.PrimExpr, Callable[..., tvm_api.Stmt]]
+Read = tuple[PrimExpr, PrimExpr, Callable[..., Stmt]]
 """Row and column of an element of the data, and the function (total, value, weight) -> statement
 that adds its product."""
 
 
-def _window_loops(layer: Any, read: Callable[..., Read]) -> tvm_api.PrimFunc:
+def _window_loops(layer: Any, read: Callable[..., Read]) -> PrimFunc:
     """Return the prim func of a convolution or transposed convolution.
 
     Args:
@@ -205,10 +182,8 @@ def _window_loops(layer: Any, read: Callable[..., Read]) -> tvm_api.PrimFunc:
     outputs, kernel_height, kernel_width, inputs = layer.weights_shape
     per_group = outputs // layer.groups
 
-    def one(
-        n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, o: tvm_api.PrimExpr
-    ) -> tvm_api.Stmt:
-        def term(ky: tvm_api.PrimExpr, kx: tvm_api.PrimExpr, c: tvm_api.PrimExpr) -> tvm_api.Stmt:
+    def one(n: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Stmt:
+        def term(ky: PrimExpr, kx: PrimExpr, c: PrimExpr) -> Stmt:
             iy, ix, add = read(y, x, ky, kx)
             channel = tirx.floordiv(o, int32(per_group)) * int32(inputs) + c
             value = data[tuple(_place(layer, n, iy, ix, channel))]
@@ -228,9 +203,7 @@ def _window_loops(layer: Any, read: Callable[..., Read]) -> tvm_api.PrimFunc:
     return kernel([data, weights, bias, *factors, output], body)
 
 
-def _of_step(
-    position: tvm_api.PrimExpr, stride: int, size: int
-) -> tuple[tvm_api.PrimExpr, list[tvm_api.PrimExpr]]:
+def _of_step(position: PrimExpr, stride: int, size: int) -> tuple[PrimExpr, list[PrimExpr]]:
     """Return the element that contributes to a position, and conditions that there is one."""
     index = tirx.truncdiv(position, int32(stride))
     whole = tirx.truncmod(position, int32(stride)) == int32(0)
@@ -239,11 +212,11 @@ def _of_step(
 
 def _inside_or_padding(
     layer: Any,
-    position: tuple[tvm_api.PrimExpr, tvm_api.PrimExpr],
-    total: tvm_api.Buffer,
-    value: tvm_api.PrimExpr,
-    weight: tvm_api.PrimExpr,
-) -> tvm_api.Stmt:
+    position: tuple[PrimExpr, PrimExpr],
+    total: Buffer,
+    value: PrimExpr,
+    weight: PrimExpr,
+) -> Stmt:
     """Return the statement that adds a product; outside the image the data is the zero point."""
     iy, ix = position
     folded = _folded(layer)
@@ -259,8 +232,6 @@ def _inside_or_padding(
     return tirx.IfThenElse(inside, add, padding)
 
 
-def _place(
-    layer: Any, n: tvm_api.PrimExpr, y: tvm_api.PrimExpr, x: tvm_api.PrimExpr, c: tvm_api.PrimExpr
-) -> list[tvm_api.PrimExpr]:
+def _place(layer: Any, n: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> list[PrimExpr]:
     place = {"N": n, "H": y, "W": x, "C": c}
     return [place[axis] for axis in layer.data_layout]

@@ -18,9 +18,8 @@ from umakit.operators.numeric.fixed_point import (
     quantize_multiplier,
     shift_right_rounding,
 )
-from umakit.operators.refusals import NoIntegerForm
 from umakit.operators.tables.exponentials import INT32_MAX, exponential
-from umakit.operators.tensors import Scale
+from umakit.operators.tensors import NoIntegerForm, Scale
 
 LOGISTIC_INTEGER_BITS = 4
 """Integer bits of the fixed-point argument (`kInputIntegerBits`)."""

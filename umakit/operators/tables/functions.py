@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.operators.refusals import NoIntegerForm
-from umakit.operators.tensors import Definition, Quantized, Scale, scale_of
+from umakit.operators.tensors import Definition, NoIntegerForm, Quantized, Scale, scale_of
+from umakit.tvm_api import Expr
 
 Array = npt.NDArray[Any]
 DEEPEST = 64
@@ -96,10 +96,10 @@ class FunctionOfOne:
         NoIntegerForm: the expression is no such function.
     """
 
-    def __init__(self, expression: tvm_api.Expr, definition: Definition) -> None:
+    def __init__(self, expression: Expr, definition: Definition) -> None:
         self._definition = definition
         self._source: Quantized | None = None
-        self._results: dict[tvm_api.Expr, Array] = {}
+        self._results: dict[Expr, Array] = {}
         with np.errstate(all="ignore"):
             self.values: Array = self._evaluate(expression, DEEPEST)
         integers = 2**self.source.scale.bits
@@ -113,7 +113,7 @@ class FunctionOfOne:
             raise NoIntegerForm("it is not a function of one integer tensor")
         return self._source
 
-    def _evaluate(self, expression: tvm_api.Expr, depth: int) -> Array:
+    def _evaluate(self, expression: Expr, depth: int) -> Array:
         call = self._definition(expression)
         if call in self._results:
             return self._results[call]
@@ -136,7 +136,7 @@ class FunctionOfOne:
         self._results[call] = result
         return result
 
-    def _argument(self, argument: tvm_api.Expr, depth: int) -> Array:
+    def _argument(self, argument: Expr, depth: int) -> Array:
         is_value = tvm_api.dtype_of(argument) in ("float32", "bool")
         if is_value and tvm_api.static_shape(argument) is not None:
             return self._evaluate(argument, depth - 1)
@@ -145,7 +145,7 @@ class FunctionOfOne:
         except ValueError as error:
             raise NoIntegerForm(str(error)) from None
 
-    def _dequantize(self, call: tvm_api.Expr) -> Array:
+    def _dequantize(self, call: Expr) -> Array:
         if tvm_api.constant_array(self._definition(call.args[0])) is not None:
             raise NoIntegerForm("an operand is constant")
         scale = scale_of(call, tvm_api.dtype_of(call.args[0]))

@@ -97,7 +97,6 @@ def _values(results: Array, step_bits: int, bits: int) -> Array | None:
 
 
 def _packed(corrections: Array, bits: int, dtype: npt.DTypeLike) -> Array:
-    """Return the corrections of all integers, several per element of a dtype."""
     width = 8 * np.dtype(dtype).itemsize
     if bits == 0:
         return np.zeros(0, dtype)

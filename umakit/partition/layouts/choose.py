@@ -37,6 +37,7 @@ from umakit.partition.provenance import Provenance, note_rows
 from umakit.partition.report import CPU, OperatorPlacement
 from umakit.registration.backend import Backend
 from umakit.registration.registered import Pattern
+from umakit.tvm_api import IRModule
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Fitted:
             target and row before the change.
     """
 
-    module: tvm_api.IRModule
+    module: IRModule
     target: str = ""
     axes: Mapping[int, Axes] = field(default_factory=dict)
     transposed: Mapping[int, int] = field(default_factory=dict)
@@ -90,7 +91,7 @@ class Fitted:
 
 
 def fit_layouts(
-    module: tvm_api.IRModule,
+    module: IRModule,
     backends: Sequence[Backend],
     assigned: Mapping[int, str] | None = None,
     cpu: Cpu | None = None,
@@ -133,7 +134,7 @@ class _Choice:
 
     def __init__(
         self,
-        module: tvm_api.IRModule,
+        module: IRModule,
         backends: Sequence[Backend],
         graph: Graph,
         assigned: Mapping[int, str],
@@ -205,12 +206,7 @@ class _Choice:
         return self._made(chosen, {}, macs)
 
     def _made(self, chosen: set[Var], refused: Mapping[Var, str], macs: int) -> Fitted:
-        """Return the network with some operators in the other layout.
-
-        Args:
-            chosen: the operators.
-            refused, macs: as in `Fitted`, by variable.
-        """
+        """Return the network with some operators in the other layout."""
         made = rewrite(self._module, self._graph, chosen)
         parameters = list(self._module["main"].params)
         fitted = _described(made, parameters, self._graph.flip.target, refused, macs)
@@ -218,7 +214,7 @@ class _Choice:
         found = {rows[v]: before_rows[o] for v, o in made.origins.items() if v in rows}
         return replace(fitted, origins=found)
 
-    def _taken(self, module: tvm_api.IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
+    def _taken(self, module: IRModule, origins: Mapping[Var, Var]) -> dict[Var, int] | None:
         """Return the operators that backends take, each with its cycles, 0 if unknown.
 
         None if a predicate fails.
@@ -288,7 +284,6 @@ class _Choice:
         return {variable for variable in self._graph.rules if variable in taken}
 
     def _reason(self, variable: Var, cycles: int) -> str:
-        """Return the reason why an operator stays although an accelerator would take it."""
         flip = self._graph.flip
         size = sum(
             tensor.elements for tensor in self._graph.tensors.values() if variable in tensor.members
@@ -301,7 +296,6 @@ class _Choice:
 def _described(
     made: Rewritten, parameters: Sequence[Var], target: str, refused: Mapping[Var, str], macs: int
 ) -> Fitted:
-    """Convert facts by variable to facts by row of the offload report."""
     rows = _rows(made.module)
     by_origin = {origin: rows[v] for v, origin in made.origins.items() if v in rows}
     by_origin |= {variable: -1 - number for number, variable in enumerate(parameters)}
@@ -321,8 +315,7 @@ def _described(
     )
 
 
-def _rows(module: tvm_api.IRModule) -> dict[Var, int]:
-    """Return the rows of the offload report of calls of operators, by variable."""
+def _rows(module: IRModule) -> dict[Var, int]:
     found = [
         binding.var
         for binding in tvm_api.bindings_of(module["main"])

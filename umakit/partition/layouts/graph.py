@@ -5,23 +5,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from umakit import tvm_api
-from umakit.partition.layouts import elementwise, movement, windows
+from umakit.partition.layouts import operators
 from umakit.partition.layouts.flip import Flip, moves_nothing
-from umakit.partition.layouts.rules import Rule, RuleOf, has_layout, is_variable
+from umakit.partition.layouts.rules import Rule, has_layout, is_variable
+from umakit.tvm_api import Call
 
 Var = tvm_api.Var
-
-RULES: Mapping[str, RuleOf] = {**windows.RULES, **elementwise.RULES, **movement.RULES}
 
 
 def rule_of(call: tvm_api.Expr, flip: Flip) -> Rule | None:
     """Return the rule of an operator in the other layout; None if the operator keeps its layout."""
-    found = RULES.get(tvm_api.operator_name(call))
-    if found is None or not isinstance(call, tvm_api.Call):
+    found = operators.RULES.get(tvm_api.operator_name(call))
+    if found is None or not isinstance(call, Call):
         return None
     operands = [each for operand in call.args for each in getattr(operand, "fields", (operand,))]
     if not any(is_variable(each) and has_layout(each) for each in operands):
@@ -66,7 +65,7 @@ class Graph:
     def __init__(self, main: tvm_api.Function, flip: Flip) -> None:
         self.flip = flip
         self.rules: dict[Var, Rule] = {}
-        self.calls: dict[Var, tvm_api.Call] = {}
+        self.calls: dict[Var, Call] = {}
         self.tensors: dict[Var, Tensor] = {}
         for parameter in main.params:
             self._define(parameter, None)
@@ -78,9 +77,9 @@ class Graph:
         variable, value = binding.var, binding.value
         rule = rule_of(value, self.flip)
         is_transpose = tvm_api.operator_name(value) == "permute_dims"
-        if rule is not None and is_transpose and isinstance(value, tvm_api.Call):
+        if rule is not None and is_transpose and isinstance(value, Call):
             rule = self._rule_of_transpose(value) or rule
-        if isinstance(value, tvm_api.Call):
+        if isinstance(value, Call):
             self.calls[variable] = value
         read = tvm_api.collect(value, Var)
         if rule is not None:
@@ -91,12 +90,10 @@ class Graph:
         self._read(read)
         self._define(variable, rule)
 
-    def _rule_of_transpose(self, call: tvm_api.Call) -> Rule | None:
-        """Return the rule of a transpose, such as of an input, with a result in the other
-        layout."""
+    def _rule_of_transpose(self, call: Call) -> Rule | None:
         read = self.tensors.get(call.args[0])
         kept = read is not None and not read.members
-        return movement.transpose_of_kept(call, self.flip) if kept else None
+        return operators.transpose_of_kept(call, self.flip) if kept else None
 
     def _define(self, variable: Var, rule: Rule | None) -> None:
         shape = tvm_api.static_shape(variable)

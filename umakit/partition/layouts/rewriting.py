@@ -10,8 +10,7 @@ from typing import Any
 from umakit import tvm_api
 from umakit.partition.layouts.flip import Axes, moves_nothing
 from umakit.partition.layouts.graph import Graph, Var
-
-relax = tvm_api.relax
+from umakit.tvm_api import Expr, IRModule, relax
 
 
 @dataclass(frozen=True)
@@ -27,14 +26,14 @@ class Rewritten:
         sources: variable in the old network that each added transpose reads.
     """
 
-    module: tvm_api.IRModule
+    module: IRModule
     origins: dict[Var, Var]
     axes: dict[Var, Axes]
     transposed: dict[Var, int]
     sources: dict[Var, Var]
 
 
-def rewrite(module: tvm_api.IRModule, graph: Graph, flipped: Collection[Var]) -> Rewritten:
+def rewrite(module: IRModule, graph: Graph, flipped: Collection[Var]) -> Rewritten:
     """Return the network with the other layout of some operators.
 
     Args:
@@ -58,13 +57,13 @@ def rewrite(module: tvm_api.IRModule, graph: Graph, flipped: Collection[Var]) ->
 class _Rewriter(tvm_api.PyExprMutator):
     """Emits operators in the order of the network, and transposes at their first use."""
 
-    def __init__(self, module: tvm_api.IRModule, graph: Graph, flipped: Collection[Var]) -> None:
+    def __init__(self, module: IRModule, graph: Graph, flipped: Collection[Var]) -> None:
         super().__init__(module)
         self._graph = graph
         self._chosen = set(flipped)
         self._other: dict[Var, Var] = {}  # tensors in the other layout, by variable before
         self._plain: set[Var] = set(module["main"].params)
-        self._values: dict[Var, tvm_api.Expr] = {}
+        self._values: dict[Var, Expr] = {}
         self.origins: dict[Var, Var] = {}
         self.axes: dict[Var, Axes] = {}
         self.transposed: dict[Var, int] = {}
@@ -92,7 +91,7 @@ class _Rewriter(tvm_api.PyExprMutator):
         if not isinstance(variable, relax.DataflowVar):
             self.plain(variable)
 
-    def flipped(self, operand: Any) -> tvm_api.Expr:
+    def flipped(self, operand: Any) -> Expr:
         """Return a variable of the network in the other layout."""
         if operand not in self._other:
             made = self._transposed(self.plain(operand), self._axes(operand), operand)
@@ -102,7 +101,7 @@ class _Rewriter(tvm_api.PyExprMutator):
             self.axes[emitted] = self._axes(operand)
         return self._other[operand]
 
-    def plain(self, operand: tvm_api.Expr) -> tvm_api.Expr:
+    def plain(self, operand: Expr) -> Expr:
         """Return an operand in the network's layout."""
         for variable in tvm_api.collect(operand, tvm_api.Var):
             if variable not in self._plain and variable in self._other:
@@ -118,15 +117,13 @@ class _Rewriter(tvm_api.PyExprMutator):
         made = self._transposed(self._other[variable], self._graph.flip.back(rank), variable)
         self._note(self._bind(variable, made, None), variable)
 
-    def _emit_as_it_is(self, variable: Var, value: tvm_api.Expr) -> None:
+    def _emit_as_it_is(self, variable: Var, value: Expr) -> None:
         visited = self.plain(value)
         if isinstance(visited, tvm_api.Call):
             visited = tvm_api.make_call(visited, span=value.span)
         self._bind(variable, visited, value)
 
-    def _bind(self, variable: Var, made: tvm_api.Expr, value: tvm_api.Expr | None) -> Var:
-        """Bind the plain form of a variable; `value` is the network's value if `made` computes
-        it."""
+    def _bind(self, variable: Var, made: Expr, value: Expr | None) -> Var:
         if isinstance(made, tvm_api.Var) and isinstance(variable, relax.DataflowVar):
             emitted = made
         else:
@@ -140,8 +137,7 @@ class _Rewriter(tvm_api.PyExprMutator):
     def _axes(self, variable: Var) -> Axes:
         return self._graph.flip.axes(len(tvm_api.static_shape(variable) or ()))
 
-    def _transposed(self, source: tvm_api.Expr, axes: Axes, variable: Var) -> tvm_api.Call:
-        """Return a transpose, or an equal reshape, named as the node of a variable."""
+    def _transposed(self, source: Expr, axes: Axes, variable: Var) -> tvm_api.Call:
         shape = tvm_api.static_shape(source) or ()
         if moves_nothing(shape, axes):
             made = relax.op.reshape(source, [shape[axis] for axis in axes])

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from umakit import tvm_api
 from umakit.partition.layouts.flip import RANKS, Flip
+from umakit.tvm_api import Call
 
 Expr = tvm_api.Expr
 
@@ -49,7 +50,7 @@ class Rule:
     moved: tuple[int, int] = (0, 0)
 
 
-RuleOf = Callable[[tvm_api.Call, Flip], "Rule | None"]
+RuleOf = Callable[[Call, Flip], "Rule | None"]
 """(call, change of layout) -> its rule; None if the call keeps its layout."""
 
 
@@ -64,7 +65,7 @@ def is_variable(expression: object) -> bool:
     return isinstance(expression, tvm_api.Var)
 
 
-def made(call: tvm_api.Call, operands: Sequence[Expr], changed: dict[str, Any]) -> tvm_api.Call:
+def made(call: Call, operands: Sequence[Expr], changed: dict[str, Any]) -> Call:
     """Return a call with other operands and some attributes changed."""
     attributes = call.attrs
     if attributes is not None and changed:
@@ -73,7 +74,7 @@ def made(call: tvm_api.Call, operands: Sequence[Expr], changed: dict[str, Any]) 
 
 
 def one_operand(
-    call: tvm_api.Call,
+    call: Call,
     change: Callable[[], dict[str, Any]],
     *,
     follows: bool = True,

@@ -28,7 +28,7 @@ from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
 from umakit.library.identities import identities_of
-from umakit.partition.layouts.movement import OTHER_NAMES
+from umakit.partition.layouts.operators import OTHER_NAMES
 from umakit.partition.report import OperatorPlacement
 from umakit.testing.differences import TensorDifference, Tolerance, compare
 from umakit.tools.diff.result import NO_VALUE, STAYS, UNMATCHED

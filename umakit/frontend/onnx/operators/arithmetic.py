@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic of ONNX: powers of every pair of dtypes, remainders, shifts, means, dropout, tests for
-infinity, and broadcasting before opset 7.
-"""
+"""Arithmetic: powers, remainders, shifts, sums, means, dropout, tests for infinity, reductions.
+
+Broadcasting before opset 7 is here too."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import relax
 
-op = tvm_api.relax.op
+op = relax.op
 
 
 @converts("Pow", "axis broadcast")
@@ -22,8 +22,8 @@ def power(node: Node) -> Any | None:
     """x ** y in the dtype of x. TVM converts Pow of two equal float dtypes.
 
     Other pairs are computed in float64 and rounded once, as in ONNX Runtime: exact for integers up
-    to
-    2**53, saturated beyond the range of the dtype. A constant exponent of 2 or 3 becomes products.
+    to 2**53, saturated beyond the range of the dtype. A constant exponent of 2 or 3 becomes
+    products.
     """
     legacy = legacy_broadcast(node)
     base, exponent = node.dtype(0), node.dtype(1)
@@ -48,10 +48,10 @@ def is_infinite(node: Node) -> Any | None:
     if not dtype.startswith("float") or (positive and negative):
         return None
     if positive:
-        return op.equal(x, tvm_api.relax.const(np.inf, dtype))
+        return op.equal(x, relax.const(np.inf, dtype))
     if negative:
-        return op.equal(x, tvm_api.relax.const(-np.inf, dtype))
-    return op.less(x, tvm_api.relax.const(-np.inf, dtype))  # never so
+        return op.equal(x, relax.const(-np.inf, dtype))
+    return op.less(x, relax.const(-np.inf, dtype))  # never so
 
 
 @converts("Mod", "fmod")
@@ -64,7 +64,7 @@ def floating_modulo(node: Node) -> Any | None:
     if not dtype.startswith("float") or node.attribute("fmod", 0) or node.dtype(1) != dtype:
         return None
     x, y = node.inputs
-    zero, negative_zero = tvm_api.relax.const(0.0, dtype), tvm_api.relax.const(-0.0, dtype)
+    zero, negative_zero = relax.const(0.0, dtype), relax.const(-0.0, dtype)
     remainder = node.emit(op.mod(x, y))
     below = node.emit(op.less(y, zero))
     other_sign = op.not_equal(op.less(remainder, zero), below)
@@ -78,10 +78,8 @@ def bit_shift(node: Node) -> Any | None:
     """BitShift by any amount.
 
     Amounts below 0 or of at least the bit width shift out every bit: the result is 0, or -1 for a
-    right
-    shift of a negative number. C leaves such shifts undefined, and left shifts of negative numbers
-    too,
-    so left shifts use the unsigned type of the same width.
+    right shift of a negative number. C leaves such shifts undefined, and left shifts of negative
+    numbers too, so left shifts use the unsigned type of the same width.
     """
     dtype = node.dtype(0)
     if "int" not in dtype or node.dtype(1) != dtype:
@@ -90,7 +88,7 @@ def bit_shift(node: Node) -> Any | None:
     width = np.dtype(dtype).itemsize * 8
 
     def const(value: int) -> tvm_api.GenericConst:
-        return tvm_api.relax.const(value, dtype)
+        return relax.const(value, dtype)
 
     signed = not dtype.startswith("u")
     outside: tvm_api.Expr = op.greater_equal(amount, const(width))
@@ -133,7 +131,7 @@ def dropout(node: Node) -> Any | None:
     if len(node.proto.output) == 1:
         return node.inputs[0]
     dtype = "bool" if node.opset >= 10 else node.dtype(0)
-    return [node.inputs[0], tvm_api.relax.const(np.ones(node.shape(0), dtype), dtype)]
+    return [node.inputs[0], relax.const(np.ones(node.shape(0), dtype), dtype)]
 
 
 @converts("Mean Sum")
@@ -145,7 +143,7 @@ def mean_or_sum(node: Node) -> Any:
         total = node.emit(op.add(total, other))
     if node.proto.op_type == "Sum" or not others:
         return total
-    return op.divide(total, tvm_api.relax.const(len(node.inputs), node.dtype(0)))
+    return op.divide(total, relax.const(len(node.inputs), node.dtype(0)))
 
 
 LEGACY: dict[str, Callable[[Any, Any], Any]] = {
@@ -176,3 +174,91 @@ def legacy_broadcast(node: Node) -> Any | None:
     trailing = len(shape) - len(other) - axis
     second = op.reshape(node.inputs[1], [*other, *[1] * trailing])
     return LEGACY[node.proto.op_type](node.inputs[0], second)
+
+
+ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
+    "ReduceL1": op.abs,
+    "ReduceL2": op.abs,
+    "ReduceLogSum": op.log,
+    "ReduceLogSumExp": lambda x: x,
+    "ReduceMax": lambda x: x,
+    "ReduceMean": lambda x: x,
+    "ReduceMin": lambda x: x,
+    "ReduceProd": lambda x: x,
+    "ReduceSum": lambda x: x,
+    "ReduceSumSquare": lambda x: op.multiply(x, x),
+}
+"""Elementwise function that each reduction computes if it reduces over no axis."""
+
+
+REDUCTION = "axes keepdims noop_with_empty_axes"
+"""Attributes of all reductions, in some opset."""
+
+
+def _axes(node: Node) -> list[int]:
+    """Return the axes of a reduction; empty if none are given.
+
+    Raises:
+        ModelError: the axes are computed at run time or out of range.
+    """
+    given = node.attribute("axes", ())
+    if node.input(1) is not None:
+        array = node.constant(1)
+        if array is None:
+            raise node.refuse(
+                "has axes that are computed at run time, which is not supported",
+                fix="make them constants",
+            )
+        given = array.reshape(-1).tolist()
+    rank = len(node.shape(0))
+    wrong = [axis for axis in given if not -rank <= axis < rank]
+    if wrong:
+        raise node.refuse(f"has the axis {wrong[0]}, but its input has {rank} dimensions")
+    return [int(axis) % rank for axis in given]
+
+
+@converts(" ".join(set(ELEMENTWISE) - {"ReduceLogSumExp"}), REDUCTION)
+def reduction(node: Node) -> Any | None:
+    """Reduction over no axis, which only transforms each element. TVM converts other reductions."""
+    if not node.dtype(0):
+        return None
+    axes = _axes(node)
+    if not axes and node.attribute("noop_with_empty_axes", 0):
+        return ELEMENTWISE[node.proto.op_type](node.inputs[0])
+    return None
+
+
+@converts("ReduceLogSumExp", REDUCTION)
+def log_sum_exp(node: Node) -> Any | None:
+    """ReduceLogSumExp: `log(sum(exp(x - m))) + m`, where m is the largest finite element or 0."""
+    result = reduction(node)
+    if result is not None or not node.dtype(0).startswith("float"):
+        return result
+    x, dtype = node.inputs[0], node.dtype(0)
+    axes = _axes(node) or list(range(len(node.shape(0))))
+    zero = relax.const(0.0, dtype)
+    largest = node.emit(op.max(x, axes, True))
+    infinite = op.equal(op.abs(largest), relax.const(np.inf, dtype))
+    offset = node.emit(op.where(infinite, zero, largest))
+    total = op.log(op.sum(op.exp(op.subtract(x, offset)), axes, True))
+    result = op.add(total, offset)
+    return result if node.attribute("keepdims", 1) else op.squeeze(result, axes)
+
+
+@converts("CumSum", "exclusive reverse")
+def cumulative_sum(node: Node) -> tvm_api.Expr:
+    """Cumulative sum along a constant axis; `reverse` sums from the end.
+
+    Elements are added in their order, or in reverse order, as in ONNX Runtime.
+    """
+    shape, given = node.shape(0), node.constant_input(1, "axis")
+    axis = int(given.reshape(-1)[0]) if given is not None and given.size == 1 else len(shape)
+    if not -len(shape) <= axis < len(shape):
+        raise node.refuse(f"has the axis {axis}, but its input has {len(shape)} dimensions")
+    axis %= len(shape)
+    data, reverse = node.inputs[0], bool(node.attribute("reverse", 0))
+    if reverse:
+        data = node.emit(op.flip(data, axis))
+    exclusive = bool(node.attribute("exclusive", 0))
+    total = op.cumsum(data, axis, node.dtype(0), exclusive=exclusive)
+    return op.flip(node.emit(total), axis) if reverse else total

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
 
 op = tvm_api.relax.op
 

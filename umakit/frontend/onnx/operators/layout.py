@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SpaceToDepth, DepthToSpace and Split."""
+"""Movement of elements and their number: DepthToSpace, Split, Pad, Slice, Shape and Size."""
 
 from __future__ import annotations
 
-from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+import math
+from collections.abc import Sequence
+from typing import Any
 
-relax = tvm_api.relax
+import numpy as np
+
+from umakit import tvm_api
+from umakit.frontend.onnx.registry import ABSENT, Node, converts
+from umakit.tvm_api import Expr, relax
 
 COUNTED_SPLIT_SINCE = 18
 """First opset whose Split may have unequal parts without explicit sizes."""
 
 
 @converts("SpaceToDepth", "blocksize mode")
-def space_to_depth(node: Node) -> tvm_api.Expr:
+def space_to_depth(node: Node) -> Expr:
     """SpaceToDepth in the orders DCR and CRD (ONNX operator specification, opset 28)."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
@@ -27,7 +31,7 @@ def space_to_depth(node: Node) -> tvm_api.Expr:
 
 
 @converts("DepthToSpace", "blocksize mode")
-def depth_to_space(node: Node) -> tvm_api.Expr:
+def depth_to_space(node: Node) -> Expr:
     """DepthToSpace in the orders DCR and CRD."""
     block, mode, shape = _block(node)
     batch, channels, height, width = shape
@@ -53,9 +57,7 @@ def _block(node: Node) -> tuple[int, str, tuple[int, ...]]:
     return block, mode, shape
 
 
-def _rearranged(
-    node: Node, parts: list[int], order: tuple[int, ...], result: list[int]
-) -> tvm_api.Expr:
+def _rearranged(node: Node, parts: list[int], order: tuple[int, ...], result: list[int]) -> Expr:
     split = node.emit(relax.op.reshape(node.inputs[0], parts))
     moved = node.emit(relax.op.permute_dims(split, list(order)))
     return relax.op.reshape(moved, result)
@@ -82,3 +84,116 @@ def split(node: Node) -> None:
     uneven = size % max(count, 1) and node.opset < COUNTED_SPLIT_SINCE
     if count != results or uneven or size - largest * (count - 1) <= 0:
         raise node.refuse(f"splits {size} elements into {count} parts with {results} results")
+
+
+@converts("Pad", "mode pads value", only={"paddings": (ABSENT,)})
+def pad(node: Node) -> Any | None:
+    """Pad of a dequantized tensor as one operator. TVM's importer would make a TIR kernel."""
+    if node.proto.input[0] not in node.dequantized or node.attribute("mode", "constant") != (
+        "constant"
+    ):
+        return None
+    arrays = [
+        node.constant(position)
+        for position, expression in enumerate(node.inputs[1:], 1)
+        if expression is not None
+    ]
+    if not 1 <= len(arrays) <= 2 or any(array is None for array in arrays):
+        return None
+    pads = np.asarray(arrays[0], np.int64).reshape(2, -1)
+    if pads.min() < 0 or pads.shape[1] != len(node.shape(0)):
+        return None
+    value = float(np.asarray(arrays[1]).reshape(-1)[0]) if len(arrays) > 1 else 0.0
+    widths = [int(width) for width in pads.T.reshape(-1)]
+    return relax.op.nn.pad(node.inputs[0], widths, pad_value=value)
+
+
+INPUTS_SINCE = 10
+"""First opset with the bounds as inputs instead of attributes."""
+
+
+@converts("Slice", "starts ends axes")
+def sliced(node: Node) -> Any | None:
+    """Slice with constant bounds in attributes or inputs. TVM converts other nodes.
+
+    Negative bounds count from the end. Bounds outside the axis are clamped to its ends.
+    """
+    shape, given = tvm_api.static_shape(node.inputs[0]), _places(node)
+    if shape is None or given is None:
+        return None
+    starts, ends, axes, steps = given
+    axes = axes if axes is not None else range(len(starts))
+    places = [axis % len(shape) for axis in axes if -len(shape) <= axis < len(shape)]
+    steps = steps if steps is not None else [1] * len(starts)
+    lengths = {len(part) for part in (starts, ends, axes, steps, set(places))}
+    if len(lengths) > 1 or not all(steps):
+        raise node.refuse(
+            f"has starts={list(starts)}, ends={list(ends)}, axes={list(axes)}, "
+            f"steps={list(steps)} for {len(shape)} dimensions"
+        )
+    begins, stops = [], []
+    for start, end, axis, step in zip(starts, ends, places, steps, strict=True):
+        taken = _taken(start, end, step, shape[axis])
+        if not taken:
+            raise node.refuse(f"takes no elements of an input of shape {list(shape)}")
+        begins.append(taken.start)
+        # A place before the first element would count from the end.
+        stops.append(taken.stop if taken.stop >= 0 else -shape[axis] - 1)
+    return relax.op.strided_slice(node.inputs[0], places, begins, stops, list(steps))
+
+
+def _taken(start: int, end: int, step: int, size: int) -> range:
+    """Return the elements that a slice takes from an axis.
+
+    By the specification, a start before the first element is clamped to the first element. Unlike
+    in Python, this also holds for negative steps.
+    """
+    start, end = (place + size if place < 0 else place for place in (start, end))
+    if step > 0:
+        return range(min(max(start, 0), size), min(max(end, 0), size), step)
+    return range(min(max(start, 0), size - 1), min(max(end, -1), size - 1), step)
+
+
+def _places(node: Node) -> tuple[Sequence[int], Sequence[int], Any, Any] | None:
+    """Return starts, ends, axes and steps, or None if any is computed at run time.
+
+    Axes and steps are None if omitted.
+    """
+    if node.opset < INPUTS_SINCE:
+        starts, ends = (list(node.attribute(name) or ()) for name in ("starts", "ends"))
+        return starts, ends, node.attribute("axes") or None, None
+    arrays: list[Any] = []
+    for position in range(1, 5):
+        array = node.constant(position)
+        if array is None and node.input(position) is not None:
+            return None
+        arrays.append(None if array is None else [int(value) for value in array.reshape(-1)])
+    return arrays[0], arrays[1], arrays[2], arrays[3]
+
+
+@converts("Shape", "start end")
+def shape(node: Node) -> Any | None:
+    """Shape of a tensor, or a slice of it, as a constant int64[n].
+
+    TVM converts Shape of tensors with data-dependent sizes.
+    """
+    sizes = _known_sizes(node)
+    if sizes is None:
+        return None
+    end = node.attribute("end")
+    part = sizes[int(node.attribute("start", 0)) : None if end is None else int(end)]
+    return relax.const(np.array(part, np.int64), "int64")
+
+
+@converts("Size")
+def size(node: Node) -> Any | None:
+    """Number of elements of a tensor with known shape, as a constant."""
+    sizes = _known_sizes(node)
+    return None if sizes is None else relax.const(np.asarray(math.prod(sizes)), "int64")
+
+
+def _known_sizes(node: Node) -> tuple[int, ...] | None:
+    data = node.inputs[0]
+    if isinstance(data, relax.ShapeExpr):
+        return (len(data.values),)
+    return tvm_api.static_shape(data)

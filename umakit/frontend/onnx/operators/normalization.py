@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GroupNormalization."""
+"""GroupNormalization and LayerNormalization."""
 
 from __future__ import annotations
 
-from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import STASH, converts
+from typing import Any
 
-relax = tvm_api.relax
+from umakit import tvm_api
+from umakit.frontend.onnx.registry import STASH, Node, converts
+from umakit.tvm_api import relax
+
+op = relax.op
+
 
 PER_CHANNEL_SINCE = 21
 """First opset with scale and bias per channel; before, per group."""
@@ -45,3 +48,34 @@ def group_normalization(node: Node) -> tvm_api.Expr:
             factor = node.emit(relax.op.repeat(factor, per_group, 0))
         factors.append(node.emit(relax.op.reshape(factor, channels)))
     return relax.op.add(node.emit(relax.op.multiply(normal, factors[0])), factors[1])
+
+
+@converts("LayerNormalization", "axis epsilon", ignored={"stash_type": STASH})
+def layer_normalization(node: Node) -> Any | None:
+    """LayerNormalization with the outputs Mean and InvStdDev, or of float64.
+
+    Mean and InvStdDev are float32 with size 1 along reduced axes. TVM converts float32 with output
+    Y only.
+    """
+    shape, dtype = node.shape(0), node.dtype(0)
+    names = [*node.proto.output, "", ""]
+    if not any(names[1:3]) and dtype != "float64":
+        return None
+    axis = int(node.attribute("axis", -1))
+    if not -len(shape) <= axis < len(shape) or dtype not in ("float32", "float64"):
+        raise node.refuse(f"has axis={axis} and an input {dtype}{list(shape)}")
+    axes = list(range(axis % len(shape), len(shape)))
+    epsilon = relax.const(float(node.attribute("epsilon", 1e-5)), dtype)
+    mean = node.emit(op.mean(node.inputs[0], axes, keepdims=True))
+    centered = node.emit(op.subtract(node.inputs[0], mean))
+    squares = node.emit(op.multiply(centered, centered))
+    variance = node.emit(op.mean(squares, axes, keepdims=True))
+    deviation = node.emit(op.sqrt(node.emit(op.add(variance, epsilon))))
+    result = node.emit(op.multiply(op.divide(centered, deviation), node.inputs[1]))
+    if node.input(2) is not None:
+        result = node.emit(op.add(result, node.inputs[2]))
+    inverse = node.emit(op.divide(relax.const(1.0, dtype), deviation))
+    statistics = [mean, inverse]
+    if dtype != "float32":
+        statistics = [node.emit(op.astype(value, "float32")) for value in statistics]
+    return [result, *statistics]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of ONNX Runtime's quantized format (QOperator) as the float ones between integers.
+"""Quantized operators as float ones: QOperator, DynamicQuantizeLinear, ConvInteger.
 
-QLinearConv(x, w) becomes QuantizeLinear(Conv(DequantizeLinear(x), DequantizeLinear(w))), for which
-ONNX Runtime computes the same integers. All scales and zero points have to be constants.
-"""
+QLinearConv(x, w) of ONNX Runtime's QOperator format becomes
+QuantizeLinear(Conv(DequantizeLinear(x), DequantizeLinear(w))), for which ONNX Runtime computes the
+same integers. All scales and zero points have to be constants."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from umakit.frontend.onnx.rewriting import MICROSOFT, Array, Rewriter, rewrites
 
@@ -119,8 +120,6 @@ def _dequantized(node: Rewriter, first: int, axis: int | None = None) -> str:
 
 
 def _quantize(node: Rewriter, first: int, value: str) -> None:
-    """Finish the node with a QuantizeLinear whose scale and zero point are inputs `first`
-    onwards."""
     scale, zero, _ = _scale(node, first, False)
     node.finish("QuantizeLinear", value, scale, *([zero] if zero else []))
 
@@ -155,3 +154,59 @@ def _bias(node: Rewriter, position: int, scale: Array) -> str:
         node.constant(zero),
         **attributes,
     )
+
+
+@rewrites("DynamicQuantizeLinear")
+def dynamic_quantization(node: Rewriter) -> None:
+    """Quantize to uint8 with scale and zero point computed at run time in float32.
+
+    Formulas of the ONNX operator specification. An all-zero tensor gets scale 1, as in ONNX
+    Runtime.
+    """
+    x, add = node.input(0), node.add
+    zero, most, one = (node.constant(np.float32(value)) for value in (0, 255, 1))
+    high = add("Max", add("ReduceMax", x, keepdims=0), zero)
+    low = add("Min", add("ReduceMin", x, keepdims=0), zero)
+    width = add("Sub", high, low)
+    names = [*node.proto.output, "", ""]
+    is_zero = add("Equal", width, zero)
+    scale = add("Where", is_zero, one, add("Div", width, most), output=names[1])
+
+    def limited(value: str) -> str:
+        return add("Min", add("Max", value, zero), most)
+
+    place = add("Round", limited(add("Sub", zero, add("Div", low, scale))))
+    if names[2]:
+        add("Cast", place, output=names[2], to=TensorProto.UINT8)
+    integers = add("Add", add("Round", add("Div", x, scale)), place)
+    node.finish("Cast", limited(integers), to=TensorProto.UINT8)
+
+
+@rewrites("ConvInteger")
+def convolution_of_integers(node: Rewriter) -> None:
+    """int32 sums of products of integers minus their zero points.
+
+    Inputs are x, w and their zero points; w has one zero point, or one per output channel. Padding
+    has the value of x's zero point, as in ONNX Runtime.
+    """
+    operands = []
+    for position in range(2):
+        wide = node.add("Cast", node.input(position), to=TensorProto.INT32)
+        zero = node.input(2 + position)
+        if zero:
+            one = node.is_constant(2 + position) and node.values(2 + position, "").size == 1
+            zero = node.add("Cast", zero, to=TensorProto.INT32)
+            if position == 1 and not one:
+                zero = _by_channel(node, zero)
+            wide = node.add("Sub", wide, zero)
+        operands.append(wide)
+    node.finish("Conv", *operands, **node.attributes())
+
+
+def _by_channel(node: Rewriter, zero: str) -> str:
+    """Return zero points of weights [M, C, ...] in a shape that broadcasts."""
+    kernel = (
+        node.attribute("kernel_shape") or node.values(1, "weight without kernel_shape").shape[2:]
+    )
+    shape = node.constant(np.array([-1, *[1] * (1 + len(kernel))], np.int64))
+    return node.add("Reshape", zero, shape)

@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from umakit import tvm_api
-from umakit.floats.roi_pooling import roi_pool
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import Call, Expr
 
-relax = tvm_api.relax
+relax, te = tvm_api.relax, tvm_api.te
 
 MODE_SINCE = 16
 """The opset that brought `coordinate_transformation_mode`, whose default differs from before."""
@@ -23,12 +23,11 @@ MODE_SINCE = 16
     "RoiAlign",
     "coordinate_transformation_mode mode output_height output_width sampling_ratio spatial_scale",
 )
-def roi_align(node: Node) -> tvm_api.Expr:
+def roi_align(node: Node) -> Expr:
     """RoiAlign (ONNX operator specification, opset 22).
 
     Constant regions give constant sample positions. Otherwise positions and weights are computed at
-    run
-    time, which requires a constant number of samples.
+    run time, which requires a constant number of samples.
     """
     before = "output_half_pixel" if node.opset < MODE_SINCE else "half_pixel"
     transformation = node.attribute("coordinate_transformation_mode", before)
@@ -75,11 +74,10 @@ def roi_align(node: Node) -> tvm_api.Expr:
     return roi_pool(operands, maximum=mode == "max")
 
 
-def _images(node: Node, count: int) -> tvm_api.Expr:
-    """Return the image number of each region, integers [R]."""
+def _images(node: Node, count: int) -> Expr:
     constant = node.constant(2)
     if constant is None:
-        images: tvm_api.Expr = node.inputs[2]
+        images: Expr = node.inputs[2]
         return images  # generated C checks run-time indices
     if ((constant < 0) | (constant >= count)).any():
         raise node.refuse(f"has batch_indices outside of the {count} images")
@@ -143,10 +141,10 @@ def _samples(
     size, ratio, extent = sizes
     op, emit = relax.op, node.emit
 
-    def number(value: npt.ArrayLike) -> tvm_api.Expr:
+    def number(value: npt.ArrayLike) -> Expr:
         return relax.const(np.asarray(value, np.float32))
 
-    def column(position: int) -> tvm_api.Expr:
+    def column(position: int) -> Expr:
         part = emit(op.strided_slice(node.inputs[1], [1], [position], [position + 1]))
         scaled = emit(op.multiply(emit(op.reshape(part, (-1, 1, 1))), number(scale)))
         return emit(op.subtract(scaled, number(offset)))
@@ -172,7 +170,7 @@ def _samples(
     rest = emit(op.subtract(clipped, low))
     shape = (*(tvm_api.static_shape(low) or ()), 1)
 
-    def pair(left: tvm_api.Expr, right: tvm_api.Expr) -> tvm_api.Expr:
+    def pair(left: Expr, right: Expr) -> Expr:
         both = [emit(op.reshape(item, shape)) for item in (left, right)]
         return emit(op.concat(both, -1))
 
@@ -180,3 +178,55 @@ def _samples(
     weights = pair(emit(op.subtract(number(1), rest)), rest)
     mask = emit(op.reshape(emit(op.astype(inside, "float32")), shape))
     return places, emit(op.multiply(weights, mask))
+
+
+# --- the operator -----------------------------------------------------------------------------
+
+ROI_POOL = "roi_pool"
+DESCRIPTION = """Means or maxima over samples of regions of images, with given places and weights.
+
+roi_pool   (data [N, C, H, W], images [R] of integers, rows int32[R, P, G, 2], their weights
+            [R, P, G, 2], columns int32[R, Q, K, 2], their weights [R, Q, K, 2], factors [R])
+            -> [R, C, P, Q]
+
+Each bin `(p, q)` of region `r` has `G` x `K` samples between two rows and two columns each. A mean
+is the sum of weighted elements times `factors[r]`; a maximum is the largest weighted element, as in
+ONNX's reference and ONNX Runtime.
+"""
+
+
+def roi_pool(operands: Sequence[Any], *, maximum: bool) -> Call:
+    """Return a call of the operator with its seven operands."""
+    return tvm_api.operator_call(ROI_POOL, operands, {"maximum": int(maximum)})
+
+
+def _infer(call: Call, builder: tvm_api.BlockBuilder) -> tvm_api.Type:
+    data, _, rows, _, columns, _, _ = (tvm_api.static_shape(item) or () for item in call.args)
+    shape = (rows[0], data[1], rows[1], columns[1])
+    return tvm_api.tensor_type(shape, tvm_api.dtype_of(call.args[0]))
+
+
+def _legalize(builder: tvm_api.BlockBuilder, call: Call) -> Expr:
+    maximum = bool(int(call.attrs["maximum"]))
+    return builder.call_te(_compute, *call.args, maximum=maximum, primfunc_name_hint=ROI_POOL)
+
+
+def _compute(
+    data: te.Tensor, images: te.Tensor, rows: te.Tensor, row_weights: te.Tensor,
+    columns: te.Tensor, column_weights: te.Tensor,
+    factors: te.Tensor, maximum: bool,
+) -> te.Tensor:  # fmt: skip
+    shape = [int(size) for size in (rows.shape[0], data.shape[1], rows.shape[1], columns.shape[1])]
+    extents = (rows.shape[2], columns.shape[2], 2, 2)
+    i, j, a, b = (te.reduce_axis((0, extent), f"sample{n}") for n, extent in enumerate(extents))
+
+    def reduced(r: Expr, c: Expr, p: Expr, q: Expr) -> Expr:
+        element = data[images[r], c, rows[r, p, i, a], columns[r, q, j, b]]
+        weighted = row_weights[r, p, i, a] * column_weights[r, q, j, b] * element
+        return (te.max if maximum else te.sum)(weighted, axis=[i, j, a, b])
+
+    pooled = te.compute(shape, reduced, name=ROI_POOL)
+    return te.compute(shape, lambda r, *at: pooled(r, *at) * factors[r], name="scaled")
+
+
+tvm_api.register_operator(ROI_POOL, DESCRIPTION, _infer, _legalize)

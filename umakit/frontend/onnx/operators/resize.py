@@ -17,10 +17,8 @@ from umakit import tvm_api
 from umakit.floats.resampling import Table, resampled
 from umakit.frontend.onnx import coordinates
 from umakit.frontend.onnx.coordinates import Axis
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
-
-relax = tvm_api.relax
+from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import Expr, relax
 
 AXES_SINCE = 18
 """The opset that brought `axes`, `antialias`, `keep_aspect_ratio_policy` and fractional sizes."""
@@ -51,8 +49,7 @@ def resize(node: Node) -> Any | None:
     if transformation == "tf_crop_and_resize":
         if node.input(1) is not None and node.constant(1) is None:
             raise node.refuse(
-                "has a region of interest (roi) that is computed at run time",
-                "make it a constant",
+                "has a region of interest (roi) that is computed at run time", "make it a constant"
             )
         roi = node.constant(1)
     scales, sizes = (node.constant_input(p, what) for p, what in _places_of_sizes(old))
@@ -77,12 +74,10 @@ def upsample(node: Node) -> Any | None:
 
 
 def _places_of_sizes(old: bool) -> tuple[tuple[int, str], tuple[int, str]]:
-    """Return (position, name) of the inputs scales and sizes."""
     return ((1, "scales"), (3, "sizes")) if old else ((2, "scales"), (3, "sizes"))
 
 
 def _check_names(node: Node, mode: str, transformation: str, rounding: str) -> None:
-    """Refuse mode names that the specification does not define."""
     choices = {
         "mode": (mode, MODES),
         "coordinate_transformation_mode": (transformation, coordinates.COORDINATES),
@@ -162,7 +157,6 @@ def _axis(
 def _by_policy(
     node: Node, factors: npt.NDArray[np.float32], results: list[int], sizes: list[int]
 ) -> tuple[Any, list[int]]:
-    """Apply `keep_aspect_ratio_policy` to scales and sizes."""
     policy = node.attribute("keep_aspect_ratio_policy", "stretch")
     if policy == "stretch":
         return factors, results
@@ -173,11 +167,9 @@ def _by_policy(
     return [factor] * len(sizes), kept
 
 
-def _resized(
-    node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str
-) -> tvm_api.Expr:
+def _resized(node: Node, axes: list[Axis], mode: str, transformation: str, rounding: str) -> Expr:
     shape, cropped = node.shape(0), transformation == "tf_crop_and_resize"
-    data: tvm_api.Expr = node.inputs[0]
+    data: Expr = node.inputs[0]
     if not cropped and all(axis.size == axis.result for axis in axes):
         return data
     whole = [axis for axis in axes if _changes(axis, cropped)]
@@ -226,9 +218,7 @@ def _table(node: Node, axis: Axis, mode: str, transformation: str, rounding: str
     return coordinates.cubic(axis, transformation, a, exclude)
 
 
-def _extrapolated(
-    node: Node, data: tvm_api.Expr, axis: Axis, rank: int, value: float
-) -> tvm_api.Expr:
+def _extrapolated(node: Node, data: Expr, axis: Axis, rank: int, value: float) -> Expr:
     """Return the data with `value` at coordinates outside of the operand."""
     x = coordinates.coordinates(axis, "tf_crop_and_resize")
     inside = (x >= 0) & (x <= axis.size - 1)

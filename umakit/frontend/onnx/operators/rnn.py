@@ -15,11 +15,10 @@ import numpy as np
 
 from umakit import tvm_api
 from umakit.floats.recurrent import GATES, Activation, Cell, recurrent
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import Expr, relax
 
-relax = tvm_api.relax
-op = tvm_api.relax.op
+op = relax.op
 
 USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 """Activations of one direction that names none."""
@@ -66,7 +65,7 @@ class _Sizes:
 @converts("LSTM", f"{COMMON} input_forget", ignored=OUTPUTS)
 @converts("GRU", f"{COMMON} linear_before_reset", ignored=OUTPUTS)
 @converts("RNN", COMMON, ignored=OUTPUTS)
-def recurrent_layer(node: Node) -> list[tvm_api.Expr]:
+def recurrent_layer(node: Node) -> list[Expr]:
     """Return Y, Y_h and (for LSTM) Y_c of one or both directions."""
     kind = node.proto.op_type
     reversals = DIRECTIONS.get(node.attribute("direction", "forward"))
@@ -174,7 +173,7 @@ def _lengths(node: Node, sizes: _Sizes) -> Any | None:
 
 
 def _direction(
-    node: Node, number: int, cell: Cell, rows: tvm_api.Expr, sizes: _Sizes, lengths: Any | None
+    node: Node, number: int, cell: Cell, rows: Expr, sizes: _Sizes, lengths: Any | None
 ) -> list[Any]:
     """Return outputs [T, B, H], last state [B, H] and last cell [B, H] of one direction."""
     hidden, emit = sizes.hidden, node.emit
@@ -198,7 +197,7 @@ def _direction(
     return [emit(relax.TupleGetItem(both, item)) for item in range(3)]
 
 
-def _of_direction(node: Node, position: int, number: int) -> tvm_api.Expr:
+def _of_direction(node: Node, position: int, number: int) -> Expr:
     """Return one direction's slice of an input whose first axis is the direction."""
     whole = node.inputs[position]
     if node.shape(position)[0] > 1:
@@ -223,7 +222,7 @@ def _biases(node: Node, number: int, cell: Cell, sizes: _Sizes) -> tuple[Any, An
     return emit(op.add(first, emit(op.concat([others, zeros], 0)))), last
 
 
-def _state(node: Node, position: int, number: int, sizes: _Sizes) -> tvm_api.Expr:
+def _state(node: Node, position: int, number: int, sizes: _Sizes) -> Expr:
     """Return the initial state of a direction [B, H]; zeros by default."""
     if node.input(position) is None:
         shape, dtype = (sizes.batch, sizes.hidden), node.dtype(0)

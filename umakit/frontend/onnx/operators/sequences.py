@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.onnx.node import Node
-from umakit.frontend.onnx.registry import converts
+from umakit.frontend.onnx.registry import Node, converts
+from umakit.tvm_api import Expr, relax
 
-op = tvm_api.relax.op
+op = relax.op
 
 
-def _elements(node: Node) -> list[tvm_api.Expr]:
+def _elements(node: Node) -> list[Expr]:
     """Return the tensors of the sequence in the first input.
 
     Raises:
@@ -49,13 +49,13 @@ def _position(node: Node, at: int, default: int, count: int) -> int:
 
 
 @converts("SequenceConstruct")
-def construct(node: Node) -> tvm_api.Expr:
+def construct(node: Node) -> Expr:
     """SequenceConstruct: one element per input."""
     return tvm_api.RelaxTuple(list(node.inputs))
 
 
 @converts("SequenceInsert")
-def insert(node: Node) -> tvm_api.Expr:
+def insert(node: Node) -> Expr:
     """SequenceInsert: insert before a position, by default at the end."""
     elements = _elements(node)
     count = len(elements)
@@ -64,7 +64,7 @@ def insert(node: Node) -> tvm_api.Expr:
 
 
 @converts("SequenceErase")
-def erase(node: Node) -> tvm_api.Expr:
+def erase(node: Node) -> Expr:
     """SequenceErase: remove the element at a position, by default the last element."""
     elements = _elements(node)
     del elements[_position(node, 1, -1, len(elements))]
@@ -72,20 +72,20 @@ def erase(node: Node) -> tvm_api.Expr:
 
 
 @converts("SequenceAt")
-def at(node: Node) -> tvm_api.Expr:
+def at(node: Node) -> Expr:
     """SequenceAt: the element at a position."""
     elements = _elements(node)
     return elements[_position(node, 1, 0, len(elements))]
 
 
 @converts("SequenceLength")
-def length(node: Node) -> tvm_api.Expr:
+def length(node: Node) -> Expr:
     """SequenceLength: a constant int64 scalar."""
-    return tvm_api.relax.const(len(_elements(node)), "int64")
+    return relax.const(len(_elements(node)), "int64")
 
 
 @converts("ConcatFromSequence", "axis new_axis")
-def concatenate(node: Node) -> tvm_api.Expr:
+def concatenate(node: Node) -> Expr:
     """ConcatFromSequence: join the elements along an existing or a new axis."""
     elements = _elements(node)
     if not elements:
@@ -97,7 +97,7 @@ def concatenate(node: Node) -> tvm_api.Expr:
 
 
 @converts("SplitToSequence", "axis keepdims")
-def split(node: Node) -> tvm_api.Expr:
+def split(node: Node) -> Expr:
     """SplitToSequence: parts of equal size (the last part may be smaller), or of given sizes."""
     shape = node.shape(0)
     axis = int(node.attribute("axis", 0))

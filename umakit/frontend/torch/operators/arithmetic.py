@@ -7,12 +7,21 @@ from collections.abc import Callable
 
 import torch
 
-from umakit.frontend.torch.operands import cast, constant, op, operand
-from umakit.frontend.torch.registry import Arguments, Conversion, Expr, Graph, Node, converts
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Conversion,
+    Expr,
+    Graph,
+    Node,
+    cast,
+    constant,
+    converts,
+    op,
+    operand,
+)
 
 
 def _common_dtype(graph: Graph, node: Node, *operands: torch.fx.Node | float) -> str:
-    """Return the dtype in which torch combines tensors and numbers."""
     values = [graph.fake(o) if isinstance(o, torch.fx.Node) else o for o in operands]
     return str(graph.dtype(torch.result_type(*values), node))
 
@@ -95,3 +104,11 @@ for _suffix in ("Tensor", "Scalar"):
     converts(f"bitwise_or.{_suffix}", "self other")(_bitwise(op.bitwise_or, op.logical_or))
     converts(f"bitwise_xor.{_suffix}", "self other")(_bitwise(op.bitwise_xor, op.logical_xor))
 converts("bitwise_not.default", "self")(_bitwise(op.bitwise_not, op.logical_not))
+
+
+@converts("remainder.Scalar remainder.Tensor", "self other")
+def _remainder(graph: Graph, node: Node, given: Arguments) -> Expr:
+    dtype = graph.type_of(node)[1]
+    if "int" not in dtype:
+        raise graph.refuse(node, f"of {dtype} is not supported", "take remainders of integers")
+    return op.floor_mod(operand(graph, given["self"], dtype), operand(graph, given["other"], dtype))

@@ -14,8 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from umakit.floats.interpolation import antialiased_table, cubic_table, linear_table, nearest_table
-from umakit.floats.resampling import Table, resampled
+from umakit.floats.resampling import (
+    Table,
+    antialiased_table,
+    cubic_table,
+    linear_table,
+    nearest_table,
+    resampled,
+)
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
 
 CUBIC = -0.75
@@ -84,7 +90,6 @@ def _nearest(graph: Graph, node: Node, given: Arguments) -> Expr:
 
 
 def _step(size: int, result: int, scale: float | None, aligned: bool) -> np.float32:
-    """Return the number of operand elements per result element."""
     if aligned:
         return np.float32(size - 1) / np.float32(result - 1) if result > 1 else np.float32(0)
     return np.float32(1 / scale) if scale else np.float32(size) / np.float32(result)

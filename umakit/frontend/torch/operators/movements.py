@@ -5,8 +5,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from umakit.frontend.torch.operands import axis_of, cast, op, relax
-from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts, left_to_tvm
+from umakit.frontend.torch.quantization import in_front_of_dequantize, single_grid
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    axis_of,
+    cast,
+    converts,
+    left_to_tvm,
+    op,
+    relax,
+)
 
 left_to_tvm("cat.default", "tensors dim")
 left_to_tvm("constant_pad_nd.default", "self pad value")
@@ -58,3 +69,19 @@ def _slice_scatter(graph: Graph, node: Node, given: Arguments) -> Expr:
         return graph.value(given["self"])
     limits = (relax.prim_value(number) for number in (start, end, given["step"]))
     return op.slice_scatter(graph.value(given["self"]), values, *limits, axis=axis)
+
+
+@converts("split_with_sizes.default", "self split_sizes dim")
+def _split(graph: Graph, node: Node, given: Arguments) -> Expr:
+    """Split. Dequantized integers become slices, each of which stays a data movement."""
+    value = graph.value(given["self"])
+    if single_grid(graph.definition(value)) is None:
+        return graph.by_tvm(node)
+    ends = np.cumsum(given["split_sizes"]).tolist()
+    axis = given["dim"] % len(graph.type_of(given["self"])[0])
+    emit = graph.block_builder.emit
+    slices = [
+        emit(relax.op.strided_slice(value, [axis], [end - size], [end]))
+        for size, end in zip(given["split_sizes"], ends, strict=True)
+    ]
+    return relax.Tuple([emit(in_front_of_dequantize(graph, part)) for part in slices])

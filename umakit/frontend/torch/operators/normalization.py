@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 
 from umakit import tvm_api
-from umakit.frontend.torch.operands import constant, moments, op, relax
-from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
+from umakit.frontend.torch.registry import (
+    Arguments,
+    Expr,
+    Graph,
+    Node,
+    constant,
+    converts,
+    moments,
+    op,
+    relax,
+)
 
 
 def _standardized(value: Expr, axes: Sequence[int], epsilon: float, graph: Graph) -> Expr:

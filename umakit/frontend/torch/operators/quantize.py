@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from umakit import tvm_api
 from umakit.frontend.torch.quantization import Grid, grid_of, moved_behind, number_of
 from umakit.frontend.torch.registry import Arguments, Expr, Graph, Node, converts
+from umakit.tvm_api import relax
 
-relax = tvm_api.relax
 ARGUMENTS = "input scale zero_point scales zero_points axis quant_min quant_max dtype out_dtype"
 OVERLOADS = ("per_tensor.default", "per_tensor.tensor", "per_tensor.tensor2", "per_channel.default")
 
@@ -55,8 +54,7 @@ def _with_scales_of_zeros(grid: Grid, integers: npt.NDArray[Any]) -> Grid:
     """Give all-zero channels the largest scale, which changes no number.
 
     An observer yields the least scale for such channels, and a bias in steps that small would not
-    fit
-    into 32 bits.
+    fit into 32 bits.
     """
     rows = np.moveaxis(integers, grid.axis, 0).reshape(len(grid.scale), -1)
     zeros = (rows == np.asarray(grid.zero_point)[:, None]).all(axis=1)

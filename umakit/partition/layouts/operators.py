@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of operators along axes: concatenations, pads, slices, means, reshapes and transposes."""
+"""Rules of operators: windows, elementwise operators, and operators along axes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,23 +14,144 @@ from umakit import tvm_api
 from umakit.operators.numeric.fixed_point import MOST_OF_A_SUM
 from umakit.operators.parameters import PREFIX
 from umakit.operators.registry import parameters_class
-from umakit.partition.layouts.flip import CHANNELS_FIRST, RANKS, Flip, composed, moves_nothing
-from umakit.partition.layouts.rules import (
-    Operands,
-    Rule,
-    RuleOf,
-    is_variable,
-    made,
-    one_operand,
+from umakit.partition.layouts.flip import (
+    CHANNELS_FIRST,
+    FLAT,
+    KERNELS,
+    RANKS,
+    Flip,
+    composed,
+    moves_nothing,
 )
+from umakit.partition.layouts.rules import Operands, Rule, RuleOf, is_variable, made, one_operand
+from umakit.tvm_api import Call, Expr, relax
 
-relax = tvm_api.relax
+FLOAT = (
+    "abs add ceil clip cos divide erf exp floor log logical_not maximum minimum multiply negative "
+    "nn.gelu nn.gelu_tanh nn.leakyrelu nn.relu nn.relu6 nn.silu nn.softplus power round rsqrt "
+    "sigmoid sin sqrt square subtract tanh where"
+).split()
+
+PAIRS = "add subtract multiply divide squared_difference float32_sum float32_product".split()
+"""Integer operators of two operands that broadcast."""
+
+SINGLE = ("requantize quantize leaky_relu lookup interpolation sigmoid_lookup").split()
+"""Integer operators of one operand, whose other operands are tables."""
+
+
+def broadcasting(call: Call, flip: Flip) -> Rule | None:
+    """Rule for operands with the axes of the result; constants change at compile time."""
+    shape = tvm_api.static_shape(call)
+    if shape is None:
+        return None
+    rank, data = len(shape), []
+    for operand in call.args:
+        if not tvm_api.dtype_of(operand) or tvm_api.static_shape(operand) is None:
+            if is_variable(operand):
+                return None
+            continue  # a number, such as a bound of a clip
+        if is_variable(operand):
+            if len(tvm_api.static_shape(operand) or ()) != rank:
+                return None
+            data.append(operand)
+        elif flip.constant(operand, rank) is None:
+            return None
+
+    def build(operands: Operands) -> Expr:
+        return made(call, [_operand(each, operands) for each in call.args], _shape(call, flip))
+
+    def _operand(operand: Expr, operands: Operands) -> Expr:
+        if is_variable(operand):
+            return operands.flipped(operand)
+        return flip.constant(operand, rank) or operand
+
+    return Rule(tuple(data), build) if data else None
+
+
+def of_one(call: Call, flip: Flip) -> Rule | None:
+    """Rule for the first operand; tables stay unchanged."""
+    return one_operand(call, lambda: _shape(call, flip))
+
+
+def change_of_type(call: Call, flip: Flip) -> Rule | None:
+    """Rule of a quantize or dequantize, with a scale per element of an axis, or one scale."""
+    shape = tvm_api.static_shape(call)
+    if shape is None or any(is_variable(operand) for operand in call.args[1:]):
+        return None
+    axis = flip.axis(int(call.attrs.axis), len(shape))
+    return one_operand(call, lambda: {"axis": axis})
+
+
+def _shape(call: Call, flip: Flip) -> dict[str, Any]:
+    if not tvm_api.operator_name(call).startswith(PREFIX):
+        return {}
+    return {"output_shape": flip.shape([int(extent) for extent in call.attrs["output_shape"]])}
+
+
+def float_convolution(call: Call, flip: Flip) -> Rule | None:
+    """A convolution of Relax in one or two dimensions with constant weights."""
+    attributes = call.attrs
+    layout, target, kernel = flip.source, flip.target, KERNELS[flip.target]
+    if tvm_api.operator_name(call) == "nn.conv1d":
+        layout, target, kernel = FLAT[layout], FLAT[target], kernel.replace("H", "")
+    stored, out = str(attributes.kernel_layout), str(attributes.out_layout or "")
+    weights = tvm_api.constant_array(call.args[1])
+    if str(attributes.data_layout) != layout or out not in ("", layout) or weights is None:
+        return None
+    if sorted(stored) != sorted(kernel):
+        return None
+    changed = {"data_layout": target, "kernel_layout": kernel, "out_layout": target}
+
+    def build(operands: Operands) -> Expr:
+        order = [stored.index(axis) for axis in kernel]
+        moved = relax.const(np.ascontiguousarray(weights.transpose(order)))
+        return made(call, [operands.flipped(call.args[0]), moved], changed)
+
+    return Rule((call.args[0],), build, has_layout=True)
+
+
+def float_pool(call: Call, flip: Flip) -> Rule | None:
+    """A pool of Relax in two dimensions."""
+    if str(call.attrs.layout) != flip.source or str(call.attrs.out_layout) not in ("", flip.source):
+        return None
+    changed = {"layout": flip.target, "out_layout": flip.target}
+    return one_operand(call, lambda: changed, has_layout=True)
+
+
+def integer_convolution(call: Call, flip: Flip) -> Rule | None:
+    """An integer convolution; weights are [O, ...] with the other axes in the order of the data."""
+    weights = tvm_api.constant_array(call.args[1])
+    if str(call.attrs["layout"]) != flip.source or weights is None:
+        return None
+    if tvm_api.operator_name(call).endswith("transpose") and int(call.attrs["groups"]) != 1:
+        return None
+    data, _, *rest = call.args
+
+    def build(operands: Operands) -> Expr:
+        moved = relax.const(np.ascontiguousarray(weights.transpose(flip.axes(4))))
+        others = [operands.plain(operand) for operand in rest]
+        return made(call, [operands.flipped(data), moved, *others], _integer_layout(call, flip))
+
+    return Rule((data,), build, has_layout=True)
+
+
+def integer_pool(call: Call, flip: Flip) -> Rule | None:
+    """An integer pool."""
+    if str(call.attrs["layout"]) != flip.source:
+        return None
+    return one_operand(call, lambda: _integer_layout(call, flip), has_layout=True)
+
+
+def _integer_layout(call: Call, flip: Flip) -> dict[str, Any]:
+    shape = [int(extent) for extent in call.attrs["output_shape"]]
+    return {"layout": flip.target, "output_shape": flip.shape(shape)}
+
 
 OTHER_NAMES = {f"{PREFIX}global_avg_pool": f"{PREFIX}mean"}
 """Operators that are called otherwise in the other layout."""
 
 
-def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def concatenation(call: Call, flip: Flip) -> Rule | None:
     """A concatenation along any axis."""
     shape, tensors = tvm_api.static_shape(call), call.args[0]
     if shape is None or not isinstance(tensors, tvm_api.RelaxTuple):
@@ -40,7 +161,7 @@ def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
     if not data or any(_whole_constant(field) for field in tensors.fields if field not in data):
         return None
 
-    def build(operands: Operands) -> tvm_api.Expr:
+    def build(operands: Operands) -> Expr:
         fields = [
             operands.flipped(field) if is_variable(field) else _constant(field, flip)
             for field in tensors.fields
@@ -50,17 +171,17 @@ def concatenation(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return Rule(data, build)
 
 
-def _whole_constant(field: tvm_api.Expr) -> bool:
+def _whole_constant(field: Expr) -> bool:
     return tvm_api.constant_array(field) is None
 
 
-def _constant(field: tvm_api.Expr, flip: Flip) -> tvm_api.Expr:
+def _constant(field: Expr, flip: Flip) -> Expr:
     array = tvm_api.constant_array(field)
     assert array is not None
     return relax.const(np.ascontiguousarray(array.transpose(flip.axes(array.ndim))))
 
 
-def along_axis(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def along_axis(call: Call, flip: Flip) -> Rule | None:
     """A softmax, or a take of constant positions."""
     shape = tvm_api.static_shape(call)
     if shape is None or call.attrs.axis is None or any(is_variable(o) for o in call.args[1:]):
@@ -71,14 +192,14 @@ def along_axis(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return one_operand(call, lambda: {"axis": axis})
 
 
-def integer_softmax(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def integer_softmax(call: Call, flip: Flip) -> Rule | None:
     """An integer softmax with an axis attribute."""
     shape = tvm_api.static_shape(call) or ()
     axis = flip.axis(int(call.attrs["axis"]), len(shape))
     return one_operand(call, lambda: {"axis": axis, "output_shape": flip.shape(shape)})
 
 
-def pad(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def pad(call: Call, flip: Flip) -> Rule | None:
     """A pad."""
     shape = tvm_api.static_shape(call)
     widths = [int(width) for width in call.attrs.pad_width]
@@ -88,7 +209,7 @@ def pad(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return one_operand(call, lambda: {"pad_width": [width for pair in pairs for width in pair]})
 
 
-def strided_slice(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def strided_slice(call: Call, flip: Flip) -> Rule | None:
     """A slice along constant axes."""
     data, axes, *bounds = call.args
     shape = tvm_api.static_shape(data)
@@ -99,13 +220,13 @@ def strided_slice(call: tvm_api.Call, flip: Flip) -> Rule | None:
         relax.prim_value(flip.axis(int(axis), len(shape))) for axis in numbers if axis is not None
     ]
 
-    def build(operands: Operands) -> tvm_api.Expr:
+    def build(operands: Operands) -> Expr:
         return made(call, [operands.flipped(data), relax.Tuple(moved), *bounds], {})
 
     return Rule((data,), build)
 
 
-def reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def reduction(call: Call, flip: Flip) -> Rule | None:
     """A mean, a sum, a maximum or a minimum over axes of Relax."""
     data = call.args[0]
     shape = tvm_api.static_shape(data) or ()
@@ -118,7 +239,7 @@ def reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return one_operand(call, lambda: {"axis": moved}, follows=keeps)
 
 
-def integer_reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def integer_reduction(call: Call, flip: Flip) -> Rule | None:
     """An integer mean or sum over axes."""
     rank = len(tvm_api.static_shape(call.args[0]) or ())
     shape = [int(extent) for extent in call.attrs["output_shape"]]
@@ -132,7 +253,7 @@ def integer_reduction(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return one_operand(call, lambda: changed, follows=keeps)
 
 
-def global_average(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def global_average(call: Call, flip: Flip) -> Rule | None:
     """A global average pool, computed as a mean over the positions: both add in 32 bits and rescale
     the sum once."""
     data = call.args[0]
@@ -147,8 +268,8 @@ def global_average(call: tvm_api.Call, flip: Flip) -> Rule | None:
     fields = asdict(pool) | {"output_shape": flip.shape(result) if follows else result}
     mean = parameters_class("mean")(**fields, axes=tuple(range(1, len(shape) - 1)))
 
-    def build(operands: Operands) -> tvm_api.Expr:
-        made: tvm_api.Expr = mean.call([operands.flipped(data)], call.span)
+    def build(operands: Operands) -> Expr:
+        made: Expr = mean.call([operands.flipped(data)], call.span)
         return made
 
     return Rule((data,), build, follows)
@@ -160,7 +281,7 @@ def _keeps_order(axes: Sequence[int], flip: Flip, rank: int) -> bool:
     return left == sorted(left)
 
 
-def reshape(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def reshape(call: Call, flip: Flip) -> Rule | None:
     """A reshape that keeps images and channels, such as from a signal to an image of one row."""
     data = call.args[0]
     before, after = tvm_api.static_shape(data), tvm_api.static_shape(call)
@@ -170,14 +291,14 @@ def reshape(call: tvm_api.Call, flip: Flip) -> Rule | None:
     if (before[0], before[channels[0]]) != (after[0], after[channels[1]]):
         return None
 
-    def build(operands: Operands) -> tvm_api.Expr:
+    def build(operands: Operands) -> Expr:
         moved = relax.op.reshape(operands.flipped(data), flip.shape(after))
         return tvm_api.make_call(moved, span=call.span)
 
     return Rule((data,), build)
 
 
-def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def transpose(call: Call, flip: Flip) -> Rule | None:
     """A transpose, replaced by another transpose or by none."""
     data = call.args[0]
     before = tvm_api.static_shape(data)
@@ -192,7 +313,7 @@ def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
     left = composed(flip.back(rank), axes)
     then = 0 if moves_nothing(flip.shape(before), left) else elements
 
-    def build(operands: Operands) -> tvm_api.Expr:
+    def build(operands: Operands) -> Expr:
         flipped = operands.flipped(data)
         if left == tuple(range(rank)):
             return flipped
@@ -201,7 +322,7 @@ def transpose(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return Rule((data,), build, follows=False, moved=(now, then))
 
 
-def transpose_of_kept(call: tvm_api.Call, flip: Flip) -> Rule | None:
+def transpose_of_kept(call: Call, flip: Flip) -> Rule | None:
     """A transpose of a tensor with a fixed layout that yields the other layout; None for other
     transposes."""
     data = call.args[0]
@@ -215,7 +336,23 @@ def transpose_of_kept(call: tvm_api.Call, flip: Flip) -> Rule | None:
     return Rule((), lambda operands: operands.plain(data), moved=(now, 0))
 
 
-RULES: dict[str, RuleOf] = {
+RULES: Mapping[str, RuleOf] = {
+    **dict.fromkeys(("nn.conv1d", "nn.conv2d"), float_convolution),
+    **dict.fromkeys(("nn.max_pool2d", "nn.avg_pool2d", "nn.adaptive_avg_pool2d"), float_pool),
+    **dict.fromkeys((f"{PREFIX}conv2d", f"{PREFIX}conv2d_transpose"), integer_convolution),
+    **dict.fromkeys(
+        (
+            f"{PREFIX}{name}"
+            for name in ("max_pool2d", "avg_pool2d", "mean_pool2d", "dilated_max_pool2d")
+        ),
+        integer_pool,
+    ),
+    **dict.fromkeys(FLOAT, broadcasting),
+    **dict.fromkeys((f"{PREFIX}{name}" for name in PAIRS), broadcasting),
+    **dict.fromkeys((f"{PREFIX}{name}" for name in SINGLE), of_one),
+    "astype": of_one,
+    "quantize": change_of_type,
+    "dequantize": change_of_type,
     "concat": concatenation,
     **dict.fromkeys(("nn.softmax", "nn.log_softmax", "take"), along_axis),
     f"{PREFIX}probabilities": integer_softmax,
