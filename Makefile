@@ -313,7 +313,8 @@ bench-cmsis: $(VENV)/installed-test
 bench-cpu-costs: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cpu_costs.py $(if $(WRITE),--write) $(CPUS)
 
-# The designs in `rtl` are sources: `uma new` takes them from here.
+# The designs in `rtl` are sources, which `uma new` takes from here, but for the files that designs
+# share: those are in `templates/design`.
 backends: install
 	rm -rf build/backends && mkdir -p build/backends
 	@for name in vanilla strawberry chocolate small_chocolate; do \
