@@ -20,7 +20,7 @@ help:
 	@echo "make demo       a fresh backend, a trained network, a C library, and the proof"
 	@echo "make test       lint, type check, C tests and Python tests"
 	@echo "make pages      the commands of README and docs, which have to print what the pages show"
-	@echo "make quick      each Python test with its first parameters and one drawn example"
+	@echo "make quick      the fastest Python tests of all files, with one drawn example: one minute"
 	@echo "make soak       soak-onnx: every node test of ONNX; soak-dtypes: every operator of all frontends"
 	@echo "                with every dtype; soak-mutants: damaged files of all formats for SOAK_MINUTES;"
 	@echo "                soak-bugs: bugs in copies of backends, which uma check finds;"
@@ -103,7 +103,7 @@ demo: install
 # The checks before the Python tests run side by side, too. Tests are given out in the order of their
 # files, so that fixtures of a file are made once; who is done takes from the other's rest.
 # Compiled modules are kept, for commands that tests start, too: compiling them takes a tenth of the time.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(PYTEST_OPTIONS)
 
 # Pages take a sixth of the time; CI types them along, too.
 test: install-test
@@ -313,7 +313,8 @@ bench-cmsis: $(VENV)/installed-test
 bench-cpu-costs: $(VENV)/installed-test
 	PYTHONPATH=tests $(BIN)/python bench/cpu_costs.py $(if $(WRITE),--write) $(CPUS)
 
-# The designs in `rtl` are sources: `uma new` takes them from here.
+# The designs in `rtl` are sources, which `uma new` takes from here, but for the files that designs
+# share: those are in `templates/design`.
 backends: install
 	rm -rf build/backends && mkdir -p build/backends
 	@for name in vanilla strawberry chocolate small_chocolate; do \

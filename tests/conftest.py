@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
+from statistics import fmean
 
 # As many workers as processors: threads of their libraries would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,6 +26,8 @@ import compiler_flags
 import cpus_here
 import onnxruntime
 import pytest
+import selection
+import warm_python
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
@@ -41,24 +44,11 @@ gc.disable()
 _KEEPS_NO_COMPILED_MODULES, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
 DRAWN = "drawn examples"
-PROCESSOR_TIME = "processor time"
+PROCESSOR_TIME, OWN_TIME = "processor time", "processor time without shared fixtures"
+SHARED_TIME = "processor time of shared fixtures, whoever made them"
 CPU_RUNS = "CPUs whose code ran"
 COVERED = "covered"
 """Property of a test with a line about what a search tried, which the summary prints."""
-
-SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
-"""Names of tests that `make quick` leaves out; written by a run of all tests with --update-slow."""
-
-SAMPLED_TESTS = Path(__file__).with_name("sampled_tests.txt")
-"""Names of tests, and with how many of their parameters `make test` runs each, evenly spread; all
-others are for `make soak`. Each set of parameters stays in that tests what no other does."""
-
-SLOW_SECONDS = 0.2
-"""Processor time of a test with its fastest parameters above which it is slow."""
-
-SLOW_FIXTURE_SECONDS = 1.5
-"""Processor time of a shared fixture above which all tests are slow that use it: without the first
-of them, the next one would wait for it."""
 
 # Tests assert no times: the machine may be busy, and the first example may import what it needs.
 settings.register_profile("without deadline", settings.default, deadline=None)
@@ -90,32 +80,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="each test with its first parameters and one drawn example, slow ones left out",
+        help="fast tests with their first parameters and one drawn example",
     )
     parser.addoption(
-        "--update-slow",
+        "--update-costs",
         action="store_true",
-        help=f"write the tests that took long into {SLOW_TESTS.name}: for a run of all tests",
+        help=f"write the processor time of the tests that run into {selection.COSTS.name}",
     )
-
-
-def _function(item: pytest.Item) -> str:
-    """Return the name of a test without parameters, as SLOW_TESTS lists it."""
-    return item.nodeid.split("[")[0]
-
-
-def _left_to_soak(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Return what SAMPLED_TESTS leaves out of some tests."""
-    lines = SAMPLED_TESTS.read_text(encoding="utf-8").splitlines()
-    counts = {name: int(count) for name, count in (line.split() for line in lines)}
-    parameters: dict[str, list[pytest.Item]] = {name: [] for name in counts}
-    for item in items:
-        parameters.get(_function(item), []).append(item)
-    left = []
-    for name, found in parameters.items():
-        kept = {number * len(found) // max(1, counts[name]) for number in range(counts[name])}
-        left += [item for number, item in enumerate(found) if number not in kept]
-    return left
 
 
 def _let_onnx_runtime_be_exact() -> None:
@@ -180,28 +151,26 @@ def _leave_out_threads_of_xdist() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave tests out that are for `make soak`, or not quick.
+    """Leave out what other commits run, or what is not quick.
 
     Tutorials take minutes: started last, one would run alone when all others are done.
     """
-    left = _left_to_soak(items)
+    costs, commit = selection.read_costs(), selection.commit_number()
+    left = set(selection.left_to_others(items, commit, costs))
+    quick = bool(config.getoption("--quick"))
     if "UMAKIT_EXAMPLES" in os.environ:
         for item in left:
             item.add_marker("soak")
-    elif not any("::" in argument for argument in config.args):  # a test by its name runs whole
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
-    items.sort(key=lambda item: item.path.name != "test_tutorials.py")
-    quick = bool(config.getoption("--quick"))
+        left = set()
+    # A test by its name runs whole, and so does `make pages`.
+    elif any("::" in argument for argument in config.args) or config.option.markexpr == "page":
+        left = set()
     if quick:
-        first: dict[tuple[object, ...], pytest.Item] = {}
-        slow = set(SLOW_TESTS.read_text(encoding="utf-8").split())
-        for item in items:
-            if _function(item) not in slow:
-                first.setdefault((item.parent, getattr(item, "originalname", item.name)), item)
-        kept = set(first.values())
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = first.values()
+        left = {*items} - {*selection.quick(items, costs)}
+    if left:
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [item for item in items if item not in left]
+    items.sort(key=lambda item: item.path.name != "test_tutorials.py")
     functions = {id(item.obj): item.obj for item in items if isinstance(item, pytest.Function)}
     for function in functions.values():  # one object for all parameters
         if hasattr(function, "hypothesis"):
@@ -272,19 +241,24 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[Non
         return (yield)
     finally:
         spent = _processor_time() - start
-        if fixturedef.scope != "function" and spent > SLOW_FIXTURE_SECONDS:
-            _slow_fixtures[fixturedef.argname, fixturedef.baseid] = spent
+        is_shared = fixturedef.scope != "function"
+        _spent[is_shared] += spent
+        if is_shared:
+            _shared_fixtures[fixturedef.argname, fixturedef.baseid] = spent
 
 
-_slow_fixtures: dict[tuple[str, str], float] = {}
-"""Processor time of shared fixtures that took long, by name and the file that they are of."""
+_spent = [0.0, 0.0]
+"""Processor time of fixtures made for the running test: of its own, and of shared ones."""
+
+_shared_fixtures: dict[tuple[str, str], float] = {}
+"""Processor time of shared fixtures, by name and the file that they are of."""
 
 
-def _time_of_fixtures(item: pytest.Item) -> float:
-    """Return the processor time of slow shared fixtures of a test, whichever test came first."""
+def _time_of_shared_fixtures(item: pytest.Item) -> float:
+    """Return the processor time of shared fixtures of a test, whichever test came first."""
     info = getattr(item, "_fixtureinfo", None)
     used = [each for some in info.name2fixturedefs.values() for each in some] if info else []
-    return sum(_slow_fixtures.get((each.argname, each.baseid), 0.0) for each in used)
+    return sum(_shared_fixtures.get((each.argname, each.baseid), 0.0) for each in used)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -295,8 +269,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     try:
         return (yield)
     finally:
-        spent = _processor_time() - start + _time_of_fixtures(item)
-        item.user_properties.append((PROCESSOR_TIME, spent))
+        own = _processor_time() - start + _spent[0]
+        item.user_properties.append((PROCESSOR_TIME, own + _spent[1]))
+        item.user_properties.append((OWN_TIME, own))
+        _spent[:] = [0.0, 0.0]
+        item.user_properties.append((SHARED_TIME, _time_of_shared_fixtures(item)))
         if cpus_here.RUNS:
             item.user_properties.append((CPU_RUNS, sorted(set(cpus_here.RUNS))))
         if _drawn[0] > before:
@@ -304,23 +281,34 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 def _processor_time() -> float:
-    """Return the processor time of this process and of its ended children, in seconds."""
+    """Return the processor time of this process and of its ended children, in seconds.
+
+    Commands of `warm_python` are children of its server.
+    """
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    own = times.user + times.system + times.children_user + times.children_system
+    return own + warm_python.processor_time()
 
 
-def _write_slow(reports: list[pytest.TestReport]) -> None:
-    """Write the names of tests whose fastest parameters took long."""
-    fastest: dict[str, float] = {}
+def _values(reports: list[pytest.TestReport], name: str) -> list[float]:
+    return [
+        float(str(value))
+        for report in reports
+        for each, value in report.user_properties
+        if each == name
+    ]
+
+
+def _costs(reports: list[pytest.TestReport]) -> dict[str, selection.Cost]:
+    """Return the mean costs of functions."""
+    found: dict[str, list[tuple[float, float]]] = {}
     for report in reports:
-        name = report.nodeid.split("[")[0]
-        # Commands of warm_python are no children of the test: it waits for them.
-        seconds = max(
-            float(str(dict(report.user_properties)[PROCESSOR_TIME])), report.duration / 10
-        )
-        fastest[name] = min(seconds, fastest.get(name, seconds))
-    names = sorted(name for name, seconds in fastest.items() if seconds > SLOW_SECONDS)
-    SLOW_TESTS.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        measured = dict(report.user_properties)
+        seconds = float(str(measured[OWN_TIME])), float(str(measured[SHARED_TIME]))
+        found.setdefault(report.nodeid.split("[")[0], []).append(seconds)
+    return {
+        name: selection.Cost(*map(fmean, zip(*each, strict=True))) for name, each in found.items()
+    }
 
 
 def pytest_terminal_summary(
@@ -333,16 +321,18 @@ def pytest_terminal_summary(
         for report in terminalreporter.stats.get(outcome, [])
         if report.when == "call"
     ]
-    drawn = [value for report in reports for name, value in report.user_properties if name == DRAWN]
+    drawn = _values(reports, DRAWN)
+    seconds = sum(_values(reports, PROCESSOR_TIME))
     for report in reports:
         for name, value in report.user_properties:
             if name == COVERED:
                 terminalreporter.write_line(f"covered: {value}")
-    if config.getoption("--update-slow"):
-        _write_slow(reports)
+    if config.getoption("--update-costs"):
+        selection.write_costs(_costs(reports))
     if reports:
         terminalreporter.write_line(
-            f"{len(reports)} tests; {sum(drawn)} examples drawn in {len(drawn)} of them"
+            f"{len(reports)} tests in {seconds:.0f} s of processor time; "
+            f"{sum(drawn):.0f} examples drawn in {len(drawn)} of them"
         )
     for line in _lines_of_cpus(reports):
         terminalreporter.write_line(line)

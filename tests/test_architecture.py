@@ -259,10 +259,3 @@ def test_circles_are_found() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": set()}
     assert circles(graph) == [["a", "b", "c"]]
     assert circles(joined(graph, dict(zip("abcde", "xxyyz", strict=True)))) == [["x", "y"]]
-
-
-@pytest.mark.parametrize("name", ["sampled_tests.txt", "slow_tests.txt"])
-def test_lists_of_tests_name_tests(name: str) -> None:
-    for line in (ROOT / "tests" / name).read_text(encoding="utf-8").splitlines():
-        file, _, function = line.split()[0].partition("::")
-        assert f"def {function}(" in (ROOT / file).read_text(encoding="utf-8"), line

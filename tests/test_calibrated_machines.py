@@ -364,7 +364,7 @@ def test_what_it_says_of_a_description_mends_it(
             changed(path, f"(?m)^{name} = {old}$", f"{name} = {new}")
         assert path.read_text(encoding="utf-8") == right
     elif description == "queues":
-        changed(path, 'completion = "stall"', 'completion = "polling"')
+        changed(path, 'entries = "entries"', "entries = 1")
         _, notes = said(folder, capsys)
         assert any("queues (entries, completion, in_order)" in each for each in notes)
         path.write_text(right, encoding="utf-8")

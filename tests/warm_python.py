@@ -36,6 +36,9 @@ PRELOADED = (
 NETWORK = Path(__file__).parents[1] / "examples" / "digits" / "digits_int8.onnx"
 """What the server compiles before it answers."""
 
+TIMES = "times"
+"""File with the processor time of each command."""
+
 SETTINGS = ("PYTHON", "LC_", "LANG")
 """Starts of the names of environment variables that Python reads before it runs a program."""
 
@@ -90,6 +93,13 @@ def python() -> str:
     return str(programs() / "python")
 
 
+def processor_time() -> float:
+    """Return the processor time of all commands that have ended, in seconds."""
+    if not programs.cache_info().currsize or not (programs() / TIMES).exists():
+        return 0.0
+    return sum(map(float, (programs() / TIMES).read_text(encoding="utf-8").split()))
+
+
 def serve(listener: socket.socket, folder: Path) -> None:
     """Fork for each connection until standard input ends; returns in the forks only."""
     for name in PRELOADED:
@@ -106,7 +116,7 @@ def serve(listener: socket.socket, folder: Path) -> None:
         child = os.fork()
         if child == 0:
             listener.close()
-            return answer(connection)
+            return answer(connection, folder / TIMES)
         connection.close()
         running.add(child)
         running -= {number for number in running if os.waitpid(number, os.WNOHANG)[0]}
@@ -130,8 +140,13 @@ def warm_up() -> None:
         compile_model(NETWORK, [], Path(folder) / "library")
 
 
-def answer(connection: socket.socket) -> None:
-    """Run the command of a connection in a fork, and send how it ended; returns in that fork."""
+def answer(connection: socket.socket, times: Path) -> None:
+    """Run the command of a connection in a fork, and send how it ended; returns in that fork.
+
+    Args:
+        connection: names the command and takes its exit code.
+        times: the file to which its processor time is added.
+    """
     _, ancillary, _, _ = connection.recvmsg(1, socket.CMSG_SPACE(3 * array.array("i").itemsize))
     streams = array.array("i", ancillary[0][2]).tolist()
     request = b"".join(iter(lambda: connection.recv(1 << 16), b""))
@@ -139,7 +154,9 @@ def answer(connection: socket.socket) -> None:
     if child != 0:
         for stream in streams:
             os.close(stream)
-        _, status = os.waitpid(child, 0)
+        _, status, used = os.wait4(child, 0)
+        with times.open("a", encoding="utf-8") as file:
+            file.write(f"{used.ru_utime + used.ru_stime:.3f}\n")
         connection.sendall(str(os.waitstatus_to_exitcode(status)).encode())
         os._exit(0)
     connection.close()

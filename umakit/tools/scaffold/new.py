@@ -23,8 +23,9 @@ from umakit.version import __version__
 TUTORIALS = ("vanilla", "strawberry", "chocolate", "small_chocolate")
 
 LIKE = {"small_chocolate": "chocolate"}
-"""Tutorials that share most files with another tutorial."""
-SHARED = "project"
+"""Tutorials that are another tutorial with other figures."""
+SHARED, SHARED_DESIGN = "project", "design"
+"""Folders of templates that all kinds share, and all tutorials with a design."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +85,13 @@ def tutorial_files(name: str, tutorial: str) -> dict[str, str]:
     names = names_of(name)
     prefix = names["class_prefix"].removesuffix("Accelerator")
     values = names | {"class_prefix": prefix, "tutorial": tutorial}
-    folders = [LIKE[tutorial]] if tutorial in LIKE else []
-    found: dict[str, str] = {}
-    for folder in (*folders, tutorial):
-        found |= _rendered(folder, name, values)
-    return found | _design(tutorial)
+    design = _own_design(tutorial)
+    if design:
+        design |= _rendered(SHARED_DESIGN, name, values)
+    return _rendered(LIKE.get(tutorial, tutorial), name, values) | design
 
 
-def _design(tutorial: str) -> dict[str, str]:
+def _own_design(tutorial: str) -> dict[str, str]:
     """Return the texts of a tutorial's design by path, from the reference backend."""
     folder = Path(str(files("umakit.backends"))) / f"{tutorial}_accelerator"
     return {
