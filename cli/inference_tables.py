@@ -44,14 +44,14 @@ def layer_table(several: SeveralInferences) -> Table:
     table = new_table(_inferences(several.count), *names, right=names)
     for number, layer in enumerate(first.layers):
         later = None if steady is None else steady.layers[number]
-        if layer.where == "cpu" and not layer.clock_cycles.highest:
+        if layer.on_cpu and not (layer.cycle_spread and layer.cycle_spread.highest):
             continue  # not cycles of an accelerator's clock
         table.add_row(
             layer.name,
-            _spread(layer.clock_cycles),
-            _spread(None if later is None else later.clock_cycles),
-            _spread(layer.moved_bytes),
-            _spread(None if later is None else later.moved_bytes),
+            _spread(layer.cycle_spread),
+            _spread(None if later is None else later.cycle_spread),
+            _spread(layer.byte_spread),
+            _spread(None if later is None else later.byte_spread),
         )
     table.add_section()
     table.add_row(

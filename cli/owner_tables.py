@@ -17,7 +17,7 @@ from umakit.tools.accounting.columns import (
 )
 
 if TYPE_CHECKING:
-    from umakit.tools.accounting import Accounting, Row
+    from umakit.tools.accounting import Accounting, LayerRecord
 
 
 def print_owners(accounting: Accounting, *, with_host: bool = False) -> None:
@@ -80,6 +80,6 @@ def _count(value: int) -> str:
     return f"{value:,}" if value else ""
 
 
-def _rate(row: Row) -> str:
+def _rate(row: LayerRecord) -> str:
     has_rate = row.owner == "layer" and row.macs and row.cycles
     return f"{row.macs / row.cycles:.1f}" if has_rate and row.cycles else ""

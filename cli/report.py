@@ -58,7 +58,8 @@ from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_
 
 if TYPE_CHECKING:
     from umakit.tools.page.bounds import AcceleratorBounds
-    from umakit.tools.page.figures import LayerFigures, Page
+    from umakit.tools.page.figures import Page
+    from umakit.tools.record import LayerRecord
     from umakit.tools.trace import Trace
 
 
@@ -279,7 +280,7 @@ def layer_table(page: Page) -> Table:
     return table
 
 
-def _tiled_cells(layer: LayerFigures) -> list[str]:
+def _tiled_cells(layer: LayerRecord) -> list[str]:
     tiled = layer.tiled
     if layer.on_cpu:
         return ["", "", "", "", "CPU"]
@@ -290,7 +291,7 @@ def _tiled_cells(layer: LayerFigures) -> list[str]:
     return [predicted, difference, bound, ratio, layer.bottleneck]
 
 
-def _measured(layer: LayerFigures) -> str:
+def _measured(layer: LayerRecord) -> str:
     if layer.on_cpu:
         return ""
     return known_count(layer.clock_cycles)

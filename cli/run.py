@@ -238,14 +238,14 @@ def _figures(
     of_inferences: bool,
 ) -> _Figures:
     from umakit.tools.accounting import account
-    from umakit.tools.energy import events_of_run
+    from umakit.tools.energy import NetworkEvents
     from umakit.tools.inferences.collect import measured_inferences
 
     several = None
     if of_inferences:
         several = measured_inferences(description, result, cpu_clock, designs)
     accounting = account(description, result, cpu_clock, designs)
-    return _Figures(accounting, events_of_run(description, result.layers), several)
+    return _Figures(accounting, NetworkEvents.of(accounting.rows), several)
 
 
 def _check_cpu_clock(cpu_clock: float | None, profile: bool, device: str) -> None:

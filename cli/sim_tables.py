@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from umakit.cli.tables import UNKNOWN, Table, known_count, new_table
 
 if TYPE_CHECKING:
-    from umakit.tools.sweeps import PredictedLayer, PredictedNetwork, Sweep, SweptMachine
+    from umakit.tools.record import LayerRecord
+    from umakit.tools.sweeps import PredictedNetwork, Sweep, SweptMachine
 
 FRONT = "*"
 NANOJOULES = "nJ"
@@ -21,6 +22,7 @@ COST_NAMES = {"cells": "cells", "scratchpad": "bytes of scratchpads"}
 def network_table(network: PredictedNetwork) -> Table:
     """Return a table of a network's layers, with totals for the accelerator's layers."""
     from umakit.tools.energy.columns import energy_text
+    from umakit.tools.energy.picojoules import layer_energy
 
     right = ["MACs", "cycles", "/ bound", "bytes", "utilisation", "scratchpad"]
     has_energy = network.energy is not None
@@ -30,7 +32,7 @@ def network_table(network: PredictedNetwork) -> Table:
     for layer in network.layers:
         cells = _layer_cells(layer)
         if has_energy:
-            cells.append("" if layer.on_cpu else energy_text(layer.energy))
+            cells.append("" if layer.on_cpu else energy_text(layer_energy(layer)))
         table.add_row(layer.name, layer.where, *cells)
     if network.offloaded:
         table.add_section()
@@ -55,18 +57,18 @@ def _total_label(network: PredictedNetwork) -> str:
     return f"on the accelerator ({totals.predicted_layers} of {totals.layers} predicted)"
 
 
-def _layer_cells(layer: PredictedLayer) -> list[str]:
+def _layer_cells(layer: LayerRecord) -> list[str]:
     macs = f"{layer.macs:,}" if layer.macs else ""
     if layer.on_cpu:
         return [macs, UNKNOWN, "", "", "", ""]
     ratio = UNKNOWN
-    if layer.cycles is not None and layer.bound:
-        ratio = f"{layer.cycles / layer.bound:.3f}"
+    if layer.predicted_cycles is not None and layer.bound:
+        ratio = f"{layer.predicted_cycles / layer.bound:.3f}"
     return [
         macs,
-        known_count(layer.cycles),
+        known_count(layer.predicted_cycles),
         ratio,
-        known_count(layer.moved_bytes),
+        known_count(layer.predicted_bytes),
         _percent(layer.utilisation) if layer.macs else "",
         known_count(layer.scratchpad_bytes),
     ]

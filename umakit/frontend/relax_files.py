@@ -28,7 +28,7 @@ from umakit.text.escaping import shown
 from umakit.text.names import header_of
 
 REPORT_FORMAT = "umakit report"
-"""The key `format` of `umakit.tools.report_format`."""
+"""The key `format` of `umakit.tools.record`."""
 
 HOW_TO_SAVE = "write it with pathlib.Path('model.json').write_text(tvm.ir.save_json(module))"
 FORK_SECONDS = 120.0

@@ -24,7 +24,7 @@ from umakit.errors import DeviceError, InputError
 from umakit.files.outputs import NPZ_RESULTS, check_distinct, check_file, check_parent
 from umakit.library.metadata import library_files, load_metadata
 from umakit.tools.trace import Trace, TraceSummary, trace_of_run, write_trace
-from umakit.tools.trace.first import first_inference
+from umakit.tools.trace.simulated import first_inference
 from umakit.tools.trace.writing import check_trace
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from umakit.tools.accounting.owners import Accounting
-from umakit.tools.accounting.rows import Row
+from umakit.tools.record import LayerRecord
 
 UNKNOWN = "-"
 """Text for a figure that is not known."""
 
-Column = Callable[[Row], int | None]
+Column = Callable[[LayerRecord], int | None]
 """The figure of a row; None if unknown or missing."""
 
 CYCLES, BUS_BYTES, CPU_BYTES = "cycles", "bus B", "CPU B"
@@ -65,10 +65,10 @@ def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTabl
     if not accounting.layers:
         return None
     columns: dict[str, Column] = {CYCLES: lambda row: row.cycles, **_parts(accounting)}
-    if any(row.moved_bytes for row in accounting.layers):
-        columns[BUS_BYTES] = lambda row: row.moved_bytes
+    if any(row.bus_bytes for row in accounting.layers):
+        columns[BUS_BYTES] = lambda row: row.bus_bytes
     if accounting.cpu_steps:
-        columns[CPU_BYTES] = _cpu_bytes
+        columns[CPU_BYTES] = lambda row: row.tensor_bytes
     host = accounting.host.columns(shown_rows(accounting)) if with_host else {}
     lines = []
     for number, row in enumerate(shown_rows(accounting)):
@@ -82,12 +82,12 @@ def owner_table(accounting: Accounting, *, with_host: bool = False) -> OwnerTabl
     return OwnerTable((*columns, *host), tuple(lines), total)
 
 
-def shown_rows(accounting: Accounting) -> list[Row]:
+def shown_rows(accounting: Accounting) -> list[LayerRecord]:
     """Return the rows; omit the row between layers if its cycles are 0 or unknown."""
     return [row for row in accounting.rows if row.owner != "between layers" or row.cycles]
 
 
-def cycles_text(row: Row) -> str:
+def cycles_text(row: LayerRecord) -> str:
     """Return the cycles of a row as text; for CPU steps, with their source."""
     if row.cycles is None:
         return UNKNOWN
@@ -123,13 +123,7 @@ def _parts(accounting: Accounting) -> Mapping[str, Column]:
     return {name.replace("waits: ", "wait: ", 1): part(name) for name in chosen}
 
 
-def _cpu_bytes(row: Row) -> int | None:
-    if row.read_bytes is None or row.written_bytes is None:
-        return None
-    return row.read_bytes + row.written_bytes
-
-
-def _cell(row: Row, name: str, of: Column) -> str:
+def _cell(row: LayerRecord, name: str, of: Column) -> str:
     if name == CYCLES:
         return cycles_text(row)
     figure = of(row)

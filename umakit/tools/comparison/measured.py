@@ -19,8 +19,8 @@ from umakit.devices.cpus import description_for
 from umakit.devices.run import run_library, select_inputs
 from umakit.tools.accounting import account
 from umakit.tools.comparison.reading import report_of
-from umakit.tools.comparison.saved import CPU, Report
-from umakit.tools.report_format import FORMAT, VERSION
+from umakit.tools.comparison.saved import Report
+from umakit.tools.record import CPU, FORMAT, VERSION
 from umakit.tools.size import library_size
 
 Arrays = Mapping[str, npt.NDArray[Any]]

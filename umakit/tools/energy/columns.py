@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from umakit.machine.counts.events import EventCounts
 from umakit.tools.energy.events import NetworkEvents
-from umakit.tools.energy.picojoules import Energy
+from umakit.tools.energy.picojoules import Energy, layer_energy
 
 UNKNOWN = "-"
 """Text for a figure that is not known."""
@@ -74,7 +74,7 @@ def event_table(events: NetworkEvents) -> EventTable | None:
     total = EventCounts.total(layer.counts for layer in events.layers)
     return EventTable(
         tuple(headers),
-        tuple((layer.name, cells(layer.counts, layer.energy)) for layer in events.layers),
+        tuple((layer.name, cells(layer.counts, layer_energy(layer))) for layer in events.layers),
         cells(total, events.energy),
         missing_text(events.energy),
         _left_out(events.energy),
