@@ -9,14 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from umakit import patterns, sim
 from umakit.backend.base import UMABackend
 from umakit.codegen.driver_names import kit_simulator
-from umakit.devices import HOST
 from umakit.devices.inputs import first_inferences
-from umakit.devices.run import RunResult, run_library, select_inputs
+from umakit.devices.run import Arrays, RunResult, run_library, select_inputs
 from umakit.errors import DeviceError
 from umakit.files.staging import temporary_folder
 from umakit.library.export import Library
@@ -42,74 +39,62 @@ from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
 from umakit.tools.page.engines import Engines
 from umakit.tools.page.figures import NEAR_THE_BOUND, Accelerator, Page
 from umakit.tools.record import LayerRecord, Spent, TiledLayer
-
-Arrays = Mapping[str, npt.NDArray[Any]]
+from umakit.tools.runs import Measuring
 
 
 def make_page(
     source: Any,
     backends: Sequence[UMABackend],
     *,
+    measuring: Measuring | None = None,
     inputs: Arrays | None = None,
-    inputs_name: str = "given inputs",
-    seed: int = 0,
-    input_shapes: Mapping[str, Sequence[int]] | None = None,
-    rounding: str | None = None,
     options: ExportOptions | None = None,
-    cpu_clock: float | None = None,
     progress: Callable[[str], None] = lambda stage: None,
     observe: Callable[[Path, Library, Arrays, RunResult], None] = lambda *run: None,
-    inferences: int | None = None,
-    device: str = HOST.name,
 ) -> Page:
     """Compile a network, run it on simulated accelerators, and collect its figures.
 
     Args:
         source: the network, as in `umakit.compile_model`.
         backends: accelerators in order of priority.
-        inputs: arrays by input name; figures are means over the inferences. Default: one inference
-            of random numbers.
-        inputs_name: description of the inputs on the page.
-        seed: seed of the random numbers.
-        input_shapes, rounding, options, progress: as in `umakit.compile_model`.
+        measuring: settings of the compilation and the run.
+        inputs, options: as in `measuring`, which then may be left out.
+        progress: as in `umakit.compile_model`.
         observe: called with the folder of the library, the library, the inputs and the run.
-        cpu_clock: cycles a second of the CPU, for scaling host times of CPU steps; None: their
-            cycles are unknown.
-        inferences: number of consecutive inferences, with the first one measured separately;
-            without inputs, each with its own random numbers.
-        device: name of the device in `umakit.devices.DEVICES` that runs the network; it must run
-            the code of `options.cpu`.
 
     Raises:
         BuildError: the device does not run the code of the CPU, or a program is missing.
         DeviceError: the run failed; names the layer if it is found.
         UmakitError: the subclass names the other stage that refused.
     """
+    how = measuring or Measuring(inputs=inputs, options=options)
     network, partitioned = partition_model(
-        source, backends, input_shapes=input_shapes, rounding=rounding, options=options,
-        progress=progress,
+        source, backends, input_shapes=how.input_shapes, rounding=how.rounding,
+        options=how.options, progress=progress,
     )  # fmt: skip
     with temporary_folder("umakit-report-") as temporary:
         folder = Path(temporary) / "library"
-        library = export_program(network.model, partitioned, backends, folder, options, progress)
+        library = export_program(
+            network.model, partitioned, backends, folder, how.options, progress
+        )
         progress("building and running")
-        if inputs is None:
-            inputs, inputs_name = random_inputs(network.imported, seed, inferences or 1)
-        arrays: Arrays = select_inputs(folder, inputs)
-        if inferences is not None:
-            expected = library.metadata["umakit"]["inputs"]
-            arrays = first_inferences(expected, arrays, inferences)
+        given, inputs_name, count = how.inputs, how.inputs_name, how.inferences
+        if given is None:
+            given, inputs_name = random_inputs(network.imported, how.seed, count or 1)
+        arrays: Arrays = select_inputs(folder, given)
+        if count is not None:
+            arrays = first_inferences(library.metadata["umakit"]["inputs"], arrays, count)
         try:
             result = run_library(
-                folder, arrays, profile=True, record_commands=True, device=device,
-                each_inference=inferences is not None,
+                folder, arrays, profile=True, record_commands=True, device=how.device,
+                each_inference=count is not None,
             )  # fmt: skip
         except DeviceError as error:
-            raise with_layer(error, folder, arrays, device, None) from None
+            raise with_layer(error, folder, arrays, how.device, None) from None
         observe(folder, library, arrays, result)
     progress("predicting cycles")
     file_name = Path(source).name if isinstance(source, (str, Path)) else network.model.name
-    return page_of(file_name, library, backends, result, inputs_name, cpu_clock)
+    return page_of(file_name, library, backends, result, inputs_name, how.cpu_clock)
 
 
 def page_of(
