@@ -42,6 +42,7 @@ from umakit.text.escaping import shell_word
 
 if TYPE_CHECKING:
     from umakit.library.cpu_steps import CpuStep
+    from umakit.library.export import Library
 
 MOST_STEPS = 12
 """Maximum number of steps on the CPU that are printed; `--json` has all."""
@@ -139,14 +140,7 @@ def compile_(
         steps = [each.as_json() for each in cpu_steps(library.metadata["umakit"])]
         print_json({"output": str(output), **library.metadata["umakit"], "cpu_steps": steps})
         return
-    say_wrapped(tables.offload_summary(library.report))
-    if library.report.offloaded:
-        _say_cpu_steps(cpu_steps(library.metadata["umakit"]))
-    for line in tables.cpu_summary(library.metadata["umakit"]):
-        say_wrapped(line)
-    found_tilings = library.metadata["umakit"]["tilings"]
-    if records is not None and found_tilings is not None:
-        say_wrapped(tables.tilings_summary(found_tilings))
+    _print(library, records is not None)
     say(f"Wrote {output}")
     if memory_map is not None:
         say(f"Wrote {memory_map}")
@@ -156,6 +150,19 @@ def compile_(
         if each.configuration.is_only_rtl
     ]
     say(f"Next: uma run {shell_word(str(output))} --inputs in.npz --profile{''.join(designs)}")
+
+
+def _print(library: Library, has_records: bool) -> None:
+    from umakit.library.cpu_steps import cpu_steps
+
+    description = library.metadata["umakit"]
+    say_wrapped(tables.offload_summary(library.report))
+    if library.report.offloaded:
+        _say_cpu_steps(cpu_steps(description))
+    for line in tables.cpu_summary(description):
+        say_wrapped(line)
+    if has_records and description["tilings"] is not None:
+        say_wrapped(tables.tilings_summary(description["tilings"]))
 
 
 def _say_cpu_steps(steps: Sequence[CpuStep]) -> None:
