@@ -45,18 +45,19 @@ from umakit.cli.options import (
     parse_shapes,
 )
 from umakit.cli.owner_tables import print_owners
-from umakit.cli.tables import (
-    UNKNOWN,
-    Table,
-    known_count,
-    known_percent,
-    macs_summary,
-    new_table,
-    print_energy,
-)
+from umakit.cli.tables import Table, macs_summary, print_energy, text_table
 from umakit.cli.traces import say_trace
 
 from umakit.files.outputs import PAGE, TRACE, check_distinct, check_file, check_parent
+from umakit.tools.columns import (
+    UNKNOWN,
+    Column,
+    TextTable,
+    count,
+    known_count,
+    known_percent,
+    known_ratio,
+)
 
 if TYPE_CHECKING:
     from umakit.tools.page.bounds import AcceleratorBounds
@@ -279,66 +280,59 @@ def _print(page: Page) -> None:
 
 def layer_table(page: Page) -> Table:
     """Return a table of each layer's cycles, prediction, bound and bottleneck."""
+    macs = Column("MACs", lambda layer: count(layer.macs))
+    simulated = Column("simulated", lambda layer: _own(layer, known_count(layer.clock_cycles)))
     if not page.tiled:
-        table = new_table("layer", "where", "MACs", "simulated", right=("MACs", "simulated"))
-        for layer in page.layers:
-            cells = *_counts(layer.macs), _measured(layer)
-            table.add_row(layer.name, layer.where, *cells)
-        return table
-    numbers = ("MACs", "simulated", "predicted", "difference", "bound", "/ bound")
-    table = new_table("layer", *numbers, "bottleneck", right=numbers)
-    for layer in page.layers:
-        cells = *_counts(layer.macs), _measured(layer)
-        table.add_row(layer.name, *cells, *_tiled_cells(layer))
+        where = Column("where", lambda layer: layer.where, is_text=True)
+        return text_table("layer", TextTable.of(page.layers, (where, macs, simulated)))
+    columns = (macs, simulated, *TILED)
+    table = text_table("layer", TextTable.of(page.layers, columns))
     table.add_section()
     for total in page.totals:
         table.add_row(
             total.label,
-            *_counts(total.macs),
+            count(total.macs),
             known_count(total.cycles.clock_cycles),
             known_count(total.predicted_cycles),
             known_percent(total.difference),
-            *_counts(total.bound),
-            _ratio(total.ratio),
+            count(total.bound),
+            known_ratio(total.ratio),
             style="bold",
         )
     return table
 
 
-def _tiled_cells(layer: LayerRecord) -> list[str]:
-    tiled = layer.tiled
-    if layer.on_cpu:
-        return ["", "", "", "", "CPU"]
-    if tiled is None:
-        return [UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, ""]
-    predicted, bound = _counts(tiled.predicted_cycles, tiled.bound)
-    difference, ratio = known_percent(layer.difference), _ratio(layer.ratio)
-    return [predicted, difference, bound, ratio, layer.bottleneck]
+def _own(layer: LayerRecord, text: str) -> str:
+    return "" if layer.on_cpu else text
 
 
-def _measured(layer: LayerRecord) -> str:
-    if layer.on_cpu:
-        return ""
-    return known_count(layer.clock_cycles)
+def _tiled(of: Callable[[LayerRecord], str]) -> Callable[[LayerRecord], str]:
+    return lambda layer: _own(layer, UNKNOWN if layer.tiled is None else of(layer))
 
 
-def _ratio(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.3f}"
-
-
-def _counts(*values: int) -> list[str]:
-    return [f"{value:,}" if value else "" for value in values]
+TILED = (
+    Column("predicted", _tiled(lambda layer: count(layer.predicted_cycles))),
+    Column("difference", _tiled(lambda layer: known_percent(layer.difference))),
+    Column("bound", _tiled(lambda layer: count(layer.bound))),
+    Column("/ bound", _tiled(lambda layer: known_ratio(layer.ratio))),
+    Column("bottleneck", lambda layer: "CPU" if layer.on_cpu else layer.bottleneck, is_text=True),
+)
+"""Columns of layers that planners cut into tiles."""
 
 
 def bounds_table(bounds: AcceleratorBounds) -> Table:
     """Return a table of the bounds of all layers on an accelerator together."""
-    numbers = ("cycles", "bytes", "simulated / bound")
-    table = new_table(f"bound on {bounds.accelerator}", *numbers, right=numbers)
-    for each in bounds.bounds:
-        moved = known_count(each.bytes) if each.name in ("network", "scratchpad") else ""
-        ratio = UNKNOWN if each.ratio is None else f"{each.ratio:.3f}"
-        table.add_row(each.title, known_count(each.cycles), moved, ratio)
-    return table
+    columns = (
+        Column("cycles", lambda each: known_count(each.cycles)),
+        Column("bytes", lambda each: known_count(each.bytes) if each.name in WITH_BYTES else ""),
+        Column("simulated / bound", lambda each: known_ratio(each.ratio)),
+    )
+    found = TextTable.of(bounds.bounds, columns, name=lambda each: str(each.title))
+    return text_table(f"bound on {bounds.accelerator}", found)
+
+
+WITH_BYTES = ("network", "scratchpad")
+"""Bounds of which the moved bytes are a part."""
 
 
 def notes_on(bounds: AcceleratorBounds) -> Iterator[str]:

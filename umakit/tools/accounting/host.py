@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from umakit.tools.columns import Column
 from umakit.tools.record import LayerRecord
 
 Unit = Literal["seconds", "instructions"]
@@ -125,7 +126,7 @@ class Host:
         """Return the legend: unit of the columns, number of inferences, content of `CPU`."""
         what = "" if self.unit == "instructions" else "processor time "
         mean = f", mean of {self.runs:,}" if self.runs > 1 else ""
-        text = f"{', '.join(self.columns(()))}: {what}of one inference{mean}"
+        text = f"{', '.join(each.header for each in self.columns)}: {what}of one inference{mean}"
         if not self._has_two_columns:
             return text
         return f"{text}; CPU: the driver's own code for a layer on an accelerator, else the step"
@@ -144,33 +145,25 @@ class Host:
             return ""
         return f"{figure:,}" if self.unit == "instructions" else f"{figure * 1e6:,.1f}"
 
-    def columns(self, rows: Sequence[LayerRecord]) -> dict[str, list[str]]:
-        """Return the columns of a table by header: a cell for each row, then the total.
-
-        Args:
-            rows: rows of the table.
-        """
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of a table of rows; none without measurements."""
         if self.unit is None:
-            return {}
+            return ()
         unit = "us" if self.unit == "seconds" else "instructions"
         if not self._has_two_columns:
             alone = unit if unit == "instructions" else f"host {unit}"
-            return {alone: self._column(rows, self.whole)}
-        return {
-            f"CPU {unit}": self._column(rows, self.cpu),
-            f"simulator {unit}": self._column(rows, self._called),
-        }
+            return (self._column(alone, self.whole),)
+        return (
+            self._column(f"CPU {unit}", self.cpu),
+            self._column(f"simulator {unit}", lambda row: self.device(row) or None),
+        )
 
-    def _column(
-        self, rows: Sequence[LayerRecord], of: Callable[[LayerRecord], Figure]
-    ) -> list[str]:
-        figures = [None if row.owner == "between layers" else of(row) for row in rows]
-        total = self._text(sum(figure or 0 for figure in figures))
-        return [*map(self._text, figures), total]
+    def _column(self, header: str, of: Callable[[LayerRecord], Figure]) -> Column:
+        def cell(row: LayerRecord) -> str:
+            return self._text(None if row.owner == "between layers" else of(row))
 
-    def _called(self, row: LayerRecord) -> Figure:
-        """Return the cost of a row in calls of a device; None without calls."""
-        return self.device(row) or None
+        return Column(header, cell, self._text(sum(of(row) or 0 for row in self.rows)))
 
     def as_json(self) -> dict[str, Any]:
         """Return the sums by name; None for an unknown sum."""
