@@ -60,9 +60,8 @@ from umakit.tools.columns import (
 )
 
 if TYPE_CHECKING:
-    from umakit.tools.page.bounds import AcceleratorBounds
     from umakit.tools.page.figures import Page
-    from umakit.tools.record import LayerRecord
+    from umakit.tools.record import AcceleratorBounds, LayerRecord
     from umakit.tools.trace import Trace, TraceSummary
 
 

@@ -37,7 +37,7 @@ from umakit.devices.catalogue import device_file
 from umakit.devices.totals import CycleTotals
 from umakit.errors import InputError
 from umakit.machine.cpu import GENERIC, NATIVE
-from umakit.tools.record import view
+from umakit.tools.columns import view
 
 if TYPE_CHECKING:
     from umakit.devices.run import LayerProfile, RunResult

@@ -32,12 +32,8 @@ from umakit.machine.hardware import array_cost, pool_cost
 from umakit.machine.space import SIZED, axis_sizes, invalid, tiles_on
 from umakit.machine.systolic import Dataflow, Product
 from umakit.machine.tiles import AXES, BUFFERS
-from umakit.tools.page.bounds import (
-    AcceleratorBounds,
-    accelerator_bounds,
-    layer_bounds,
-)
-from umakit.tools.record import LayerRecord
+from umakit.tools.page.bounds import accelerator_bounds, layer_bounds
+from umakit.tools.record import AcceleratorBounds, LayerRecord
 
 ROOT = Path(__file__).parents[1]
 DIGITS = ROOT / "examples" / "digits" / "digits_int8.onnx"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of figures, from which tables of terminals and of pages are made.
+"""Columns of figures, from which JSON and the tables of terminals and of pages are made.
 
 Imports neither TVM nor the pipeline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 UNKNOWN = "-"
@@ -29,6 +29,33 @@ def known_percent(value: float | None) -> str:
 
 def known_ratio(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.3f}"
+
+
+def known_sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum of figures; None without figures, or if one is unknown."""
+    found = list(values)
+    return sum(each or 0 for each in found) if found and None not in found else None
+
+
+def view(record: object, names: str) -> dict[str, Any]:
+    """Return figures of a record as JSON values.
+
+    Args:
+        names: attributes of the record, separated by spaces; `key:attribute` for another key.
+    """
+    pairs = (name.partition(":") for name in names.split())
+    return {key: as_json(getattr(record, name or key)) for key, _, name in pairs}
+
+
+def as_json(value: Any) -> Any:
+    """Return a figure as a JSON value."""
+    if hasattr(value, "as_json"):
+        return value.as_json()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, tuple | list):
+        return [as_json(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True)

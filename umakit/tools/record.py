@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a layer, which runs, predictions, pages, traces and comparisons share.
+"""Records of layers and bounds, which runs, predictions, pages, traces and comparisons share.
 
 A record is made once, from the metadata of a library, and gets the figures that a run or a cost
 model knows. Every JSON object about a layer is a `view`: a list of the names of its figures.
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from umakit.text.identities import LayerIdentity, SourceOperator
+from umakit.tools.columns import known_sum, view
 
 if TYPE_CHECKING:
     from umakit.devices.inferences import Spread
@@ -47,33 +48,6 @@ Source = Literal["measured", "scaled", "counted", "predicted", "unknown"]
 """Sources of cycles: a simulator's clock; host time times `--cpu-clock`; instructions counted by an
 emulator times the cycles of an instruction in the CPU's description; the costs in the description;
 or none."""
-
-
-def known_sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum of figures; None without figures, or if one is unknown."""
-    found = list(values)
-    return sum(each or 0 for each in found) if found and None not in found else None
-
-
-def view(record: object, names: str) -> dict[str, Any]:
-    """Return figures of a record as JSON values.
-
-    Args:
-        names: attributes of the record, separated by spaces; `key:attribute` for another key.
-    """
-    pairs = (name.partition(":") for name in names.split())
-    return {key: as_json(getattr(record, name or key)) for key, _, name in pairs}
-
-
-def as_json(value: Any) -> Any:
-    """Return a figure as a JSON value."""
-    if hasattr(value, "as_json"):
-        return value.as_json()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, tuple | list):
-        return [as_json(each) for each in value]
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True)
@@ -400,3 +374,62 @@ OWNED = (
     "seconds device_seconds instructions device_instructions predicted_instructions"
 )
 """Figures of an owner of cycles in JSON."""
+
+
+@dataclass(frozen=True)
+class NamedBound:
+    """A bound of all layers on an accelerator.
+
+    Attributes:
+        name: `network`, `scratchpad`, `layers` or `arrays`.
+        title: name for a table.
+        cycles: the bound; None if unknown.
+        compute, memory, bytes: parts of the bound, as of `CycleBound`; None for sums over layers.
+        ratio: simulated cycles divided by the bound; None without one of them.
+        unknown: reasons for missing parts, a clause each.
+    """
+
+    name: str
+    title: str = ""
+    cycles: Count | None = None
+    compute: Count | None = None
+    memory: Count | None = None
+    bytes: Count | None = None
+    ratio: float | None = None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AcceleratorBounds:
+    """The bounds of the layers that an accelerator runs.
+
+    Attributes:
+        accelerator: name of the accelerator.
+        layers: number of these layers.
+        macs, total_macs: multiply-accumulates of these layers, and of the whole network.
+        clock_cycles: simulated cycles of these layers; None if one was not measured.
+        bounds: the bounds, from the network's to the one with most facts about the machine.
+        not_counted: names of layers with unknown needs of their operands, whose bytes are not
+            counted.
+    """
+
+    accelerator: str
+    layers: Count = 0
+    macs: Count = 0
+    total_macs: Count = 0
+    clock_cycles: Count | None = None
+    bounds: tuple[NamedBound, ...] = ()
+    not_counted: tuple[str, ...] = ()
+
+    def cycles(self, name: str) -> int | None:
+        """Return a bound by its name; None if unknown."""
+        return next((each.cycles for each in self.bounds if each.name == name), None)
+
+    @property
+    def share(self) -> float | None:
+        """The accelerator's fraction of the network's multiply-accumulates, 0 to 1."""
+        return self.macs / self.total_macs if self.total_macs else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all figures by name; keys are stable."""
+        return {**asdict(self), "share": self.share}

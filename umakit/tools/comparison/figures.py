@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from umakit.tools.comparison.saved import Bounds, Report, Size
-from umakit.tools.record import LayerRecord, Parts
+from umakit.tools.comparison.saved import Report, Size
+from umakit.tools.record import AcceleratorBounds, LayerRecord, Parts
 
 Count = int | None
 """A figure; None if unknown."""
@@ -116,7 +116,7 @@ def _bound(name: str) -> OfReport:
 
 
 def _over(name: str) -> OfReport:
-    def above(bounds: Bounds) -> Count:
+    def above(bounds: AcceleratorBounds) -> Count:
         bound, cycles = bounds.cycles(name), bounds.clock_cycles
         return None if bound is None or cycles is None else cycles - bound
 

@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 from umakit.errors import RecordsError, short_path
 from umakit.files.documents import Document
-from umakit.tools.comparison.saved import Bounds, Layer, Report
-from umakit.tools.record import FORMAT, VERSION, LayerRecord, Parts
+from umakit.tools.comparison.saved import Layer, Report
+from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, LayerRecord, Parts
 
 AGAIN = "write it again with `uma report MODEL --backend NAME --json > FILE`"
 
@@ -141,7 +141,7 @@ def _of_sums(report: Report) -> Iterator[str]:
         yield f"offloaded_macs are {report.offloaded_macs:,} of {report.total_macs:,}"
 
 
-def _of_bounds(bounds: Bounds) -> Iterator[str]:
+def _of_bounds(bounds: AcceleratorBounds) -> Iterator[str]:
     for each in bounds.bounds:
         if each.compute is not None and each.memory is not None:
             larger = max(each.compute, each.memory)

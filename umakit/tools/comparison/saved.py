@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from umakit.text.identities import LayerIdentity
-from umakit.tools.record import FORMAT, VERSION, Count, LayerRecord, Parts, view
+from umakit.tools.columns import view
+from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, Count, LayerRecord, Parts
 
 
 @dataclass(frozen=True)
@@ -84,36 +85,6 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class NamedBound:
-    """A bound of all layers on an accelerator in cycles, as in `umakit.tools.page.bounds`.
-
-    Attributes:
-        name: name of the bound.
-        cycles: the bound.
-        compute, memory: bounds by multiply-accumulates and by bytes; the larger one counts. None
-            for a bound of another kind.
-    """
-
-    name: str
-    cycles: Count | None
-    compute: Count | None = None
-    memory: Count | None = None
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The bounds of an accelerator's layers, and their measured cycles."""
-
-    accelerator: str
-    clock_cycles: Count | None
-    bounds: tuple[NamedBound, ...]
-
-    def cycles(self, name: str) -> int | None:
-        """Return a bound by its name; None if unknown."""
-        return next((each.cycles for each in self.bounds if each.name == name), None)
-
-
-@dataclass(frozen=True)
 class Size:
     """Sizes measured by `--size`, in bytes; `compiler` is the compiler's command line."""
 
@@ -160,7 +131,7 @@ class Report:
     memory: Memory
     total_macs: Count
     offloaded_macs: Count
-    bounds: tuple[Bounds, ...] = ()
+    bounds: tuple[AcceleratorBounds, ...] = ()
     size: Size | None = None
     clock_cycles: Count | None = None
     moved_bytes: Count | None = None
@@ -204,6 +175,11 @@ class Report:
         ]
         kept = asdict(replace(self, accounting=replace(self.accounting, rows=())))
         kept["accounting"]["rows"] = rows
+        kept["bounds"] = [
+            view(each, "accelerator clock_cycles")
+            | {"bounds": [view(bound, "name cycles compute memory") for bound in each.bounds]}
+            for each in self.bounds
+        ]
         first = {"format": self.format, "version": self.version}
         return json.dumps(first | kept, indent=1) + "\n"
 

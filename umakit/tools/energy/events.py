@@ -10,8 +10,9 @@ from typing import Any
 from umakit.devices.run import LayerProfile
 from umakit.machine.counts.events import EventCounts
 from umakit.machine.energy_config import EnergySection
+from umakit.tools.columns import view
 from umakit.tools.energy.picojoules import Energy, counts_json, layer_energy
-from umakit.tools.record import LayerRecord, view
+from umakit.tools.record import LayerRecord
 
 CPU_STEPS = "CPU steps"
 """Name of the missing part of an energy if steps run on the CPU."""

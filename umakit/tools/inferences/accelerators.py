@@ -24,8 +24,8 @@ from umakit.machine.planner import prediction_of
 from umakit.memory.plan import MemoryPlan
 from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program, Role
+from umakit.tools.columns import known_sum
 from umakit.tools.program_steps import known_bytes, steps_of
-from umakit.tools.record import known_sum
 
 CONSTANTS = ("weights", "parameters")
 """Tensors of a tiled layer that are constants of the network."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from umakit.devices.inferences import Measured
 from umakit.devices.run import RunResult
 from umakit.tools.accounting import account
+from umakit.tools.columns import known_sum
 from umakit.tools.inferences.figures import InferenceFigures, SeveralInferences
-from umakit.tools.record import LayerRecord, known_sum
+from umakit.tools.record import LayerRecord
 
 if TYPE_CHECKING:
     from umakit.tools.inferences.accelerators import AcceleratorInferences

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from umakit.devices.inferences import Spread
 from umakit.tools.accounting import Accounting
-from umakit.tools.record import LayerRecord, known_sum, view
+from umakit.tools.columns import known_sum, view
+from umakit.tools.record import LayerRecord
 
 if TYPE_CHECKING:
     from umakit.tools.inferences.accelerators import AcceleratorInferences

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 from umakit.backend.base import UMABackend
 from umakit.machine import Hardware, Prediction, TilePlanner, Tiles
@@ -18,63 +16,9 @@ from umakit.machine.bounds.scratchpad import spilled_bytes
 from umakit.machine.calibrated import Calibrated
 from umakit.machine.commands import moved_bytes
 from umakit.program.program import Program
+from umakit.tools.columns import known_sum
 from umakit.tools.program_steps import is_unknown, known_bytes, steps_of
-from umakit.tools.record import LayerBounds, LayerRecord, known_sum
-
-
-@dataclass(frozen=True)
-class NamedBound:
-    """A bound of all layers on an accelerator.
-
-    Attributes:
-        name: `network`, `scratchpad`, `layers` or `arrays`.
-        title: name for a table.
-        cycles: the bound; None if unknown.
-        compute, memory, bytes: parts of the bound, as of `CycleBound`; None for sums over layers.
-        ratio: simulated cycles divided by the bound; None without one of them.
-        unknown: reasons for missing parts, a clause each.
-    """
-
-    name: str
-    title: str
-    cycles: int | None
-    compute: int | None
-    memory: int | None
-    bytes: int | None
-    ratio: float | None
-    unknown: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class AcceleratorBounds:
-    """The bounds of the layers that an accelerator runs.
-
-    Attributes:
-        accelerator: name of the accelerator.
-        layers: number of these layers.
-        macs, total_macs: multiply-accumulates of these layers, and of the whole network.
-        clock_cycles: simulated cycles of these layers; None if one was not measured.
-        bounds: the bounds, from the network's to the one with most facts about the machine.
-        not_counted: names of layers with unknown needs of their operands, whose bytes are not
-            counted.
-    """
-
-    accelerator: str
-    layers: int
-    macs: int
-    total_macs: int
-    clock_cycles: int | None
-    bounds: tuple[NamedBound, ...]
-    not_counted: tuple[str, ...]
-
-    @property
-    def share(self) -> float | None:
-        """The accelerator's fraction of the network's multiply-accumulates, 0 to 1."""
-        return self.macs / self.total_macs if self.total_macs else None
-
-    def as_json(self) -> dict[str, Any]:
-        """Return all figures by name; keys are stable."""
-        return {**asdict(self), "share": self.share}
+from umakit.tools.record import AcceleratorBounds, LayerBounds, LayerRecord, NamedBound
 
 
 def layer_bounds(

@@ -11,11 +11,11 @@ from umakit.devices.run import CommandTimes
 from umakit.devices.totals import CycleTotals, included
 from umakit.partition.report import OffloadReport
 from umakit.tools.accounting import Accounting
+from umakit.tools.columns import known_sum, view
 from umakit.tools.energy import NetworkEvents
 from umakit.tools.inferences.figures import SeveralInferences
-from umakit.tools.page.bounds import AcceleratorBounds
 from umakit.tools.page.engines import Engines
-from umakit.tools.record import FORMAT, VERSION, LayerRecord, Spent, known_sum, view
+from umakit.tools.record import FORMAT, VERSION, AcceleratorBounds, LayerRecord, Spent
 
 NEAR_THE_BOUND = 1.15
 """Ratio of cycles to bound above which a layer's bottleneck is named."""

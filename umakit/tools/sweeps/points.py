@@ -40,8 +40,8 @@ from umakit.pipeline import (
     import_network,
     partition_network,
 )
+from umakit.tools.columns import known_sum
 from umakit.tools.inputs import random_inference
-from umakit.tools.record import known_sum
 from umakit.tools.sweeps.machines import backend_digest, machine_with
 from umakit.tools.sweeps.predict import PredictedNetwork, predict_network
 from umakit.tools.sweeps.settings import Settings, Value

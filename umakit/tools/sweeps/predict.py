@@ -31,6 +31,7 @@ from umakit.program.descriptions import tiles_of
 from umakit.program.program import KernelCall, Program
 from umakit.registration.code import raised
 from umakit.text.identities import LayerIdentity
+from umakit.tools.columns import known_sum, view
 from umakit.tools.energy import Energy
 from umakit.tools.energy.events import CPU_STEPS
 from umakit.tools.energy.picojoules import counts_json, layer_energy
@@ -38,7 +39,7 @@ from umakit.tools.energy.predicted import counts_of_tiles, predicted_counts
 from umakit.tools.inferences.accelerators import Scratchpad, accelerator_inferences
 from umakit.tools.inferences.collect import predicted_inferences
 from umakit.tools.inferences.figures import SeveralInferences
-from umakit.tools.record import LayerRecord, known_sum, view
+from umakit.tools.record import LayerRecord
 
 LAYER = (
     "number name where operators macs identity cycles:predicted_cycles moved_bytes:predicted_bytes "
